@@ -1,6 +1,6 @@
-"""The host engine: device graphs become machine code for this CPU.
+"""The host engine: compiles core graphs to machine code for this CPU.
 
-``compile(graph)`` gives a ``CompiledGraph``, whose ``run(inputs)`` is one native call. Nothing here needs torch.
+``compile(graph)`` returns a ``CompiledGraph``, whose ``run(inputs)`` is one native call. Nothing here needs torch.
 """
 
 from __future__ import annotations

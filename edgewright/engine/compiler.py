@@ -1,4 +1,4 @@
-"""From a device graph to something that runs."""
+"""Compiler entry points: core graph to plan, and to a CompiledGraph."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from edgewright.ir.graph import Graph
 from edgewright.ir.numerics import XNNPACK, Numerics, get_numerics
 
 MEMORY = 4 << 30
-_LEAST_CODE = 1 << 24  # characters; some seconds of compiling. Who may have more memory may have more code.
+_MIN_CODE_LIMIT = 1 << 24  # characters of IR, some seconds of compile time; the limit grows with ``memory``
 
 
 def make_plan(
@@ -32,22 +32,22 @@ def make_plan(
     choices: TuningParams | None = None,
     shared: SharedWeights | None = None,
 ) -> Plan:
-    """What will be done, before machine code.
+    """Compile a graph to a plan: steps and kernels as LLVM IR.
 
-    ``memory``: bytes that any value, and the arena, may take. ``choices``: what to decide, if not as was tuned here.
-    ``shared``: what forms of one graph for several sizes have in common.
+    ``memory``: bytes that any value, and the arena, may take. ``choices``: tuning parameters; by default those stored
+    for this machine. ``shared``: packed weights that shape specializations of one graph share.
     """
     rounding = get_numerics(numerics)
     graph = translate(graph, rounding)
     check_graph(graph, memory)
-    wide = legalize(widen(graph))
-    if wide is not graph:
-        check_graph(wide, memory)  # its constants are larger
+    legal = legalize(widen(graph))
+    if legal is not graph:
+        check_graph(legal, memory)  # widened constants are larger
     isa, count = host_isa(cpu), thread_count(threads)
-    plan = schedule(wide, isa, rounding, count, memory, choices or TuningParams(load_tuned(isa, count)), shared)
+    plan = schedule(legal, isa, rounding, count, memory, choices or TuningParams(load_tuned(isa, count)), shared)
     if plan.arena_size > memory:
         raise LimitError("device graph", f"values may take {memory} bytes at a time", value=plan.arena_size)
-    return replace(plan, code_limit=max(memory, _LEAST_CODE))
+    return replace(plan, code_limit=max(memory, _MIN_CODE_LIMIT))
 
 
 def compile(
@@ -57,5 +57,5 @@ def compile(
     cpu: str | None = None,
     memory: int = MEMORY,
 ) -> CompiledGraph:
-    """A graph whose sizes are all known, as machine code for this CPU (or a lower one: ``avx2``)."""
+    """Compile a graph of static shapes to machine code for this CPU, or for a lower level such as ``avx2``."""
     return CompiledGraph(make_plan(graph, threads, numerics, cpu, memory), threads)

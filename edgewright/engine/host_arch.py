@@ -1,4 +1,4 @@
-"""Which family of processors this is, as LLVM calls it, and what only the system knows of it."""
+"""Host architecture, target triple, and AArch64 features that only the operating system reports."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import sys
 from functools import cache
 
 _NAMES = {"amd64": "x86_64", "arm64": "aarch64"}
-ARCHITECTURES = ("x86_64", "aarch64")  # with machine code
-_OTHERS_OWN_X18 = ("darwin", "win32")  # a register of AArch64 that the system may change at any time
+ARCHITECTURES = ("x86_64", "aarch64")  # supported by the engine
+_X18_RESERVED = ("darwin", "win32")  # platforms whose ABI reserves x18
 
 
 @cache
 def machine_name() -> str:
-    """The processor family."""
+    """The architecture under LLVM's name."""
     name = platform.machine().lower()
     return _NAMES.get(name, name)
 
@@ -24,7 +24,7 @@ def is_aarch64() -> bool:
 
 
 def target_triple() -> str:
-    """Objects are ELF everywhere: ``image.py`` reads no other; functions are called as this system does."""
+    """The target triple: always ELF, which ``jit/elf.py`` links, with this platform's calling convention."""
     if is_aarch64():
         return "aarch64-unknown-linux-gnu" if sys.platform == "linux" else "aarch64-unknown-none-elf"
     return {"win32": "x86_64-pc-windows-msvc-elf", "linux": "x86_64-unknown-linux-gnu"}.get(
@@ -32,17 +32,20 @@ def target_triple() -> str:
     )
 
 
-# Where Linux (its auxiliary vector: entry, bit) and macOS say that a processor has a feature.
-_SHOWN = {"dotprod": ((16, 20), b"hw.optional.arm.FEAT_DotProd"), "i8mm": ((26, 13), b"hw.optional.arm.FEAT_I8MM")}
+# Where Linux (auxiliary vector entry, bit) and macOS (sysctl) report a feature.
+_FEATURE_SOURCES = {
+    "dotprod": ((16, 20), b"hw.optional.arm.FEAT_DotProd"),
+    "i8mm": ((26, 13), b"hw.optional.arm.FEAT_I8MM"),
+}
 
 
 def arm_features() -> dict[str, bool]:
-    """What AArch64 processors may have beyond the least: as the system says, for LLVM knows few of them."""
-    found = {name: _shown(*where) for name, where in _SHOWN.items()}
-    return {"neon": True, **found, "reserve-x18": sys.platform in _OTHERS_OWN_X18}
+    """Optional AArch64 features, as the operating system reports them; LLVM detects few of them."""
+    found = {name: _has_feature(*source) for name, source in _FEATURE_SOURCES.items()}
+    return {"neon": True, **found, "reserve-x18": sys.platform in _X18_RESERVED}
 
 
-def _shown(entry: tuple[int, int], name: bytes) -> bool:
+def _has_feature(entry: tuple[int, int], name: bytes) -> bool:
     if sys.platform == "linux":
         auxiliary = ctypes.CDLL(None).getauxval
         auxiliary.restype, auxiliary.argtypes = ctypes.c_ulong, [ctypes.c_ulong]

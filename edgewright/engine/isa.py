@@ -1,8 +1,8 @@
-"""What the machine can do, as far as generated code depends on it.
+"""Instruction sets that code is generated for.
 
 One description serves every x86 with AVX2 or more, and AArch64: the vector width is a number. ``EDGEWRIGHT_CPU``
-(``avx2``, ``avxvnni`` or ``avx512``; ``neon``, ``dotprod`` or ``i8mm``) asks for a lower one than the machine has.
-Other architectures plug in here: a new ``ISA`` and the few functions of ``vector.py`` that name an instruction.
+(``avx2``, ``avxvnni`` or ``avx512``; ``neon``, ``dotprod`` or ``i8mm``) selects a lower level than the machine has.
+A new architecture needs an ``ISA`` and the few functions of ``codegen/vector.py`` that name an instruction.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ BF16_VARIABLE = "EDGEWRIGHT_BF16"
 
 @dataclass(frozen=True)
 class ISA:
-    """``lanes`` floats make a vector, ``registers`` of which there are."""
+    """An instruction set: vectors of ``lanes`` float32, ``registers`` vector registers."""
 
     name: str
     lanes: int
     registers: int
-    dot: bool  # four bytes by four bytes into 32 bits, in one instruction
-    permute_bytes: bool  # any byte of two vectors by index, in one instruction
+    dot: bool  # int8 dot product of four into int32 in one instruction
+    permute_bytes: bool  # byte permute of two vectors in one instruction (VBMI)
     cpu: str  # as LLVM names it
     features: str
-    signed: bool = False  # of such an instruction: both operands are signed
-    bf16: bool = False  # products of real numbers may be those of numbers rounded to 16 bits
+    signed: bool = False  # the dot product takes signed operands only
+    bf16: bool = False  # float32 products may be rounded to bf16
 
     @property
     def bytes(self) -> int:
@@ -44,57 +44,57 @@ class ISA:
 _AVX512 = ("avx512f", "avx512bw", "avx512vl", "avx512dq")
 _AVX2 = ("avx2", "fma")
 X86_LEVELS = ("avx2", "avxvnni", "avx512")
-ARM_LEVELS = ("neon", "dotprod", "i8mm")  # each with all before it
+ARM_LEVELS = ("neon", "dotprod", "i8mm")  # each includes those before it
 
 
 def _without(features: dict[str, bool], *names: str) -> dict[str, bool]:
     return {name: on and not name.startswith(names) for name, on in features.items()}
 
 
-def _flat(features: dict[str, bool]) -> str:
+def _feature_string(features: dict[str, bool]) -> str:
     return ",".join(("+" if on else "-") + name for name, on in sorted(features.items()))
 
 
 @cache
 def _machine() -> tuple[str, dict[str, bool]]:
-    """What LLVM says of this processor; what it said before, if the system shows the same one."""
-    store, shown = default_cache(), _shown()
-    key = cache_key("processor", shown, FINGERPRINT)
-    if shown and (known := store.get(key)) is not None:
+    """The host CPU and its features as LLVM reports them, cached by /proc/cpuinfo."""
+    store, cpuinfo = default_cache(), _cpuinfo()
+    key = cache_key("processor", cpuinfo, FINGERPRINT)
+    if cpuinfo and (known := store.get(key)) is not None:
         cpu, features = json.loads(known)
         return cpu, features
     cpu, features = host_cpu()
-    if shown:
+    if cpuinfo:
         store.put(key, json.dumps([cpu, features]).encode())
     return cpu, features
 
 
-def _shown() -> str:
-    """How Linux describes the first core, without its changing clock; empty elsewhere."""
+def _cpuinfo() -> str:
+    """The stable fields of /proc/cpuinfo's first core; empty elsewhere."""
     try:
         with open("/proc/cpuinfo") as file:
             lines = file.read(16384).partition("\n\n")[0].splitlines()
     except OSError:
         return ""
-    kept = ("vendor_id", "cpu family", "model", "stepping", "flags", "Features", "CPU ")
-    return "\n".join(line for line in lines if line.startswith(kept))
+    stable = ("vendor_id", "cpu family", "model", "stepping", "flags", "Features", "CPU ")
+    return "\n".join(line for line in lines if line.startswith(stable))
 
 
 def host_isa(wanted: str | None = None) -> ISA:
-    """The best instruction set this machine has, or the lower one that was asked for."""
+    """The best instruction set of this machine, or the requested lower level."""
     wanted = wanted or os.environ.get(CPU_VARIABLE, "")
     known = ARM_LEVELS if is_aarch64() else X86_LEVELS
     if wanted not in ("", *known):
         raise not_among(CPU_VARIABLE, wanted, known)
-    return replace(_arm(wanted) if is_aarch64() else _x86(wanted), bf16=_brain(wanted))
+    return replace(_arm(wanted) if is_aarch64() else _x86(wanted), bf16=_use_bf16(wanted))
 
 
-def _brain(wanted: str) -> bool:
-    """Whether products are to be rounded to 16 bits, which is nobody's default."""
-    asked = os.environ.get(BF16_VARIABLE, "")
-    if asked not in ("", "0", "1"):
-        raise UsageError(BF16_VARIABLE, "must be 0 or 1", value=asked)
-    if asked != "1":
+def _use_bf16(wanted: str) -> bool:
+    """Whether float32 products are rounded to bf16; off by default."""
+    setting = os.environ.get(BF16_VARIABLE, "")
+    if setting not in ("", "0", "1"):
+        raise UsageError(BF16_VARIABLE, "must be 0 or 1", value=setting)
+    if setting != "1":
         return False
     if is_aarch64() or wanted not in ("", "avx512") or not _machine()[1].get("avx512bf16"):
         raise UsageError(
@@ -104,31 +104,33 @@ def _brain(wanted: str) -> bool:
 
 
 def _arm(wanted: str) -> ISA:
-    """``dotprod``: signed bytes by signed ones, four at a time; ``i8mm``: unsigned ones by signed ones too."""
+    """``dotprod``: int8 by int8 dot products; ``i8mm``: also uint8 by int8."""
     cpu, features = _machine()
     own = arm_features()
     if wanted and not own[wanted]:
         raise UsageError(CPU_VARIABLE, "must be one that this machine has", value=wanted, remedy="Use neon.")
     name = wanted or next(name for name in reversed(ARM_LEVELS) if own[name])
     have = {feature: own[feature] and ARM_LEVELS.index(feature) <= ARM_LEVELS.index(name) for feature in ARM_LEVELS}
-    told = _flat({**features, **own, **have})
-    return ISA(name, 4, 32, have["dotprod"], False, cpu, told, signed=have["dotprod"] and not have["i8mm"])
+    flags = _feature_string({**features, **own, **have})
+    return ISA(name, 4, 32, have["dotprod"], False, cpu, flags, signed=have["dotprod"] and not have["i8mm"])
 
 
 def _x86(wanted: str) -> ISA:
     cpu, features = _machine()
     if not all(features.get(name) for name in _AVX2):
         raise MissingError("engine", "needs AVX2 and FMA", value=cpu, remedy="Set EDGEWRIGHT_ENGINE=reference.")
-    wide, vnni = all(features.get(name) for name in _AVX512), bool(features.get("avx512vnni"))
-    have = {"avx2": True, "avxvnni": bool(features.get("avxvnni")) or (wide and vnni), "avx512": wide}
+    avx512, vnni = all(features.get(name) for name in _AVX512), bool(features.get("avx512vnni"))
+    have = {"avx2": True, "avxvnni": bool(features.get("avxvnni")) or (avx512 and vnni), "avx512": avx512}
     if wanted and not have[wanted]:
         raise UsageError(CPU_VARIABLE, "must be one that this machine has", value=wanted, remedy="Use avx2.")
     name = wanted or next(name for name in reversed(X86_LEVELS) if have[name])
     if name == "avx512":
-        told = _flat({**features, "prefer-256-bit": False})
-        return ISA(name, 16, 32, vnni, bool(features.get("avx512vbmi")), cpu, told)
+        flags = _feature_string({**features, "prefer-256-bit": False})
+        return ISA(name, 16, 32, vnni, bool(features.get("avx512vbmi")), cpu, flags)
     if name == "avx2":
-        return ISA(name, 8, 16, False, False, "x86-64-v3", _flat(_without(features, "avx512", "avx10", "avxvnni")))
-    # Byte products of 256 bits: an extension of AVX2, or a part of AVX-512 where a lower set was asked for.
+        return ISA(
+            name, 8, 16, False, False, "x86-64-v3", _feature_string(_without(features, "avx512", "avx10", "avxvnni"))
+        )
+    # 256-bit VNNI: the AVX-VNNI extension, or AVX-512 VNNI where a lower level is requested.
     own = _without(features, "avx512", "avx10") if features.get("avxvnni") else {**features, "prefer-256-bit": True}
-    return ISA(name, 8, 16, True, False, "x86-64-v3", _flat(own))
+    return ISA(name, 8, 16, True, False, "x86-64-v3", _feature_string(own))

@@ -1,7 +1,7 @@
-"""What the compiler hands to the driver: steps, kernels as LLVM text, packed weights, and the memory they need.
+"""The plan, the compiler's output: steps, kernels as LLVM IR, packed weights, and memory sizes.
 
-Operators are data. A kernel is one external function ``void @name(ptr args, i64 begin, i64 end, ptr scratch)`` in a
-module of its own: it does units ``begin`` to ``end`` of a step. ``args`` points to the step's slots, 8 bytes each.
+A kernel is one external function ``void @name(ptr args, i64 begin, i64 end, ptr scratch)`` in a
+module of its own; it executes units ``begin`` to ``end`` of a step. ``args`` points to 8-byte argument slots.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from edgewright.ir.core.index_bounds import OutOfRangePolicy
 from edgewright.ir.dtypes import DType
 from edgewright.ir.graph import Array
 
-ALIGN = 64  # of the arena, the weights, each thread's scratch, and what is in them
-SLACK = 256  # bytes beyond the arena and the weights that kernels may read and never use
+ALIGN = 64  # bytes, of the arena, weights, per-thread scratch, and the tensors in them
+SLACK = 256  # readable bytes after every tensor: vector loads may overrun, their extra lanes are ignored
 
 
 @dataclass(frozen=True)
 class Address:
-    """An address known when buffers are: ``buffer`` is ``arena``, ``weights``, ``shared``, ``input`` or ``output``."""
+    """A buffer-relative address. ``buffer``: ``arena``, ``weights``, ``shared``, ``input`` or ``output``."""
 
     buffer: str
     offset: int
     index: int = 0  # of the input, output or shared array
 
 
-# An int takes its slot as i64; a float is single precision in the slot's low half, the high half 0.
+# An int is passed as i64, a float as float32 in the low 32 bits.
 KernelArg = Union[int, float, Address]
 
 
 @dataclass(frozen=True)
 class TensorView:
-    """A tensor in one of the buffers, as numpy sees it: strides in bytes."""
+    """A strided tensor in a buffer; strides in bytes."""
 
     address: Address
     dtype: DType
@@ -46,7 +46,7 @@ class TensorView:
 
 @dataclass(frozen=True)
 class PythonCall:
-    """An operator without a kernel: ``run(reads, writes)`` is given views of the buffers."""
+    """An operator without a kernel: ``run(reads, writes)`` receives numpy views of the buffers."""
 
     run: Callable[[Sequence[Array], Sequence[Array]], None]
     reads: tuple[TensorView, ...]
@@ -55,10 +55,10 @@ class PythonCall:
 
 @dataclass(frozen=True)
 class Step:
-    """``units`` pieces of work; threads claim ``grain`` of them at a time.
+    """A kernel invocation over ``units`` units of work; threads claim ``grain`` units at a time.
 
-    Without ``barrier`` a step may start while the one before it is still running; with it, everything before has been
-    completed. A step with ``python`` has no kernel and always has a barrier, as has the step after it.
+    With ``barrier`` all earlier steps complete before this one starts; without it, the step may overlap the previous
+    one. A step with ``python`` has no kernel; it and the step after it always have a barrier.
     """
 
     kernel: str
@@ -66,15 +66,15 @@ class Step:
     units: int
     grain: int
     barrier: bool = True
-    label: str = ""  # what the profile calls it
+    label: str = ""  # name in profiles
     macs: int = 0
-    bytes: int = 0  # read and written at least once
+    bytes: int = 0  # of its operands and results
     python: PythonCall | None = None
 
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """An input or output of the compiled graph: dense, in the order of its dimensions."""
+    """An input or output of the compiled graph: dense, row-major."""
 
     name: str
     dtype: DType
@@ -87,7 +87,7 @@ class TensorSpec:
 
 @dataclass(frozen=True)
 class BoundsCheck:
-    """What code looks after: places below ``size``, and whose error it is that there are others."""
+    """A bounds check in generated code: indices must be below ``size``; ``outside`` makes the error."""
 
     outside: OutOfRangePolicy
     size: int
@@ -97,23 +97,25 @@ class BoundsCheck:
 class Plan:
     """A compiled graph before machine code. Kernels never write to ``weights``.
 
-    ``kernels`` maps a name to the text of the module that defines it, or to what writes it: a name then says all that
-    the text depends on. Plans that were stored have machine code instead.
+    ``kernels`` maps a name to its module's IR, or to a function that generates it; the name then determines the IR.
+    Plans from the plan cache have an ``image`` instead.
     """
 
     steps: tuple[Step, ...]
     kernels: Mapping[str, str | Callable[[], str]]
-    weights: Array  # uint8; kernels read it where ``pack.resident`` puts it
+    weights: Array  # uint8; see ``constant_buffer.make_resident``
     arena_size: int
     scratch_size: int  # bytes for each thread
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
-    cpu: str = ""  # what the code is generated for, as LLVM names it
+    cpu: str = ""  # target CPU, as LLVM names it
     features: str = ""
     image: CodeImage | None = None
-    shared: Sequence[Array] = ()  # weights that other plans have too
-    updates: tuple[tuple[int, int], ...] = ()  # outputs, and the inputs that must lie in them when steps begin
-    code_limit: int = 1 << 30  # characters of text that kernels may have
+    shared: Sequence[Array] = ()  # packed weights shared with other plans
+    updates: tuple[
+        tuple[int, int], ...
+    ] = ()  # (output, input) updated in place: the input is copied to the output first
+    code_limit: int = 1 << 30  # characters of IR
     checks: tuple[
         BoundsCheck, ...
     ] = ()  # the arena's last ``ALIGN`` bytes: the number of one that failed, from 1, and why

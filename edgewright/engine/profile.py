@@ -1,4 +1,4 @@
-"""Where the time of compiled graphs goes: two clock readings a step, shown as a table, an ETDump or a Chrome trace."""
+"""Per-step profiles of compiled graphs, as a table, an ETDump or a Chrome trace."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class ProfileRow:
     mean_us: float
     least_us: float
     share: float
-    gmacs: float  # thousand millions of products a second, in the fastest run
+    gmacs: float  # 10^9 multiply-accumulates per second, in the fastest run
     gbytes: float
 
 
@@ -65,11 +65,11 @@ class EngineProfile:
         self.runs.append(EngineRun(self._anchor[1]))
 
     def add(self, steps: Sequence[Step], stamps: Array) -> None:
-        """Clock ticks at the start and end of each step, as the driver wrote them."""
+        """Add the driver's time stamps of the start and end of each step, in clock ticks."""
         self._ticks.append((steps, stamps))
 
     def end(self) -> None:
-        """Turn ticks into nanoseconds: both clocks were read before the run, and are read again after it."""
+        """Convert ticks to nanoseconds by reading both clocks before and after the run."""
         ticks, stop = _now()
         first, begin = self._anchor
         rate = (stop - begin) / max(ticks - first, 1)
@@ -87,8 +87,8 @@ class EngineProfile:
             for at, entry in enumerate(run.steps):
                 steps[at] = entry.step
                 times.setdefault(at, []).append((entry.end - entry.start) / 1e3)
-        whole = sum(map(sum, times.values())) or 1.0
-        return [_row(steps[at], spent, whole) for at, spent in times.items()]
+        total = sum(map(sum, times.values())) or 1.0
+        return [_row(steps[at], spent, total) for at, spent in times.items()]
 
     def __str__(self) -> str:
         rows = self.rows()
@@ -108,7 +108,7 @@ class EngineProfile:
         return [[_event(entry, at, chain, instruction) for at, entry in enumerate(run.steps)] for run in self.runs]
 
     def etdump(self) -> etdump.ETDump:
-        """The profile as stock tools read it: steps are a delegate's events."""
+        """The profile as an ETDump for ExecuTorch's tools: steps are a delegate's events."""
         return etdump.ETDump(run_data=[etdump.RunData(name="Execute", events=events) for events in self.events()])
 
     def chrome_trace(self) -> dict[str, Any]:
@@ -117,8 +117,8 @@ class EngineProfile:
         for run in self.runs:
             events.append(_slice("inference", run.start, run.end, {}))
             for entry in run.steps:
-                facts = {"kernel": entry.step.kernel, "macs": entry.step.macs, "bytes": entry.step.bytes}
-                events.append(_slice(entry.step.label or entry.step.kernel, entry.start, entry.end, facts))
+                args = {"kernel": entry.step.kernel, "macs": entry.step.macs, "bytes": entry.step.bytes}
+                events.append(_slice(entry.step.label or entry.step.kernel, entry.start, entry.end, args))
         return {"traceEvents": events, "displayTimeUnit": "ms"}
 
     def save_etdump(self, path: str | os.PathLike[str]) -> int:
@@ -134,7 +134,7 @@ def _now() -> tuple[int, int]:
     return int(driver().now()), time.perf_counter_ns()
 
 
-def _row(step: Step, spent: list[float], whole: float) -> ProfileRow:
+def _row(step: Step, spent: list[float], total: float) -> ProfileRow:
     least = max(min(spent), 1e-3)
     return ProfileRow(
         label=step.label or step.kernel,
@@ -143,7 +143,7 @@ def _row(step: Step, spent: list[float], whole: float) -> ProfileRow:
         calls=len(spent),
         mean_us=sum(spent) / len(spent),
         least_us=min(spent),
-        share=sum(spent) / whole,
+        share=sum(spent) / total,
         gmacs=step.macs / least / 1e3,
         gbytes=step.bytes / least / 1e3,
     )

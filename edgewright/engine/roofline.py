@@ -1,6 +1,6 @@
-"""What this machine can do at best, measured by generated code, and what that means for a graph.
+"""Roofline model (Williams, Waterman and Patterson, 2009) with peaks measured on this machine by generated code.
 
-Peaks are measured once for each number of threads and kept in the object cache.
+Peaks are measured once per thread count and stored in the object cache.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from edgewright.engine.plan import Address, Plan, Step
 from edgewright.ir.graph import Graph, Op, Value
 from edgewright.ir.macs import count_macs
 
-_CHAINS = 12  # sums in flight: enough to hide their latency, few enough for 16 registers
-_ROUNDS = 2000  # of every chain, in a unit of work
-_STREAM = 96 << 20  # bytes: more than caches hold
+_CHAINS = 12  # independent accumulators: hide FMA latency, fit 16 registers
+_ROUNDS = 2000  # per unit of work
+_STREAM = 96 << 20  # bytes, larger than caches
 _PIECE = 1 << 20
-_MEASURE = 0.15  # seconds for each peak
+_MEASURE = 0.15  # seconds per peak
 
 
 @dataclass(frozen=True)
 class Peaks:
-    """Thousand millions a second: products of reals, products of bytes, bytes read from memory."""
+    """Peak float32 and int8 GMAC/s, and memory read bandwidth in GB/s."""
 
     threads: int
     isa: str
@@ -45,7 +45,7 @@ class Peaks:
 
 
 def peaks(threads: int | None = None, cache: Cache | None = None) -> Peaks:
-    """Measured now, or before on this machine."""
+    """The peaks of this machine, measured on first use."""
     count, isa, store = thread_count(threads), host_isa(), cache or default_cache()
     key = cache_key("peaks", VERSION, isa.cpu, isa.features, str(count))
     known = store.get(key)
@@ -57,18 +57,18 @@ def peaks(threads: int | None = None, cache: Cache | None = None) -> Peaks:
 
 
 def measure(threads: int, isa: ISA) -> Peaks:
-    """The best of many short runs of each kind, on so many threads at once."""
+    """Measure each peak as the best of many short runs on ``threads`` threads."""
     products = 16 * threads * _CHAINS * _ROUNDS * isa.lanes
-    reals = _best(_arithmetic(isa, "peak_float", _float_chain), threads)
-    bytes_ = _best(_arithmetic(isa, "peak_byte", _byte_chain), threads)
+    float_time = _best(_arithmetic(isa, "peak_float", _float_chain), threads)
+    int8_time = _best(_arithmetic(isa, "peak_byte", _byte_chain), threads)
     stream = measure_read_bandwidth(_STREAM, threads, isa)
-    return Peaks(threads, isa.name, products / reals / 1e9, 4 * products / bytes_ / 1e9, stream)
+    return Peaks(threads, isa.name, products / float_time / 1e9, 4 * products / int8_time / 1e9, stream)
 
 
 def measure_read_bandwidth(size: int, threads: int, isa: ISA) -> float:
-    """Thousand millions of bytes a second at which so many are read again and again: a part may stay in a cache."""
-    whole = max(1, size // _PIECE) * _PIECE
-    return whole / _best(_reading(isa, whole), threads) / 1e9
+    """GB/s of reading ``size`` bytes repeatedly; smaller sizes measure caches."""
+    rounded = max(1, size // _PIECE) * _PIECE
+    return rounded / _best(_reading(isa, rounded), threads) / 1e9
 
 
 def _best(make: Callable[[int], Plan], threads: int) -> float:
@@ -84,7 +84,7 @@ def _best(make: Callable[[int], Plan], threads: int) -> float:
 
 
 def _arithmetic(isa: ISA, name: str, chain: Callable[[Function, ISA, Reg, Reg], Reg]) -> Callable[[int], Plan]:
-    """Units of nothing but multiply-adds on registers. Operands are loaded: of constants LLVM would see through."""
+    """A kernel of register-only multiply-adds. Operands are loaded, so that LLVM cannot fold them."""
     module = Module()
     f = module.kernel(name)
     kind = "float" if name == "peak_float" else "i32"
@@ -93,7 +93,7 @@ def _arithmetic(isa: ISA, name: str, chain: Callable[[Function, ISA, Reg, Reg], 
 
     def unit(_: Reg) -> None:
         sums = f.loop(_ROUNDS, first, lambda i, sums: [chain(f, isa, s, loaded) for s in sums])
-        for at, total in enumerate(sums):  # a result nobody keeps would not be computed
+        for at, total in enumerate(sums):  # stored, so that it is not dead code
             f.store(total, f.arg("scratch"), at * isa.bytes)
 
     f.for_range(f.arg("begin"), f.arg("end"), unit)
@@ -113,11 +113,11 @@ def _byte_chain(f: Function, isa: ISA, total: Reg, loaded: Reg) -> Reg:
     changing, even = (f.bitcast(x, vec(2 * isa.lanes, "i16")) for x in (total, loaded))
     return Int8Dot(f, isa).add(
         total, (changing, changing), (even, f.op("xor", even, 1))
-    )  # different: equal ones are one
+    )  # distinct operands defeat CSE
 
 
 def _reading(isa: ISA, size: int) -> Callable[[int], Plan]:
-    """Units of a megabyte, read once, in several places at a time."""
+    """A kernel that reads a megabyte per unit in several streams."""
     module = Module()
     f = module.kernel("peak_read")
     source, kind = f.load_arg("ptr", 0), vec(isa.lanes, "i32")
@@ -142,13 +142,13 @@ def _reading(isa: ISA, size: int) -> Callable[[int], Plan]:
 
 def _plan(isa: ISA, step: Step, text: str, weights: int = 0) -> Plan:
     scratch = (_CHAINS + 1) * isa.bytes
-    data = np.ones(weights, np.uint8)  # written: untouched memory is one page of zeros
+    data = np.ones(weights, np.uint8)  # written, because untouched memory maps to one zero page
     return Plan((step,), {step.kernel: text}, data, 0, scratch, (), (), isa.cpu, isa.features)
 
 
 @dataclass(frozen=True)
 class OpEstimate:
-    """The least time an operator can take here, and what bounds it: ``products`` or ``memory``."""
+    """A lower bound on an operator's time, and its bottleneck: ``products`` or ``memory``."""
 
     op: str
     macs: int
@@ -159,7 +159,7 @@ class OpEstimate:
 
 @dataclass(frozen=True)
 class Estimate:
-    """The least time of a graph: no schedule is faster, a good one is not much slower."""
+    """A lower bound on a graph's time."""
 
     peaks: Peaks
     ops: tuple[OpEstimate, ...]
@@ -180,9 +180,9 @@ class Estimate:
 
 
 def estimate(graph: Graph, target: Peaks | None = None) -> Estimate:
-    """A roofline: each operator takes its products at the peak, or its constants' bytes from memory if that is longer.
+    """Roofline estimate: per operator, the larger of compute time at peak and time to read its constants.
 
-    What operators hand to each other is taken to stay in caches.
+    Intermediates are assumed to stay in caches.
     """
     limits = target or peaks()
     return Estimate(limits, tuple(_estimate(op, limits) for op in graph.ops))

@@ -1,6 +1,6 @@
-"""What runs a device graph: machine code where this machine can have it, else the reference in numpy, and it says so.
+"""Graph runners: machine code where this machine supports it, else the numpy reference, with a warning.
 
-``EDGEWRIGHT_ENGINE=reference`` asks for the reference; ``native`` refuses to do without machine code.
+``EDGEWRIGHT_ENGINE=reference`` selects the reference; ``native`` makes a missing engine an error.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
     from edgewright.engine.plan import TensorSpec
     from edgewright.engine.profile import EngineProfile
 
-    Ends = tuple[tuple[TensorSpec, ...], tuple[TensorSpec, ...]]
+    GraphIO = tuple[tuple[TensorSpec, ...], tuple[TensorSpec, ...]]
 
 ENGINE_VARIABLE = "EDGEWRIGHT_ENGINE"
 _CHOICES = ("", "native", "reference")
-_BROKEN = (ValueError, LookupError, ArithmeticError, TypeError, AssertionError)  # numbers that fit no tensor
+_BROKEN = (ValueError, LookupError, ArithmeticError, TypeError, AssertionError)  # raised on inconsistent graphs
 
 
 @dataclass(frozen=True)
 class CompilationRecord:
-    """A graph that was compiled: what ``engine.tune`` wants to know of it."""
+    """A compiled graph, recorded for ``engine.tune``."""
 
     graph: Graph
     shapes: tuple[tuple[int, ...], ...]  # of its inputs
@@ -47,22 +47,22 @@ class CompilationRecord:
     memory: int
 
 
-_watched: list[list[CompilationRecord]] = []
+_recordings: list[list[CompilationRecord]] = []
 
 
 @contextmanager
 def record_compilations() -> Iterator[list[CompilationRecord]]:
-    """The graphs that are compiled meanwhile; plans that were stored are not used."""
+    """Record the graphs compiled in this context; the plan cache is bypassed."""
     seen: list[CompilationRecord] = []
-    _watched.append(seen)
+    _recordings.append(seen)
     try:
         yield seen
     finally:
-        _watched.remove(seen)
+        _recordings.remove(seen)
 
 
 class Runner(Protocol):
-    """A device graph, ready to run on inputs of any shapes it admits."""
+    """Runs a graph on inputs of any admissible shapes."""
 
     how: str  # what runs it, for reports
     input_count: int
@@ -71,15 +71,15 @@ class Runner(Protocol):
         self, inputs: Sequence[Array], outputs: Sequence[Array | None] | None = None,
         profile: EngineProfile | None = None,
     ) -> list[Array]:  # fmt: skip
-        """The outputs. ``outputs`` are arrays they may be written to, where those are of the right kind."""
+        """Return the outputs, written to the arrays of ``outputs`` where dtype, shape and layout fit."""
         ...
 
 
 class GraphRunner(Runner, Protocol):
-    """One that knows what it was made for."""
+    """A runner that knows its graph's inputs and outputs."""
 
     @property
-    def ends(self) -> Ends:
+    def ends(self) -> GraphIO:
         """The graph's inputs and its outputs."""
         ...
 
@@ -88,38 +88,38 @@ def make_runner(
     graph: Callable[[], Graph], numerics: Numerics, memory: int, threads: int | None = None, *, varies: bool = False,
     origin: Callable[[], PlanSource] | None = None, fallback: bool = True,
 ) -> GraphRunner:  # fmt: skip
-    """``memory``: bytes that values may take at a time. ``varies``: shapes are not known before the first call.
+    """Make a runner. ``memory``: limit on live values, in bytes. ``varies``: shapes are only known at the first call.
 
-    ``graph`` is not asked for if the graph of ``origin`` was compiled before. ``fallback``: whether the reference runs
-    a graph that would need too much machine code; else it is an error.
+    ``graph`` is not called if the plan of ``origin`` is cached. ``fallback``: whether a graph that exceeds the code
+    size limit runs on the reference; else it is an error.
     """
-    chosen = os.environ.get(ENGINE_VARIABLE, "")
-    if chosen not in _CHOICES:
-        raise not_among(ENGINE_VARIABLE, chosen, filter(None, _CHOICES))
-    problem = "" if chosen == "reference" else unavailable_reason()
-    if chosen == "reference":
+    setting = os.environ.get(ENGINE_VARIABLE, "")
+    if setting not in _CHOICES:
+        raise not_among(ENGINE_VARIABLE, setting, filter(None, _CHOICES))
+    problem = "" if setting == "reference" else unavailable_reason()
+    if setting == "reference":
         return _Reference(graph(), numerics, memory, "numpy reference, as asked", varies)
     if not problem:
         try:
             return _Native(graph, numerics, memory, threads, None if varies or origin is None else origin(), varies)
         except CodeSizeError as error:
-            if chosen == "native" or not fallback:
+            if setting == "native" or not fallback:
                 raise
             problem = f"{error.subject} {error.rule}"
-    if chosen == "native":
+    if setting == "native":
         raise MissingError("engine", problem, remedy=f"Unset {ENGINE_VARIABLE}.")
-    _say(problem)
+    _warn(problem)
     return _Reference(graph(), numerics, memory, f"numpy reference: {problem}", varies)
 
 
 def native_available() -> bool:
-    """Whether graphs will run as machine code."""
+    """Whether graphs run as machine code."""
     return os.environ.get(ENGINE_VARIABLE, "") != "reference" and not unavailable_reason()
 
 
 @cache
 def unavailable_reason() -> str:
-    """Why there can be no machine code here; empty if there can."""
+    """Why the engine is unavailable on this machine; empty if it is available."""
     from edgewright.engine.host_arch import ARCHITECTURES, machine_name
 
     if machine_name() not in ARCHITECTURES:
@@ -136,8 +136,8 @@ def unavailable_reason() -> str:
 
 
 @cache
-def _say(problem: str) -> None:
-    """Once a process."""
+def _warn(problem: str) -> None:
+    """Warn once per process."""
     say("warning", "engine", "%s; device graphs run on the numpy reference, which is much slower", problem)
 
 
@@ -153,7 +153,7 @@ class _Reference:
             self._check([value.bound for value in graph.inputs])
 
     @property
-    def ends(self) -> Ends:
+    def ends(self) -> GraphIO:
         return _ends(self._executor.graph)
 
     def run(
@@ -164,9 +164,9 @@ class _Reference:
         return self._executor.run(inputs)
 
     def _check(self, shapes: Sequence[tuple[int, ...]]) -> None:
-        """Reject what machine code would be rejected for: sizes that do not fit each other, or take too much memory.
+        """Reject what the compiler would reject: inconsistent shapes, or too much memory.
 
-        Graphs of vendors' operators were checked with the only sizes that they have.
+        Graphs of vendor operators have static shapes and were validated before.
         """
         from edgewright.engine.graph.infer_shapes import specialize
         from edgewright.engine.graph.validate import check_graph
@@ -190,62 +190,62 @@ class _Native:
         count, isa = thread_count(threads), host_isa()
         self.how = f"engine, {isa.name}, {count} thread{'s' if count > 1 else ''}"
         self._make: Callable[[], Specialized] = lambda: _specialized(graph(), count, numerics, memory, varies)
-        self._forms: Specialized | None = None
-        self._usual: CompiledGraph | None = None
+        self._specialized: Specialized | None = None
+        self._default: CompiledGraph | None = None
         self._lock = threading.Lock()
-        self._told = (numerics, memory)
+        self._options = (numerics, memory)
         key = None if origin is None else origin.key(isa, count, numerics.name, memory)
-        if origin is not None and key is not None and not _watched:
-            self._usual = load_compiled(origin, key, isa, count)
-        if self._usual is None and not varies:
-            self._usual = self._compiled([value.bound for value in graph().inputs])
+        if origin is not None and key is not None and not _recordings:
+            self._default = load_compiled(origin, key, isa, count)
+        if self._default is None and not varies:
+            self._default = self._compiled([value.bound for value in graph().inputs])
             if origin is not None and key is not None:
-                save_compiled(self._usual, origin, key)
+                save_compiled(self._default, origin, key)
         self._graph = graph
         renew_in_child(self)
-        self.input_count = len(graph().inputs) if self._usual is None else len(self._usual.plan.inputs)
+        self.input_count = len(graph().inputs) if self._default is None else len(self._default.plan.inputs)
 
     def _renew(self) -> None:
         self._lock = threading.Lock()
 
     @property
     def compiled(self) -> CompiledGraph | None:
-        """The machine code, if there is one for all calls."""
-        return self._usual
+        """The compiled graph of the declared shapes, if there is one."""
+        return self._default
 
     @property
-    def ends(self) -> Ends:
-        plan = None if self._usual is None else self._usual.plan
+    def ends(self) -> GraphIO:
+        plan = None if self._default is None else self._default.plan
         return _ends(self._graph()) if plan is None else (plan.inputs, plan.outputs)
 
     def run(
         self, inputs: Sequence[Array], outputs: Sequence[Array | None] | None = None,
         profile: EngineProfile | None = None,
     ) -> list[Array]:  # fmt: skip
-        form = self._form([x.shape for x in inputs])
-        made = None if outputs is None else usable_outputs(outputs, form.plan.outputs)
-        return form.run(inputs, made, profile)
+        compiled = self._compiled_for([x.shape for x in inputs])
+        arrays = None if outputs is None else usable_outputs(outputs, compiled.plan.outputs)
+        return compiled.run(inputs, arrays, profile)
 
-    def _form(self, shapes: list[tuple[int, ...]]) -> CompiledGraph:
-        usual = self._usual
-        if usual is not None and shapes == [t.shape for t in usual.plan.inputs]:
-            return usual
+    def _compiled_for(self, shapes: list[tuple[int, ...]]) -> CompiledGraph:
+        default = self._default
+        if default is not None and shapes == [t.shape for t in default.plan.inputs]:
+            return default
         return self._compiled(shapes)
 
     def _compiled(self, shapes: list[tuple[int, ...]]) -> CompiledGraph:
         try:
-            with self._lock, np.errstate(all="ignore"):  # numbers of a file may be anything; what they make is checked
-                self._forms = self._forms or self._make()
-                for seen in _watched:
-                    seen.append(CompilationRecord(self._forms.graph, tuple(shapes), *self._told))
-                return self._forms.compiled(shapes)
+            with self._lock, np.errstate(all="ignore"):  # constants of a file may be anything
+                self._specialized = self._specialized or self._make()
+                for seen in _recordings:
+                    seen.append(CompilationRecord(self._specialized.graph, tuple(shapes), *self._options))
+                return self._specialized.compiled(shapes)
         except EdgewrightError:
             raise
         except _BROKEN as error:
             raise ExecutionError("device graph", f"does not hold together: {error}") from error
 
 
-def _ends(graph: Graph) -> Ends:
+def _ends(graph: Graph) -> GraphIO:
     from edgewright.engine.graph.graph_io import tensor_spec
 
     return tuple(tensor_spec(v) for v in graph.inputs), tuple(tensor_spec(v) for v in graph.outputs)
@@ -258,16 +258,16 @@ def _specialized(graph: Graph, threads: int, numerics: Numerics, memory: int, va
 
 
 def usable_outputs(offered: Sequence[Array | None], wanted: Sequence[TensorSpec]) -> list[Array]:
-    """The arrays offered where results may be written straight to them, else new ones."""
+    """The offered arrays where results can be written to them directly, else new arrays."""
     if len(offered) != len(wanted):
         raise ExecutionError("device graph", f"gives {len(wanted)} outputs", value=len(offered))
-    made: list[Array] = []
+    arrays: list[Array] = []
     for array, spec in zip(offered, wanted, strict=True):
         fits = array is not None and array.dtype == spec.dtype and array.shape == spec.shape
-        if array is None or not fits or not _writable(array) or any(np.may_share_memory(array, m) for m in made):
+        if array is None or not fits or not _writable(array) or any(np.may_share_memory(array, m) for m in arrays):
             array = np.empty(spec.shape, spec.dtype)
-        made.append(array)
-    return made
+        arrays.append(array)
+    return arrays
 
 
 def _writable(array: Array) -> bool:

@@ -1,8 +1,8 @@
-"""Measuring what the compiler decides by rule: every option of every decision, in its place in the graph.
+"""Autotuning: measures the alternatives of each decision (algorithm, tile) in the context of the entire graph.
 
-Each round compiles the whole graph with the next option of all decisions and times its steps on one thread, so that
-caches are as they are in an inference; then each decision takes the option that was fastest, if it is so again when
-both are measured in turns. What all of them together gain is measured on all threads, and stored only if it is a gain.
+Each round compiles the graph with the next option of every decision and times its steps on one thread, so that caches
+are in the state of a real inference. A decision switches to its fastest option if that also wins an interleaved
+comparison. The combined gain is measured on all threads, and stored only if there is one.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from edgewright.engine.tuning_params import Decision, TuningParams, load_tuned, 
 from edgewright.ir.graph import Array, Graph
 from edgewright.ir.numerics import XNNPACK, Numerics
 
-_SECONDS = 0.1  # of measuring at a time
-_WORTH = 0.97  # of the time of the rule's option: less of a difference is noise
+_SECONDS = 0.1  # per measurement
+_MIN_RATIO = 0.97  # relative time an option must reach; smaller differences are noise
 _GAIN = 0.998  # of the time of all steps
-_TURNS = 6
-_RUNS = 5  # at least, each time
-KINDS = ("way", "tile")  # in this order: another way has other tiles
+_ROUNDS = 6
+_RUNS = 5  # at least, per measurement
+KINDS = ("way", "tile")  # in this order: tiles depend on the algorithm
 
 
 @dataclass(frozen=True)
 class Change:
-    """A decision that measuring overruled."""
+    """A decision whose heuristic choice was overruled by measurement."""
 
     label: str
     kind: str
@@ -46,7 +46,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Tuning:
-    """What tuning a graph came to: times of an inference in milliseconds, by the rules and as chosen."""
+    """The result of tuning a graph: milliseconds per inference with heuristic and with tuned parameters."""
 
     rule_ms: float
     chosen_ms: float
@@ -68,19 +68,19 @@ def tune(
     inputs: Sequence[Array] | None = None,
     tell: Callable[[str], None] | None = None,
 ) -> Tuning:
-    """Measure the options of a graph whose sizes are known; what is better is used from now on, by every process.
+    """Tune a graph of static shapes; improvements are stored and used by every later process.
 
-    ``inputs``: what to measure with; made up if not given. ``tell`` is called before every round.
+    ``inputs``: arrays to measure with, random by default. ``tell`` is called before every round.
     """
     count, isa = thread_count(threads), host_isa(cpu)
     before = load_tuned(isa, count)
 
-    def planned(found: Mapping[str, int]) -> _Form:
+    def compile_with(found: Mapping[str, int]) -> _TunedGraph:
         choices = TuningParams(found)
         plan = make_plan(graph, count, numerics, cpu, memory, choices)
-        return _Form(CompiledGraph(plan, 1), choices)
+        return _TunedGraph(CompiledGraph(plan, 1), choices)
 
-    bench = _Bench(planned, inputs, tell or (lambda text: None))
+    bench = _Tuner(compile_with, inputs, tell or (lambda text: None))
     for kind in KINDS:
         bench.look(kind)
     rule, chosen = bench.compare(count)
@@ -91,7 +91,7 @@ def tune(
 
 
 @dataclass(frozen=True)
-class _Form:
+class _TunedGraph:
     graph: CompiledGraph
     choices: TuningParams
 
@@ -100,20 +100,23 @@ class _Form:
         return next((step.label for step in steps if step.label), decision.kind)
 
 
-class _Bench:
+class _Tuner:
     def __init__(
-        self, planned: Callable[[Mapping[str, int]], _Form], inputs: Sequence[Array] | None, tell: Callable[[str], None]
+        self,
+        compile_with: Callable[[Mapping[str, int]], _TunedGraph],
+        inputs: Sequence[Array] | None,
+        tell: Callable[[str], None],
     ) -> None:
-        self.planned, self.tell = planned, tell
+        self.planned, self.tell = compile_with, tell
         self.found: dict[str, int] = {}
         self.changes: dict[str, Change] = {}
         self.keys: set[str] = set()
         self.measured = 0
-        self._rule = planned({})
+        self._rule = compile_with({})
         self._inputs = made_up(self._rule.graph.plan.inputs) if inputs is None else list(inputs)
 
     def look(self, kind: str) -> None:
-        """Every option of the decisions of a kind."""
+        """Measure every option of the decisions of one kind."""
         form = self._rule if not self.found else self.planned(self.found)
         decisions = {d.key: d for d in form.choices.made if d.kind == kind}
         self.keys |= decisions.keys()
@@ -129,7 +132,7 @@ class _Bench:
             for key in asked:
                 times[key].append(_total(form, spent, key))
                 self.measured += at > 0
-        better = {key: int(np.argmin(spent)) for key, spent in times.items() if min(spent) < _WORTH * spent[0]}
+        better = {key: int(np.argmin(spent)) for key, spent in times.items() if min(spent) < _MIN_RATIO * spent[0]}
         if better:
             self._confirm([decisions[key] for key in better], better, labels)
 
@@ -137,19 +140,19 @@ class _Bench:
         """Keep what is faster again, measured in turns."""
         forms = [self.planned(self.found), self.planned({**self.found, **better})]
         least: list[list[float]] = [[], []]
-        for _ in range(_TURNS):
+        for _ in range(_ROUNDS):
             for i, form in enumerate(forms):
                 least[i] = _lesser(least[i], self._measure(form))
         if sum(least[1]) > _GAIN * sum(least[0]):
             return  # what these nodes gain, others lose: caches are shared
         for d in decisions:
             rule, chosen = (_total(form, spent, d.key) for form, spent in zip(forms, least, strict=True))
-            if chosen < _WORTH * rule:
+            if chosen < _MIN_RATIO * rule:
                 option = d.options[better[d.key]]
                 self.found[d.key] = better[d.key]
                 self.changes[d.key] = Change(labels[d.key], d.kind, d.options[0], option, rule / 1e3, chosen / 1e3)
 
-    def _measure(self, form: _Form) -> list[float]:
+    def _measure(self, form: _TunedGraph) -> list[float]:
         """The least time of each step, in nanoseconds."""
         end, runs = time.perf_counter() + _SECONDS, 0
         least: list[float] = []
@@ -165,7 +168,7 @@ class _Bench:
         forms = [self._rule] + ([self.planned(self.found)] if self.found else [])
         graphs = [CompiledGraph(form.graph.plan, threads) for form in forms]
         best = [float("inf")] * len(forms)
-        for _ in range(_TURNS):
+        for _ in range(_ROUNDS):
             for i, graph in enumerate(graphs):
                 end, runs = time.perf_counter() + _SECONDS, 0
                 while time.perf_counter() < end or runs < _RUNS:
@@ -180,7 +183,7 @@ def _lesser(one: list[float], other: list[float]) -> list[float]:
     return [min(pair) for pair in zip(one, other, strict=True)] if one else other
 
 
-def _total(form: _Form, spent: list[float], key: str) -> float:
+def _total(form: _TunedGraph, spent: list[float], key: str) -> float:
     """Of all steps of the nodes that a decision is for."""
     nodes = dict.fromkeys(d.node for d in form.choices.made if d.key == key)
     return sum(spent[i] for node in nodes for i in form.choices.steps.get(node, ()))

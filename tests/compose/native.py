@@ -14,7 +14,7 @@ import numpy as np
 from edgewright.engine.compiler import make_plan
 from edgewright.engine.graph.shared_weights import SharedWeights
 from edgewright.engine.host_arch import target_triple
-from edgewright.engine.jit.build import _POSITION, Source, build_kernels
+from edgewright.engine.jit.build import _CODE_MODEL, Source, build_kernels
 from edgewright.engine.jit.cache import Cache
 from edgewright.engine.jit.driver import CompiledGraph
 from edgewright.engine.jit.elf import CodeImage, link
@@ -90,7 +90,7 @@ def _machine(cpu: str, features: str) -> Any:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     llvm.initialize_native_asmparser()
-    return llvm.Target.from_triple(target_triple()).create_target_machine(cpu, features, 0, *_POSITION)
+    return llvm.Target.from_triple(target_triple()).create_target_machine(cpu, features, 0, *_CODE_MODEL)
 
 
 _QUICK: dict[tuple[str, str], bytes] = {}  # by kernel and features: the object that has it, among others

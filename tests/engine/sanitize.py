@@ -59,7 +59,7 @@ class _Run:
     def __init__(self, compiled: CompiledGraph, given: Sequence[Any]) -> None:
         self.compiled, self.given = compiled, [np.ascontiguousarray(x) for x in given]
         self.outputs = [np.empty(t.shape, t.dtype) for t in compiled.plan.outputs]
-        compiled._bring(self.given, self.outputs)
+        compiled._copy_updates(self.given, self.outputs)
         addresses = [address_of(array) for array in (*self.given, *self.outputs)]
         for at, which, offset in compiled._patches:
             compiled._args[at] = addresses[which] + offset
@@ -69,7 +69,7 @@ class _Run:
 
     def _find_rows(self) -> None:
         step = 0
-        for part in self.compiled._parts:
+        for part in self.compiled._segments:
             if isinstance(part, _Segment):
                 for k in range(len(part.steps)):
                     self.rows[step + k] = part.address + k * ROW
@@ -78,14 +78,14 @@ class _Run:
                 step += 1
 
     def all(self, accesses: Sequence[Access]) -> list[Any]:
-        self.compiled._begin()
+        self.compiled._reset_checks()
         made: set[Value] = set()
         for at, access in enumerate(accesses):
             if access.same is None:
                 later = [home for after in accesses[at + 1 :] for home in after.reads if home.value in made]
                 self.node(access, later)
             made |= {home.value for home in access.writes}
-        self.compiled._judge()
+        self.compiled._raise_failed_check()
         return self.outputs
 
     def node(self, access: Access, live: Sequence[Storage]) -> None:
@@ -96,8 +96,8 @@ class _Run:
         for pattern in PATTERNS:
             self.arena[~reads] = pattern
             self.arena[reads] = before[reads]
-            if self.compiled._found is not None:
-                self.compiled._begin()
+            if self.compiled._check_result is not None:
+                self.compiled._reset_checks()
             kept = self.arena.copy()
             self.run(access)
             assert np.array_equal(self.arena[others], kept[others]), f"{access.label} writes to another value"

@@ -187,7 +187,7 @@ def test_other_processes_compile_the_same(processes: int) -> None:
 @pytest.mark.parametrize("executable", ["/nonexistent/python", "", sys.executable])
 def test_without_other_processes_this_one_compiles(monkeypatch: pytest.MonkeyPatch, executable: str) -> None:
     monkeypatch.setattr(sys, "executable", executable)
-    monkeypatch.setattr(build, "_HELPER", "raise SystemExit(3)")
+    monkeypatch.setattr(build, "_COMPILER_SCRIPT", "raise SystemExit(3)")
     texts = [TEXT.replace("answer", f"answer{k}") for k in range(6)]
     assert all(build.compile_all(texts, "", "", 2))
 
@@ -260,7 +260,7 @@ def test_the_processor_is_the_same_whoever_asks(monkeypatch: pytest.MonkeyPatch,
 
     monkeypatch.setattr(build, "_loaded", lambda: False)
     if helper is not None:
-        monkeypatch.setattr(build, "_HELPER", helper)
+        monkeypatch.setattr(build, "_COMPILER_SCRIPT", helper)
     assert build.host_cpu() == (llvm.get_host_cpu_name(), dict(llvm.get_host_cpu_features()))
 
 

@@ -73,7 +73,7 @@ def test_a_layer_is_compiled_once(cpu: str) -> None:
     special = Specialized(made, threads=1, varies=True, cpu=cpu)
     for length in LENGTHS:
         check(made, special, [random(real("x", 1, length, 48), length)])
-    assert special.forms.compilations == 1
+    assert special.specializer.compilations == 1
 
 
 @pytest.mark.parametrize("cpu", cpus())
@@ -82,7 +82,7 @@ def test_a_layer_of_two_sequences(cpu: str) -> None:
     special = Specialized(made, threads=2, varies=True, cpu=cpu)
     for length in (33, 3, 128):
         check(made, special, [random(real("x", 2, length, 48), length)])
-    assert special.forms.compilations == 1
+    assert special.specializer.compilations == 1
 
 
 @pytest.mark.parametrize("cpu", cpus())
@@ -118,7 +118,7 @@ def test_softmax_of_extreme_rows(cpu: str) -> None:
         given[2, length // 2] = 3e38
         with np.errstate(invalid="ignore"):  # a row of nothing but -inf has no shares
             check(made, special, [given])
-    assert special.forms.compilations == 1
+    assert special.specializer.compilations == 1
 
 
 @pytest.mark.parametrize("cpu", cpus())
@@ -148,7 +148,7 @@ def test_rows_quantized_by_their_own_range_are_exact(cpu: str, bits: int, block:
             np.testing.assert_array_equal(got, want)
         else:
             np.testing.assert_allclose(got, want, rtol=0, atol=2e-6 * float(np.abs(want).max()))
-    assert special.forms.compilations == 1
+    assert special.specializer.compilations == 1
 
 
 @pytest.mark.parametrize("cpu", cpus())
@@ -162,7 +162,7 @@ def test_reductions_of_any_number_of_rows(cpu: str, dim: Any, kind: str) -> None
     special = Specialized(made, threads=1, varies=True, cpu=cpu)
     for length in (5, 128, 64):
         check(made, special, [random(real("x", 3, length, 37), length)])
-    assert special.forms.compilations == 1
+    assert special.specializer.compilations == 1
 
 
 @pytest.mark.parametrize("cpu", cpus())
@@ -178,7 +178,7 @@ def test_places_of_any_number(cpu: str) -> None:
     for length in (4, 1, 30):
         places = np.random.default_rng(length).integers(0, 9, length)
         check(made, special, [places, random(kept, 1)], 0)
-    assert special.forms.compilations == 1
+    assert special.specializer.compilations == 1
 
 
 def test_what_is_compiled_for_its_shape_says_so() -> None:
@@ -194,7 +194,7 @@ def test_what_is_compiled_for_its_shape_says_so() -> None:
         (want,) = Executor(made, XNNPACK).run([given])
         np.testing.assert_allclose(special.run([given], profile)[0], want, atol=1e-5)
         labels.append(" ".join(row.label for row in profile.rows()))
-    assert special.forms.compilations == 2
+    assert special.specializer.compilations == 2
     assert "compiled for this shape" not in labels[0] + labels[2]
     assert "conv2d (compiled for this shape)" in labels[1]
 

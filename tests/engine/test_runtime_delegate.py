@@ -58,7 +58,7 @@ def test_without_machine_code_it_is_said_once(
 ) -> None:
     problem = "the engine needs llvmlite: it is not there"
     monkeypatch.setattr(runner, "unavailable_reason", lambda: problem)
-    runner._say.cache_clear()
+    runner._warn.cache_clear()
     with caplog.at_level(logging.WARNING, "edgewright.engine"):
         assert problem in how(method("conv_relu_fp32_xnnpack"))
         made = method("conv_relu_fp32_xnnpack")

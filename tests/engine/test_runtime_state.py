@@ -63,7 +63,7 @@ def steps(model: nn.Module, method: Method) -> None:
 
 def written_over(method: Method) -> int:
     """How many outputs of segments are inputs, written over."""
-    return sum(len(step.runner._usual.plan.updates) for step in segments(method))  # type: ignore[attr-defined]
+    return sum(len(step.runner._default.plan.updates) for step in segments(method))  # type: ignore[attr-defined]
 
 
 @pytest.fixture

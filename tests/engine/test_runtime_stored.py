@@ -132,7 +132,7 @@ def test_a_plan_that_is_not_one_is_made_again(cache: Cache, change: Any, monkeyp
 
 
 def test_large_plans_are_not_kept(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan_cache, "_MOST", 100)
+    monkeypatch.setattr(plan_cache, "_MAX_WEIGHTS", 100)
     run(file())
     with pytest.raises(ValueError, match="unpack"):
         plan_entry(cache)

@@ -44,7 +44,7 @@ def test_few_forms_are_kept() -> None:
     for n in (5, 6, 7):
         special.compiled([(1, n, 4, 8)])
     assert special.compiled([(1, 4, 4, 8)]) is not first
-    assert len(special._made) == 2
+    assert len(special._cache) == 2
 
 
 @pytest.mark.parametrize("shape", [(5, 16, 16, 8), (1, 17, 16, 8), (16, 16, 8), (1, 4, 4, 7)])

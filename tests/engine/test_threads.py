@@ -246,7 +246,7 @@ def test_trouble_is_followed_by_calls_alone(monkeypatch: pytest.MonkeyPatch) -> 
 
     def call(shared_ns: int) -> bool:
         shared = sharing.decide()
-        sharing.learn(shared, shared_ns if shared else 1_000_000)
+        sharing.record(shared, shared_ns if shared else 1_000_000)
         return shared
 
     assert [call(500_000) for _ in range(4)] == [False, False, True, True]
@@ -267,7 +267,7 @@ def test_what_is_slow_alone_too_is_no_trouble(monkeypatch: pytest.MonkeyPatch) -
     for at in range(200):
         busy = 4 if at > 20 else 1  # from then on other programs slow everything down
         together = sharing.decide()
-        sharing.learn(together, busy * (shared if together else alone))
+        sharing.record(together, busy * (shared if together else alone))
         taken.append(together)
     assert not all(taken[21:40])  # at first it looks like trouble
     assert all(taken[60:])  # until it is known how long it takes alone now

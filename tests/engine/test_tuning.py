@@ -72,14 +72,14 @@ def prefer_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
         steps = {i: taken.get(node, 0) for node, places in form.choices.steps.items() for i in places}
         return [1000.0 / (1 + steps.get(i, 0)) for i in range(len(form.graph.plan.steps))]
 
-    monkeypatch.setattr(tuning._Bench, "_measure", measure)
+    monkeypatch.setattr(tuning._Tuner, "_measure", measure)
 
 
 @pytest.mark.parametrize("quicker", [True, False])
 def test_what_was_found_is_kept_if_all_of_it_is_faster(monkeypatch: pytest.MonkeyPatch, quicker: bool) -> None:
     graph = made("pixels", quantize=True)
     prefer_the_last(monkeypatch)
-    monkeypatch.setattr(tuning._Bench, "compare", lambda bench, threads: (2e6, 1e6) if quicker else (1e6, 2e6))
+    monkeypatch.setattr(tuning._Tuner, "compare", lambda bench, threads: (2e6, 1e6) if quicker else (1e6, 2e6))
     before = [step.kernel for step in compile(graph, 1).plan.steps]
     result = tune(graph, 1)
     assert result.kept == quicker

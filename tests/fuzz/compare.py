@@ -92,8 +92,8 @@ def compile_in_this_process(optimize: bool) -> None:
     same."""
     import llvmlite.binding  # noqa: F401
 
-    build._PROCESS = os.getpid()
-    build._OPTIMIZE = 2 if optimize else 0
+    build._IMPORT_PID = os.getpid()
+    build._OPT_LEVEL = 2 if optimize else 0
 
 
 @contextmanager

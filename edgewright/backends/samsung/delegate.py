@@ -23,7 +23,7 @@ from edgewright.runtime.twin_delegate import TwinDelegate, graph_inside, twin_of
 
 if TYPE_CHECKING:
     from edgewright.engine.profile import EngineProfile
-    from edgewright.engine.runner import Ends
+    from edgewright.engine.runner import GraphIO
 
 Array = np.ndarray[Any, Any]
 log = logging.getLogger("edgewright.samsung")
@@ -61,7 +61,7 @@ class _Numpy:
         self._graph, self.how, self.input_count = graph, f"numpy: {why}", len(graph.inputs)
 
     @property
-    def ends(self) -> Ends:
+    def ends(self) -> GraphIO:
         return tuple(tensor_spec(v) for v in self._graph.inputs), tuple(tensor_spec(v) for v in self._graph.outputs)
 
     def run(

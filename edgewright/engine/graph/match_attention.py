@@ -5,7 +5,7 @@ reshapes that keep the last two dimensions, up to a batched matmul; forwards, re
 intermediate must have a single reader, so that the score matrix need never be stored: the fused kernel computes it
 block by block, as in FlashAttention (Dao et al., 2022). If both Q and K were dequantized from int8 and the scores are
 only scaled, the product is computed on the int8 values and the scales are folded into the softmax. Queries whose keys
-are all masked get zeros where the graph selects them (``safe``), as PyTorch's math fallback does.
+are all masked get zeros where the graph selects them (``safe``), as ATen's _safe_softmax does.
 """
 
 from __future__ import annotations

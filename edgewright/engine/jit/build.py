@@ -1,8 +1,8 @@
-"""LLVM text to object code: from the cache, or compiled now, in other processes if there is much.
+"""Compiles LLVM IR to object code, through the object cache and in parallel processes.
 
-llvmlite lets one thread compile at a time, and forking a process that has threads may hang it: so the others are fresh
-Pythons that load llvmlite alone and are sent text while more of it is written. LLVM, which is large, then never enters
-this process, nor does it when everything was cached.
+llvmlite compiles on one thread at a time, and forking a multithreaded process may deadlock. Parallel compilation
+therefore uses fresh Python processes that load only llvmlite and receive IR over a pipe while more of it is generated.
+LLVM is never loaded into this process if the workers compile everything, or if everything is cached.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     import subprocess
     from queue import SimpleQueue
 
-_OPTIMIZE = 2  # of code generation; passes over the text gain nothing, vectors are explicit
-_POSITION = ("pic", "small")  # code that runs wherever it lies
-_WORTH_A_PROCESS = 300_000  # characters of text: about 60 ms of compiling, and LLVM's memory
+_OPT_LEVEL = 2  # code generation level; IR passes gain nothing, vectorization is explicit
+_CODE_MODEL = ("pic", "small")  # relocation and code model
+_IR_PER_PROCESS = 300_000  # characters of IR: about 60 ms of compile time
 _FRAME = struct.Struct("<q")
 
-# Runs in the other process: frames of text in, frames of objects out, until the pipe closes. No text: what LLVM says of
-# the processor.
-_HELPER = """
+# Runs in a compiler process: length-prefixed IR in, length-prefixed objects out, until the pipe closes. An empty frame
+# asks for the host CPU's name and features.
+_COMPILER_SCRIPT = """
 import json, struct, sys
 sys.path.insert(0, sys.argv[1])
 import llvmlite.binding as llvm
@@ -59,15 +59,16 @@ def target_machine(cpu: str, features: str) -> Any:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     llvm.initialize_native_asmparser()  # LLVM ends the process over inline assembly without it
-    return llvm.Target.from_triple(target_triple()).create_target_machine(cpu, features, _OPTIMIZE, *_POSITION)
+    return llvm.Target.from_triple(target_triple()).create_target_machine(cpu, features, _OPT_LEVEL, *_CODE_MODEL)
 
 
-# A module's text, or what writes it: then its name says all it depends on, and a cached object needs no text at all.
+# A module's IR, or a function that generates it. A generated kernel's name determines its IR, so a cached object needs
+# no IR at all.
 Source = Union[str, Callable[[], str]]
 
 
 def _compiler() -> str:
-    """The installed llvmlite, as far as it can be seen without loading it."""
+    """Fingerprint the installed llvmlite without loading it."""
     found = importlib.util.find_spec("llvmlite")
     if found is None or found.origin is None:
         return ""
@@ -76,47 +77,47 @@ def _compiler() -> str:
 
 
 def object_key(text: str, cpu: str, features: str) -> str:
-    return cache_key(text, cpu, features, VERSION, COMPILER, target_triple(), str(_OPTIMIZE), *_POSITION)
+    return cache_key(text, cpu, features, VERSION, COMPILER, target_triple(), str(_OPT_LEVEL), *_CODE_MODEL)
 
 
 def _fingerprint() -> str:
-    """The engine's own code, as far as it can be seen: what other code wrote is not taken for what this would write."""
-    seen = []
+    """Fingerprint the engine's sources: objects of other versions are not reused."""
+    files = []
     for folder, _, names in os.walk(os.path.dirname(os.path.dirname(__file__))):
         for path in (os.path.join(folder, name) for name in names if name.endswith(".py")):
             status = os.stat(path)
-            seen.append(f"{os.path.basename(path)} {status.st_size} {status.st_mtime_ns}")
-    return cache_key(COMPILER, *sorted(seen))
+            files.append(f"{os.path.basename(path)} {status.st_size} {status.st_mtime_ns}")
+    return cache_key(COMPILER, *sorted(files))
 
 
-_PROCESS = os.getpid()
+_IMPORT_PID = os.getpid()
 COMPILER = _compiler()
-FINGERPRINT = _fingerprint()  # now: later the files may be others than those that were loaded
+FINGERPRINT = _fingerprint()  # at import: files may change later
 
 
 def build_kernels(
     kernels: Mapping[str, Source], cpu: str, features: str, cache: Cache | None = None, limit: int | None = None
 ) -> list[bytes]:
-    """An object for each kernel, in order; only what is not cached is written and compiled.
+    """An object per kernel, in order; IR is generated and compiled only for those that are not cached.
 
-    ``limit``: characters that may be compiled; more of them raise ``CodeSizeError``.
+    ``limit``: characters of IR to compile at most; more raise ``CodeSizeError``.
     """
-    known = {
+    keys = {
         name: object_key(source if isinstance(source, str) else f"{name} {FINGERPRINT}", cpu, features)
         for name, source in kernels.items()
     }
-    wanted = {known[name]: source for name, source in kernels.items()}
-    return _build(wanted, known.values(), cpu, features, cache, limit)
+    sources = {keys[name]: source for name, source in kernels.items()}
+    return _build(sources, keys.values(), cpu, features, cache, limit)
 
 
 def build_objects(texts: Sequence[str], cpu: str, features: str, cache: Cache | None = None) -> list[bytes]:
-    """An object for each module text, in order."""
+    """An object per module, in order."""
     keys = [object_key(text, cpu, features) for text in texts]
     return _build(dict(zip(keys, texts, strict=True)), keys, cpu, features, cache)
 
 
 def _build(
-    sources: Mapping[str, Source], wanted: Iterable[str], cpu: str, features: str, cache: Cache | None,
+    sources: Mapping[str, Source], keys: Iterable[str], cpu: str, features: str, cache: Cache | None,
     limit: int | None = None,
 ) -> list[bytes]:  # fmt: skip
     store = cache or default_cache()
@@ -128,11 +129,11 @@ def _build(
             store.put(key, data)
             found[key] = data
         store.trim()
-    return [found[key] for key in wanted]
+    return [found[key] for key in keys]
 
 
 def _within(limit: int | None, sources: Iterable[Source]) -> Iterator[str]:
-    """Texts, as long as they are no more than the limit together."""
+    """Yield the IR of each module; raise once its total length exceeds the limit."""
     total = 0
     for source in sources:
         text = source if isinstance(source, str) else source()
@@ -143,32 +144,32 @@ def _within(limit: int | None, sources: Iterable[Source]) -> Iterator[str]:
 
 
 def compile_all(sources: Iterable[Source], cpu: str, features: str, processes: int | None = None) -> list[bytes]:
-    """Compile every text, in up to ``processes`` other processes (as many as there are cores) if there is much."""
-    from queue import SimpleQueue  # only when something may have to be compiled
+    """Compile every module; large amounts in up to ``processes`` processes, by default one per core."""
+    from queue import SimpleQueue  # imported late
 
     most = _cores() if processes is None else processes
     texts: list[str] = []
     results: dict[int, bytes] = {}
     queue: SimpleQueue[int | None] = SimpleQueue()
-    helpers: list[_Helper] = []
-    written = 0 if _loaded() else _WORTH_A_PROCESS  # LLVM is not loaded for a little either
+    compilers: list[_CompilerProcess] = []
+    written = 0 if _loaded() else _IR_PER_PROCESS  # a compiler process is cheaper than loading LLVM here
     try:
         for at, source in enumerate(sources):
             texts.append(source if isinstance(source, str) else source())
             queue.put(at)
             written += len(texts[at])
-            wanted = most if processes is not None else min(most, written // _WORTH_A_PROCESS)
-            helpers += [_Helper(texts, queue, results, cpu, features) for _ in range(wanted - len(helpers))]
+            count = most if processes is not None else min(most, written // _IR_PER_PROCESS)
+            compilers += [_CompilerProcess(texts, queue, results, cpu, features) for _ in range(count - len(compilers))]
     except BaseException:
-        while not queue.empty():  # nobody will ask for the objects
+        while not queue.empty():  # the objects are not needed any more
             queue.get()
         raise
     finally:
-        for _ in helpers:
+        for _ in compilers:
             queue.put(None)
-        for helper in helpers:
-            helper.finish()
-    left = [at for at in range(len(texts)) if at not in results]  # too few for a helper, or one died with it
+        for compiler in compilers:
+            compiler.finish()
+    left = [at for at in range(len(texts)) if at not in results]  # too little for a process, or a process died
     machine = target_machine(cpu, features) if left else None
     for at in left:
         results[at] = _compile(machine, texts[at])
@@ -176,12 +177,12 @@ def compile_all(sources: Iterable[Source], cpu: str, features: str, processes: i
 
 
 def _loaded() -> bool:
-    """Whether LLVM is here and may be used: in a forked child a thread that is not there may hold its locks."""
-    return "llvmlite.binding" in sys.modules and os.getpid() == _PROCESS
+    """Whether LLVM is loaded and usable: in a forked child, threads that no longer exist may hold its locks."""
+    return "llvmlite.binding" in sys.modules and os.getpid() == _IMPORT_PID
 
 
 def host_cpu() -> tuple[str, dict[str, bool]]:
-    """The name of this processor and what it can do, as LLVM has it."""
+    """The name and features of the host CPU, as LLVM reports them."""
     from queue import SimpleQueue
 
     answers: dict[int, bytes] = {}
@@ -189,7 +190,7 @@ def host_cpu() -> tuple[str, dict[str, bool]]:
         queue: SimpleQueue[int | None] = SimpleQueue()
         queue.put(0)
         queue.put(None)
-        _Helper([""], queue, answers, "", "").finish()
+        _CompilerProcess([""], queue, answers, "", "").finish()
     if answers:
         cpu, features = json.loads(answers[0])
         return cpu, features
@@ -212,25 +213,25 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-class _Helper:
-    """Another Python that compiles, and the thread that feeds it."""
+class _CompilerProcess:
+    """A compiler process, and the thread that feeds it."""
 
     def __init__(
         self, texts: list[str], queue: SimpleQueue[int | None], results: dict[int, bytes], cpu: str, features: str
     ) -> None:
         self._texts, self._queue, self._results = texts, queue, results
         folder = str(Path(COMPILER.split(" ")[0]).parent.parent) if COMPILER else ""
-        self._arguments = (folder, target_triple(), cpu, features, str(_OPTIMIZE), *_POSITION)
+        self._arguments = (folder, target_triple(), cpu, features, str(_OPT_LEVEL), *_CODE_MODEL)
         self._thread = threading.Thread(target=self._feed, daemon=True, name="edgewright-build")
         self._thread.start()
 
     def _feed(self) -> None:
-        """Whatever goes wrong here, the text stays without an object, and this process compiles it."""
+        """On any failure the module stays without an object, and this process compiles it."""
         if getattr(sys, "frozen", False) or not sys.executable:
-            return  # there is no Python to start, only the application itself
+            return  # a frozen application: there is no Python to start
         import subprocess  # only when something must be compiled
 
-        command = [sys.executable, "-I", "-S", "-c", _HELPER, *self._arguments]
+        command = [sys.executable, "-I", "-S", "-c", _COMPILER_SCRIPT, *self._arguments]
         try:
             with subprocess.Popen(command, stdin=-1, stdout=-1, stderr=subprocess.DEVNULL) as process:
                 while (at := self._queue.get()) is not None:

@@ -1,9 +1,9 @@
-"""Object code kept on disk between processes, addressed by what it was made from.
+"""Content-addressed object cache on disk, shared between processes.
 
 The folder is ``$EDGEWRIGHT_CACHE``, or ``edgewright/engine`` in the user's cache folder; ``EDGEWRIGHT_CACHE=off`` keeps
-nothing. It is used only if it belongs to this user, nobody else may write to it, not everybody may rename it, and it is
-no symbolic link: what is in it will be executed. Folders that are made for it are for this user alone. Machine code
-never comes from anywhere else. A folder that cannot be used costs time, not results: ``problem`` says why.
+nothing. Its contents are executed, so it is used only if it belongs to this user, nobody else may write to it, its
+parent is not world-writable (unless sticky), and it is not a symbolic link. New folders are created with mode 0700.
+An unusable folder costs time, not results; ``problem`` says why.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from pathlib import Path
 
 from edgewright.logs import say
 
-MAX_BYTES = 256 << 20  # bytes; what was used longest ago goes first
-MAX_ENTRIES = 4096  # so that looking through all of them stays a matter of milliseconds
+MAX_BYTES = 256 << 20  # least recently used entries are evicted first
+MAX_ENTRIES = 4096  # keeps a directory scan within milliseconds
 _MAGIC = b"EWCACHE1"
 HEADER = len(_MAGIC) + 8 + 32  # length and digest
 _SUFFIX = ".o"
-_ABANDONED = 3600  # seconds after which a half-written file has no writer any more
-_BY_FOLDER = os.open in os.supports_dir_fd  # not on Windows, where the folder's own access list protects it
+_ABANDONED_AFTER = 3600  # seconds after which a temporary file is taken for abandoned
+_HAS_DIR_FD = os.open in os.supports_dir_fd  # not on Windows, where the folder's ACL protects it
 
 
 def cache_key(*parts: str | bytes | memoryview) -> str:
-    """The name of an entry: a digest of all it depends on, in order.
+    """The key of an entry: a digest of everything it depends on, in order. Lengths are hashed too.
 
     >>> cache_key("ab", "c") == cache_key("a", "bc")
     False
@@ -46,18 +46,18 @@ def cache_key(*parts: str | bytes | memoryview) -> str:
 
 
 def default_folder() -> Path | None:
-    """Where objects are kept; None if nothing is to be kept."""
-    return _where()[0]
+    """The cache folder; None if caching is off."""
+    return _locate()[0]
 
 
-def _where() -> tuple[Path | None, str]:
-    """The folder; or None, and why nothing is kept."""
-    given = os.environ.get("EDGEWRIGHT_CACHE")
-    if given is not None:
-        return (None, "switched off by EDGEWRIGHT_CACHE") if given in ("", "off") else _anchored(given)
+def _locate() -> tuple[Path | None, str]:
+    """The folder, or None and the reason."""
+    setting = os.environ.get("EDGEWRIGHT_CACHE")
+    if setting is not None:
+        return (None, "switched off by EDGEWRIGHT_CACHE") if setting in ("", "off") else _absolute(setting)
     variable = {"win32": "LOCALAPPDATA", "darwin": ""}.get(sys.platform, "XDG_CACHE_HOME")
     base = os.environ.get(variable, "")
-    if not os.path.isabs(base):  # which does not count, says XDG's specification
+    if not os.path.isabs(base):  # the XDG base directory specification says to ignore relative paths
         home = os.path.expanduser("~")
         if not os.path.isabs(home):
             return None, "this user has no home folder; EDGEWRIGHT_CACHE may name one"
@@ -66,12 +66,12 @@ def _where() -> tuple[Path | None, str]:
 
 
 @lru_cache(maxsize=8)
-def _anchored(given: str) -> tuple[Path | None, str]:
-    """An absolute folder, which stays the same when the process goes to another."""
+def _absolute(setting: str) -> tuple[Path | None, str]:
+    """An absolute path, so that a later chdir does not move the cache."""
     try:
-        return Path(os.path.abspath(os.path.expanduser(given))), ""
+        return Path(os.path.abspath(os.path.expanduser(setting))), ""
     except OSError as error:
-        return None, f"EDGEWRIGHT_CACHE={given} is relative to a folder that is gone: {error.strerror}"
+        return None, f"EDGEWRIGHT_CACHE={setting} is relative to a folder that is gone: {error.strerror}"
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class CacheEntry:
 
 
 class Cache:
-    """Bytes by key. Safe beside other processes: files appear whole, and vanish at worst."""
+    """Bytes by key. Safe for concurrent processes: entries are written atomically and never modified."""
 
     def __init__(self, folder: Path | None, limit: int = MAX_BYTES, problem: str = "") -> None:
         self.folder = folder
@@ -90,12 +90,12 @@ class Cache:
         self.problem = problem
 
     def get(self, key: str) -> bytes | None:
-        """What was stored, or None. Whatever is not as it was written is removed."""
-        found = self.view(key)
-        return None if found is None else bytes(found)
+        """The stored bytes, or None. Damaged entries are removed."""
+        payload = self.view(key)
+        return None if payload is None else bytes(payload)
 
     def view(self, key: str) -> memoryview | None:
-        """The same, without a copy; ``HEADER`` bytes from the start of a page."""
+        """The stored bytes as a view of the mapped file, ``HEADER`` bytes from the start of a page."""
         with self._open() as folder:
             if folder is None:
                 return None
@@ -110,7 +110,7 @@ class Cache:
             return payload
 
     def put(self, key: str, payload: bytes) -> None:
-        """Store; ``trim`` when there is nothing more to store."""
+        """Store an entry. Call ``trim`` after the last one."""
         with self._open(create=True) as folder:
             if folder is None:
                 return
@@ -120,7 +120,7 @@ class Cache:
                 self._refuse(f"it cannot be written to: {error.strerror}")
 
     def trim(self) -> None:
-        """Make room if there is too much."""
+        """Evict least recently used entries until both limits hold."""
         with self._open() as folder:
             entries = [] if folder is None else _entries(folder)
             total = sum(entry.size for entry in entries)
@@ -131,21 +131,21 @@ class Cache:
                 total -= entry.size
 
     def entries(self) -> list[CacheEntry]:
-        """What is stored, longest unused first."""
+        """All entries, least recently used first."""
         with self._open() as folder:
             return [] if folder is None else _entries(folder)
 
     def clear(self) -> int:
         """Remove everything; the number of entries removed."""
         with self._open() as folder:
-            found = [] if folder is None else _entries(folder)
-            for entry in found:
+            entries = [] if folder is None else _entries(folder)
+            for entry in entries:
                 _remove(folder, entry.name)
-            return len(found)
+            return len(entries)
 
     @contextlib.contextmanager
     def _open(self, create: bool = False) -> Iterator[int | str | None]:
-        """The folder, checked, as files in it are addressed: a descriptor, or a path where there are none."""
+        """Open and check the folder: a descriptor for dir_fd calls, or a path where those do not exist."""
         if self.folder is None:
             yield None
             return
@@ -178,11 +178,11 @@ def cache_at(folder: Path | None, problem: str = "") -> Cache:
 
 
 def default_cache() -> Cache:
-    return cache_at(*_where())
+    return cache_at(*_locate())
 
 
 def _make_folders(path: Path) -> None:
-    """Make a folder and those around it that are missing, for this user alone, whatever the umask lets others do."""
+    """Create a folder and its missing parents with mode 0700, whatever the umask."""
     if not path.parent.is_dir():
         _make_folders(path.parent)
     _check_parent(path.parent)
@@ -191,14 +191,14 @@ def _make_folders(path: Path) -> None:
 
 
 def _check_parent(parent: Path) -> None:
-    """Refuse a place where anybody may rename this user's folders; in one like ``/tmp`` only their owners may."""
+    """Reject a world-writable parent without the sticky bit: anybody could replace the folder in it."""
     mode = os.stat(parent).st_mode
-    if _BY_FOLDER and mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+    if _HAS_DIR_FD and mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
         raise OSError(0, f"everybody may write to {parent} (mode {stat.S_IMODE(mode):o}); chmod o-w it")
 
 
 def _open_folder(path: Path) -> int | str:
-    if not _BY_FOLDER:
+    if not _HAS_DIR_FD:
         if path.is_symlink() or not path.is_dir():
             raise OSError(0, "it must be a folder, and no symbolic link")
         return str(path)
@@ -206,12 +206,12 @@ def _open_folder(path: Path) -> int | str:
         raise OSError(0, "it must not be a symbolic link")
     _check_parent(path.parent)
     folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    found = os.fstat(folder)
+    status = os.fstat(folder)
     problem = ""
-    if found.st_uid != os.geteuid():
-        problem = f"it belongs to user {found.st_uid}, not to {os.geteuid()}"
-    elif found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        problem = f"others may write to it (mode {stat.S_IMODE(found.st_mode):o}); chmod 700 it"
+    if status.st_uid != os.geteuid():
+        problem = f"it belongs to user {status.st_uid}, not to {os.geteuid()}"
+    elif status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        problem = f"others may write to it (mode {stat.S_IMODE(status.st_mode):o}); chmod 700 it"
     if problem:
         os.close(folder)
         raise OSError(0, problem)
@@ -219,7 +219,7 @@ def _open_folder(path: Path) -> int | str:
 
 
 def _header(key: str, payload: bytes | memoryview) -> bytes:
-    digest = hashlib.sha256(key.encode())  # of the key too: a renamed entry is a wrong one
+    digest = hashlib.sha256(key.encode())  # including the key, so that a renamed entry is invalid
     digest.update(payload)
     return _MAGIC + len(payload).to_bytes(8, "little") + digest.digest()
 
@@ -233,14 +233,14 @@ def _read(folder: int | str, name: str) -> memoryview | None:
     try:
         flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
         with os.fdopen(os.open(path, flags, dir_fd=at), "rb") as file:
-            found = os.fstat(file.fileno())
-            if not stat.S_ISREG(found.st_mode) or (_BY_FOLDER and found.st_uid != os.geteuid()):
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode) or (_HAS_DIR_FD and status.st_uid != os.geteuid()):
                 return None
-            if not found.st_size:
+            if not status.st_size:
                 return memoryview(b"")
-            # In place, from the start of a page: entries are replaced and removed, never written to.
-            data = memoryview(mmap.mmap(file.fileno(), found.st_size, access=mmap.ACCESS_READ))
-        os.utime(path, dir_fd=at)  # it was used: keep it longer
+            # Mapping is safe: entries are replaced or removed, never modified.
+            data = memoryview(mmap.mmap(file.fileno(), status.st_size, access=mmap.ACCESS_READ))
+        os.utime(path, dir_fd=at)  # recency for eviction
         return data
     except OSError:
         return None
@@ -267,13 +267,13 @@ def _remove(folder: int | str | None, name: str) -> None:
 
 
 def _entries(folder: int | str) -> list[CacheEntry]:
-    found = []
+    entries = []
     with os.scandir(folder) as files:
         for file in files:
             with contextlib.suppress(OSError):  # gone meanwhile
                 status = file.stat(follow_symlinks=False)
                 if file.name.endswith(_SUFFIX):
-                    found.append(CacheEntry(file.name, status.st_size, status.st_mtime))
-                elif file.name.endswith(".tmp") and time.time() - status.st_mtime > _ABANDONED:
+                    entries.append(CacheEntry(file.name, status.st_size, status.st_mtime))
+                elif file.name.endswith(".tmp") and time.time() - status.st_mtime > _ABANDONED_AFTER:
                     _remove(folder, file.name)
-    return sorted(found, key=lambda entry: (entry.used, entry.name))
+    return sorted(entries, key=lambda entry: (entry.used, entry.name))

@@ -1,7 +1,7 @@
-"""A compiled graph: its memory, its table of steps, and one native call per inference and thread.
+"""CompiledGraph: a plan bound to memory and machine code; one native call per inference and thread.
 
-Compiled code checks nothing, so everything it relies on is checked here: the plan when the graph is made, the caller's
-arrays before every call.
+Machine code has no bounds checks, so everything it relies on is checked here: addresses when the graph is constructed,
+the caller's arrays before every call.
 """
 
 from __future__ import annotations
@@ -31,50 +31,50 @@ from edgewright.ir.graph import Array
 if TYPE_CHECKING:  # profiles bring the ETDump format with them, which running does not need
     from edgewright.engine.profile import EngineProfile
 
-# A sleeping thread takes some 50 us to wake: less work than that is done before it comes.
+# Waking a sleeping thread takes about 50 us; smaller segments run on the caller's thread alone.
 _MACS_PER_US, _BYTES_PER_US, _WORTH_US = 50_000, 10_000, 40
 _I64 = np.dtype(np.int64)
 
 
 @dataclass(frozen=True)
 class _Segment:
-    """Native steps in a row: their table in memory, and, if several threads may be worth it, when they are."""
+    """A run of consecutive native steps: their step table, and the thread policy if threading may pay off."""
 
     table: Array
     address: int
     steps: tuple[Step, ...]
-    sharing: ThreadPolicy | None
+    policy: ThreadPolicy | None
 
 
 class CompiledGraph:
-    """Runs a plan. Calls from several Python threads wait for each other; different graphs do not."""
+    """Runs a plan. Calls on one graph are serialized by a lock; different graphs run concurrently."""
 
     def __init__(self, plan: Plan, threads: int | None = None) -> None:
         self.plan = plan = replace(plan, weights=make_resident(plan.weights))
         self.threads = thread_count(threads)
-        self.image = plan.image or _image(plan)
+        self.image = plan.image or _compile_image(plan)
         self._library = Library(self.image)
         native = (step.kernel for step in plan.steps if step.python is None)
         self._kernels = {name: self._library.address(name) for name in dict.fromkeys(native)}
         self._buffers = {"arena": aligned_buffer(plan.arena_size + SLACK), "weights": plan.weights}
-        self._stride = -(-plan.scratch_size // ALIGN) * ALIGN + 2 * ALIGN  # no two threads write to one cache line
+        self._stride = -(-plan.scratch_size // ALIGN) * ALIGN + 2 * ALIGN  # no false sharing between threads
         self._scratch = aligned_buffer(self._stride * self.threads)
         self._scratch_address = address_of(self._scratch)
-        self._patches: list[tuple[int, int, int]] = []  # a slot, which of inputs and outputs it points to, and where
+        self._patches: list[tuple[int, int, int]] = []  # argument slot, index among inputs and outputs, byte offset
         self._args = self._make_args()
-        self._parts = self._make_parts()
-        self._found = self._buffers["arena"][plan.arena_size - ALIGN :][:16].view(_I64) if plan.checks else None
+        self._segments = self._make_segments()
+        self._check_result = self._buffers["arena"][plan.arena_size - ALIGN :][:16].view(_I64) if plan.checks else None
         self._lock = threading.Lock()
         renew_in_child(self)
-        weakref.finalize(self, retire, [part.table for part in self._parts if isinstance(part, _Segment)])
+        weakref.finalize(self, retire, [part.table for part in self._segments if isinstance(part, _Segment)])
 
     def _renew(self) -> None:
-        """In a forked child nobody is in a call, and the next one writes all that it reads."""
+        """After a fork no call is running in the child, and a call leaves no state that the next one reads."""
         self._lock = threading.Lock()
 
     @property
     def memory(self) -> dict[str, int]:
-        """Bytes held, by what for."""
+        """Bytes of memory by purpose."""
         return {
             "arena": self.plan.arena_size,
             "weights": self.plan.weights.nbytes,
@@ -84,91 +84,91 @@ class CompiledGraph:
     def run(
         self, inputs: Sequence[Array], outputs: Sequence[Array] | None = None, profile: EngineProfile | None = None
     ) -> list[Array]:
-        """The outputs for ``inputs``: new arrays, or ``outputs`` written to."""
-        given = validate_inputs(inputs, self.plan.inputs)
-        made = [np.empty(t.shape, t.dtype) for t in self.plan.outputs] if outputs is None else list(outputs)
+        """Run the graph. Results are written to ``outputs`` if given, else to new arrays."""
+        arrays_in = validate_inputs(inputs, self.plan.inputs)
+        arrays_out = [np.empty(t.shape, t.dtype) for t in self.plan.outputs] if outputs is None else list(outputs)
         if outputs is not None:
-            validate_outputs(made, self.plan.outputs)
-            given = self._apart(given, made)
+            validate_outputs(arrays_out, self.plan.outputs)
+            arrays_in = self._copy_overlapping(arrays_in, arrays_out)
         with self._lock:
-            self._bring(given, made)
-            bases = {"input": given, "output": made}
-            addresses, args = [address_of(array) for array in (*given, *made)], self._args
+            self._copy_updates(arrays_in, arrays_out)
+            bases = {"input": arrays_in, "output": arrays_out}
+            addresses, args = [address_of(array) for array in (*arrays_in, *arrays_out)], self._args
             for at, which, offset in self._patches:
                 args[at] = addresses[which] + offset
             if profile is not None:
                 profile.begin()
-            self._begin()
-            for part in self._parts:
+            self._reset_checks()
+            for part in self._segments:
                 if isinstance(part, _Segment):
                     self._run_segment(part, profile)
                 else:
                     self._run_python(part, bases, profile)
             if profile is not None:
                 profile.end()
-            self._judge()
-        return made
+            self._raise_failed_check()
+        return arrays_out
 
     @property
     def native(self) -> bool:
-        """Whether no step is left to numpy."""
-        return all(isinstance(part, _Segment) for part in self._parts)
+        """Whether every step is machine code."""
+        return all(isinstance(part, _Segment) for part in self._segments)
 
-    def run_ready(self, given: Sequence[Array], made: Sequence[Array]) -> None:
-        """Like ``run``, for a native graph and arrays that were checked: as they must be, and all apart."""
+    def run_ready(self, arrays_in: Sequence[Array], arrays_out: Sequence[Array]) -> None:
+        """Like ``run`` without checks: the graph must be native, and the arrays validated and disjoint."""
         with self._lock:
-            addresses, args = [address_of(array) for array in (*given, *made)], self._args
+            addresses, args = [address_of(array) for array in (*arrays_in, *arrays_out)], self._args
             for at, which, offset in self._patches:
                 args[at] = addresses[which] + offset
-            self._begin()
-            for part in self._parts:
+            self._reset_checks()
+            for part in self._segments:
                 assert isinstance(part, _Segment)
                 self._run_segment(part, None)
-            self._judge()
+            self._raise_failed_check()
 
-    def _begin(self) -> None:
-        if self._found is not None:
-            self._found[0] = 0
+    def _reset_checks(self) -> None:
+        if self._check_result is not None:
+            self._check_result[0] = 0
 
-    def _judge(self) -> None:
-        """Raise what code found wrong, if it looked for anything."""
-        if self._found is not None and self._found[0]:
-            check = self.plan.checks[int(self._found[0]) - 1]
-            raise check.outside.error(check.size, int(self._found[1]))
+    def _raise_failed_check(self) -> None:
+        """Raise the error that a kernel's bounds check recorded, if any."""
+        if self._check_result is not None and self._check_result[0]:
+            check = self.plan.checks[int(self._check_result[0]) - 1]
+            raise check.outside.error(check.size, int(self._check_result[1]))
 
-    def _apart(self, given: Sequence[Array], made: Sequence[Array]) -> list[Array]:
-        """Inputs that lie in outputs are copied, but for those that are to be written over."""
-        own = {given_at: output for output, given_at in self.plan.updates}
+    def _copy_overlapping(self, arrays_in: Sequence[Array], arrays_out: Sequence[Array]) -> list[Array]:
+        """Copy inputs that overlap outputs, except those updated in place."""
+        in_place = {source: output for output, source in self.plan.updates}
         return [
-            a.copy() if any(np.may_share_memory(a, o) for n, o in enumerate(made) if n != own.get(i)) else a
-            for i, a in enumerate(given)
+            a.copy() if any(np.may_share_memory(a, o) for n, o in enumerate(arrays_out) if n != in_place.get(i)) else a
+            for i, a in enumerate(arrays_in)
         ]
 
-    def _bring(self, given: Sequence[Array], made: Sequence[Array]) -> None:
-        """Inputs that outputs start from, unless they are the same arrays."""
+    def _copy_updates(self, arrays_in: Sequence[Array], arrays_out: Sequence[Array]) -> None:
+        """Copy the inputs of in-place updates to their outputs, unless they are the same arrays."""
         for output, source in self.plan.updates:
-            if address_of(made[output]) != address_of(given[source]):
-                np.copyto(made[output], given[source])
+            if address_of(arrays_out[output]) != address_of(arrays_in[source]):
+                np.copyto(arrays_out[output], arrays_in[source])
 
     def _run_segment(self, part: _Segment, profile: EngineProfile | None) -> None:
         if profile is not None:
             stamps = np.zeros((len(part.steps), 2), np.int64)
-            if part.sharing is None or not self._share(part, address_of(stamps)):
+            if part.policy is None or not self._run_shared(part, address_of(stamps)):
                 driver().run_alone_timed(part.address, len(part.steps), self._scratch_address, address_of(stamps))
             profile.add(part.steps, stamps)
             return
-        sharing = part.sharing
-        if sharing is None:
+        policy = part.policy
+        if policy is None:
             driver().run_alone(part.address, len(part.steps), self._scratch_address)
             return
         start = time.perf_counter_ns()
-        shared = sharing.decide() and self._share(part)
+        shared = policy.decide() and self._run_shared(part)
         if not shared:
             driver().run_alone(part.address, len(part.steps), self._scratch_address)
-        sharing.learn(shared, time.perf_counter_ns() - start)
+        policy.record(shared, time.perf_counter_ns() - start)
 
-    def _share(self, part: _Segment, stamps: int = 0) -> bool:
-        """Run with the workers; False, and nothing done, if they are at another graph."""
+    def _run_shared(self, part: _Segment, stamps: int = 0) -> bool:
+        """Run a segment on the thread pool; returns False without running it if another graph uses the pool."""
         workers = thread_pool()
         if not workers.lock.acquire(blocking=False):
             return False
@@ -188,11 +188,12 @@ class CompiledGraph:
             profile.add([step], np.array([[start, driver().now()]], np.int64))
 
     def _view(self, view: TensorView, bases: dict[str, list[Array]]) -> Array:
-        place = view.address
-        own = self._buffers.get(place.buffer)
-        buffer = bases[place.buffer][place.index].reshape(-1).view(np.uint8) if own is None else own
-        array: Array = np.ndarray(view.shape, view.dtype, buffer, place.offset, view.strides)  # refuses what is outside
-        if place.buffer in ("input", "weights"):
+        address = view.address
+        internal = self._buffers.get(address.buffer)
+        buffer = bases[address.buffer][address.index].reshape(-1).view(np.uint8) if internal is None else internal
+        # numpy raises if the view exceeds the buffer.
+        array: Array = np.ndarray(view.shape, view.dtype, buffer, address.offset, view.strides)
+        if address.buffer in ("input", "weights"):
             array.flags.writeable = False
         return array
 
@@ -207,7 +208,7 @@ class CompiledGraph:
         return args
 
     def _slot(self, step: Step, slot: KernelArg, at: int) -> int:
-        """A slot's 8 bytes; those that point to the caller's arrays are filled in by every call."""
+        """The 8 bytes of an argument slot; slots that point into the caller's arrays are patched by every call."""
         if isinstance(slot, float):
             return int(np.float32(slot).view(np.uint32))
         if not isinstance(slot, Address):
@@ -222,14 +223,14 @@ class CompiledGraph:
         if slot.buffer in ("input", "output"):
             tensors = self.plan.inputs if slot.buffer == "input" else self.plan.outputs
             sizes[slot.buffer] = tensors[slot.index].nbytes
-            before = 0 if slot.buffer == "input" else len(self.plan.inputs)
-            self._patches.append((at, before + slot.index, slot.offset))
+            first = 0 if slot.buffer == "input" else len(self.plan.inputs)
+            self._patches.append((at, first + slot.index, slot.offset))
         if not 0 <= slot.offset <= sizes[slot.buffer]:
             rule = f"must lie in the {slot.buffer} of {sizes[slot.buffer]} bytes"
             raise CodegenError(f"{step.label or step.kernel}: address", rule, value=slot.offset)
         return 0 if slot.buffer not in self._buffers else address_of(self._buffers[slot.buffer]) + slot.offset
 
-    def _make_parts(self) -> list[_Segment | Step]:
+    def _make_segments(self) -> list[_Segment | Step]:
         parts: list[_Segment | Step] = []
         at = 0
         for python, group in groupby(self.plan.steps, key=lambda step: step.python is not None):
@@ -238,13 +239,13 @@ class CompiledGraph:
                 parts += steps
                 continue
             table = self._make_table(steps, at)
-            sharing = ThreadPolicy() if self.threads > 1 and _worth_sharing(steps) else None
-            parts.append(_Segment(table, address_of(table), steps, sharing))
+            policy = ThreadPolicy() if self.threads > 1 and _worth_threading(steps) else None
+            parts.append(_Segment(table, address_of(table), steps, policy))
             at += sum(len(step.args) for step in steps)
         return parts
 
     def _make_table(self, steps: tuple[Step, ...], at: int) -> Array:
-        """Rows of kernel, args, units, grain, chunks in a share, longer shares, chunks to wait for, nothing."""
+        """Build the step table; ``pool_memory.ROW`` documents a row. Without a barrier the target is 0: do not wait."""
         table: Array = aligned_buffer(pool_memory.ROW * len(steps)).view(_I64).reshape(-1, pool_memory.ROW // 8)
         done = 0
         for k, step in enumerate(steps):
@@ -261,13 +262,13 @@ class CompiledGraph:
         return table
 
 
-def _image(plan: Plan) -> CodeImage:
+def _compile_image(plan: Plan) -> CodeImage:
     names = sorted({step.kernel for step in plan.steps if step.python is None})
     kernels = {name: plan.kernels[name] for name in names}
     return link(build_kernels(kernels, plan.cpu, plan.features, limit=plan.code_limit))
 
 
-def _worth_sharing(steps: Sequence[Step]) -> bool:
+def _worth_threading(steps: Sequence[Step]) -> bool:
     if all(step.units <= step.grain for step in steps):
         return False
     macs, touched = sum(step.macs for step in steps), sum(step.bytes for step in steps)

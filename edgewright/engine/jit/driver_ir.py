@@ -1,15 +1,18 @@
-"""The driver: a native loop that walks a table of steps, alone or together with other threads. Its text is LLVM IR.
+"""The driver, as LLVM IR: executes a step table on one thread or on the thread pool.
 
-Work is claimed, not assigned. The units of a step are cut into chunks and every thread has a contiguous share of them
-(what it wrote in the last step is in its cache); it claims chunks of its own share one by one, then of the others'.
-So a thread that lost its core costs at most a chunk, and one that wakes late joins at whatever step is running.
+Work distribution. The units of a step are divided into chunks, and each thread owns a contiguous share of the chunks,
+the same share in every step for cache locality. A thread claims chunks of its own share one by one with a
+compare-and-swap, then steals from the other shares. A preempted thread therefore delays a step by at most one chunk,
+and a thread that wakes late joins at whatever step is running (compare work stealing: Blumofe and Leiserson, 1999).
 
-A thread's claim word holds ``serial << 16 | next chunk``. Serials number steps for as long as the process lives and
-words only grow: a share whose word is of an earlier step is untouched, one of a later step is done with. Nothing is
-ever reset between steps or calls, and a thread that slept through a whole call can claim nothing by mistake.
+Claim words. A thread's claim word holds ``serial << 16 | next chunk``. Serials number steps over the process's
+lifetime, so claim words only grow: a word of an earlier serial means an untouched share, one of a later serial a
+finished step. Nothing is reset between steps or calls, and a thread that slept through an entire call cannot claim a
+stale chunk (no ABA problem).
 
-``epoch`` is even while a call runs and odd between calls. A worker says ``busy`` before it reads the epoch, and reads
-the epoch again after the call's description: what it describes may be freed once it is odd and nobody is busy.
+Epoch. ``epoch`` is even while a call is open and odd between calls. A worker sets ``busy`` before it reads the epoch,
+and reads the epoch again after copying the call's description; memory a call refers to may be freed once the epoch is
+odd and no worker is busy.
 """
 
 from __future__ import annotations
@@ -38,13 +41,13 @@ from edgewright.engine.jit.worker_ir import WORKER
 
 
 def _row() -> str:
-    """Load what every step has, of row %k."""
+    """Emit loads of the fields of row %k that every mode uses."""
     address = f"  %row.off = mul i64 %k, {ROW}\n  %row = getelementptr i8, ptr %table, i64 %row.off\n"
     return address + load_pointers("%row", kernel=0, args=8) + load_i64s("%row", units=16)
 
 
 def _stamp(which: int) -> str:
-    """Store the time of step %k's start (0) or end (1)."""
+    """Emit a store of the time at step %k's start (0) or end (1)."""
     t = f"%t{which}"
     return (
         f"  {t} = call i64 @now()\n"
@@ -184,7 +187,7 @@ _PARAMETERS = (
 
 
 def _work(timed: bool) -> str:
-    """Steps ``first`` to ``count``, together with whoever else is at them."""
+    """Emit ``@work``: steps ``first`` to ``count``, shared with the other threads of the call."""
     name, stamps, start, end = _suffix(timed)
     return f"""
 define internal void @work{name}({_PARAMETERS}{stamps}) nounwind noinline {{
@@ -206,7 +209,7 @@ leave:
 
 
 def _shared(timed: bool) -> str:
-    """The caller: publish the call, wake who sleeps, take part, close it."""
+    """Emit ``@run_shared``, the caller's side: publish the call, wake parked workers, take part, close the call."""
     name, stamps, _, _ = _suffix(timed)
     fields = ("ptr %table", "i64 %count", "i64 %serial", "i64 %done0", "i64 %threads", "ptr %scratch", "i64 %stride")
     job = "".join(
@@ -249,12 +252,12 @@ _MACHINE = {
     "aarch64": "declare void @llvm.aarch64.hint(i32)\ndeclare i64 @llvm.read_volatile_register.i64(metadata)\n"
     "define internal void @relax() nounwind {\n  call void @llvm.aarch64.hint(i32 1)\n  ret void\n}\n"
     "define i64 @now() nounwind {\n  %t = call i64 @llvm.read_volatile_register.i64(metadata !0)\n  ret i64 %t\n}\n"
-    '!0 = !{!"cntvct_el0"}\n',  # by name: inline assembly needs a parser that only an Arm machine has
+    '!0 = !{!"cntvct_el0"}\n',  # by name: inline assembly needs the AArch64 asm parser
 }
 
 
 @cache
 def driver_text(machine: str) -> str:
-    """The driver's module for a processor family."""
+    """The driver's LLVM module for an architecture."""
     parts = [_alone(False), _alone(True), _work(False), _work(True), _shared(False), _shared(True)]
     return "".join([_DECLARED, _MACHINE[machine], *parts, WORKER])

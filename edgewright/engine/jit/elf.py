@@ -1,8 +1,11 @@
-"""Object files to machine code in memory, without LLVM in the process: an image that runs wherever it is put.
+"""A minimal ELF linker: relocatable objects to a position-independent image, without LLVM in the process.
 
-Objects are ELF and refer to nothing but themselves, by distances: linking is laying their sections one after another
-and filling in the distances. What was compiled before then needs no compiler at all, neither its memory nor the time to
-load it.
+LLVM compiles kernels with the PIC relocation model and without external symbols, so every relocation is relative to
+the program counter. Linking therefore needs no load address: concatenate the allocated sections of all objects,
+resolve each relocation as ``S + A - P`` (symbol, addend, place) in image offsets, and the result runs at any page
+boundary. It can be cached on disk and mapped without loading a compiler. Objects with writable data, undefined symbols
+or absolute relocations are rejected. See the System V ABI, chapter 4 (sections, symbols, relocation), and its
+processor supplements for x86-64 and AArch64.
 """
 
 from __future__ import annotations
@@ -21,35 +24,35 @@ _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
 _RELOCATION = struct.Struct("<QQq")
 _RELOCATABLE = 1
-_SYMBOLS, _WITH_ADDENDS, _NO_BITS = 2, 4, 8  # kinds of sections
-_WRITABLE, _LOADED = 1, 2  # flags of sections
+_SYMTAB, _RELA, _NOBITS = 2, 4, 8  # sh_type
+_WRITE, _ALLOC = 1, 2  # sh_flags
 _GLOBAL = 1
-_UNWINDING = ".eh_frame"
-_LINE = 64
+_UNWIND_SECTION = ".eh_frame"
+_ALIGNMENT = 64
 
 
 class CodegenError(EdgewrightError):
-    """LLVM refused what the engine wrote, or made what it cannot use: a defect of the engine."""
+    """LLVM rejected generated IR, or emitted an object the linker does not support: a defect of the engine."""
 
     stage = "engine"
     exit_code = 70
 
 
 class CodeImage(NamedTuple):
-    """Code and constants, and where functions begin in them."""
+    """Position-independent code and constants, and the offset of each function."""
 
     code: bytes
     symbols: Mapping[str, int]
 
 
 def link(objects: Iterable[bytes]) -> CodeImage:
-    """All functions of the objects in one image."""
+    """Link objects into one image."""
     code, symbols = bytearray(), {}
     for data in objects:
         try:
-            own = _Object(data)
-            code += bytes(-len(code) % _LINE)
-            symbols.update(own.place(code))
+            object_file = _Object(data)
+            code += bytes(-len(code) % _ALIGNMENT)
+            symbols.update(object_file.link_into(code))
         except (struct.error, IndexError, ValueError) as error:
             raise _defect(f"cannot be read: {error}") from error
     return CodeImage(bytes(code), symbols)
@@ -70,19 +73,19 @@ class _Section(NamedTuple):
     align: int
 
     @property
-    def wanted(self) -> bool:
-        return bool(self.flags & _LOADED) and self.size > 0 and self.name != _UNWINDING
+    def allocated(self) -> bool:
+        return bool(self.flags & _ALLOC) and self.size > 0 and self.name != _UNWIND_SECTION
 
 
 class _Object:
-    """An object file, read."""
+    """A parsed relocatable object file."""
 
     def __init__(self, data: bytes) -> None:
         ident, kind, machine, _, _, _, table, _, _, _, _, size, count, names = _HEAD.unpack_from(data)
-        known = machine in _FILLERS and (kind, size) == (_RELOCATABLE, _SECTION.size)
-        if ident[:4] != b"\x7fELF" or not known:
+        supported = machine in _RELOCATORS and (kind, size) == (_RELOCATABLE, _SECTION.size)
+        if ident[:4] != b"\x7fELF" or not supported:
             raise _defect("must be an object of ELF for x86-64 or AArch64")
-        self.data, self._filler = data, _FILLERS[machine]
+        self.data, self._relocator = data, _RELOCATORS[machine]
         rows = [_SECTION.unpack_from(data, table + size * k) for k in range(count)]
         text = rows[names][4]
         self.sections = [
@@ -92,92 +95,95 @@ class _Object:
     def _text(self, start: int) -> str:
         return self.data[start : self.data.index(b"\0", start)].decode()
 
-    def place(self, code: bytearray) -> dict[str, int]:
-        """Add the sections to ``code`` and fill in distances; where functions begin."""
-        places: dict[int, int] = {}
+    def link_into(self, code: bytearray) -> dict[str, int]:
+        """Append the allocated sections to ``code`` and apply relocations; return the global symbols' offsets."""
+        offsets: dict[int, int] = {}
         for at, section in enumerate(self.sections):
-            if not section.wanted:
+            if not section.allocated:
                 continue
-            if section.flags & _WRITABLE or section.kind == _NO_BITS:
+            if section.flags & _WRITE or section.kind == _NOBITS:
                 raise _defect(f"must have no variables, as in {section.name}")
             code += bytes(-len(code) % section.align)
-            places[at] = len(code)
+            offsets[at] = len(code)
             code += self.data[section.offset : section.offset + section.size]
         found: dict[str, int] = {}
         for section in self.sections:
-            if section.kind == _WITH_ADDENDS and section.info in places:
-                self._fill(code, section, places)
-            elif section.kind == _SYMBOLS:
-                found.update(self._functions(section, places))
+            if section.kind == _RELA and section.info in offsets:
+                self._relocate(code, section, offsets)
+            elif section.kind == _SYMTAB:
+                found.update(self._functions(section, offsets))
         return found
 
     def _symbol(self, table: _Section, at: int) -> tuple[int, ...]:
         return _SYMBOL.unpack_from(self.data, table.offset + _SYMBOL.size * at)
 
-    def _functions(self, table: _Section, places: Mapping[int, int]) -> Iterable[tuple[str, int]]:
+    def _functions(self, table: _Section, offsets: Mapping[int, int]) -> Iterable[tuple[str, int]]:
         names = self.sections[table.link].offset
         for k in range(table.size // _SYMBOL.size):
             name, info, _, section, value, _ = self._symbol(table, k)
-            if info >> 4 == _GLOBAL and section in places:
-                yield self._text(names + name), places[section] + value
+            if info >> 4 == _GLOBAL and section in offsets:
+                yield self._text(names + name), offsets[section] + value
 
-    def _fill(self, code: bytearray, relocations: _Section, places: Mapping[int, int]) -> None:
-        table, base = self.sections[relocations.link], places[relocations.info]
+    def _relocate(self, code: bytearray, relocations: _Section, offsets: Mapping[int, int]) -> None:
+        table, base = self.sections[relocations.link], offsets[relocations.info]
         for k in range(relocations.size // _RELOCATION.size):
             offset, info, addend = _RELOCATION.unpack_from(self.data, relocations.offset + _RELOCATION.size * k)
             name, _, _, section, value, _ = self._symbol(table, info >> 32)
-            if section not in places:
+            if section not in offsets:
                 wanted = self._text(self.sections[table.link].offset + name)
                 raise _defect(f"must define all that it uses, as {wanted or self.sections[section].name}")
-            self._filler(code, info & 0xFFFFFFFF, base + offset, places[section] + value + addend)
+            self._relocator(code, info & 0xFFFFFFFF, base + offset, offsets[section] + value + addend)
 
 
-# x86-64: how a distance is stored. 2 and 4 are of 32 bits, to data and to functions; 24 is of 64.
-_DISTANCES = {2: "<i", 4: "<i", 24: "<q"}
+# x86-64 relocations: R_X86_64_PC32 (2), R_X86_64_PLT32 (4) and R_X86_64_PC64 (24), with their field's format.
+_X86_FORMATS = {2: "<i", 4: "<i", 24: "<q"}
 
 
-def _fill_x86(code: bytearray, kind: int, here: int, there: int) -> None:
-    if kind not in _DISTANCES:
+def _relocate_x86(code: bytearray, kind: int, here: int, there: int) -> None:
+    if kind not in _X86_FORMATS:
         raise _defect(f"must refer to itself by distances, not by relocation {kind}")
-    struct.pack_into(_DISTANCES[kind], code, here, there - here)
+    struct.pack_into(_X86_FORMATS[kind], code, here, there - here)
 
 
-# AArch64: distances in data; of calls, in words; of pages. The place in a page is in units of what is loaded.
-_PLAIN = {260: "<q", 261: "<i"}
-_CALLS = (282, 283)
-_PAGES = (275, 276)
-_IN_PAGE = {277: 0, 278: 0, 284: 1, 285: 2, 286: 3, 299: 4}
-_PAGE = 12  # bits; images start with a page
+# AArch64 relocations. PREL64 and PREL32 are plain differences. JUMP26 and CALL26 hold a distance in instructions. An
+# address is formed by a pair: ADR_PREL_PG_HI21 holds the distance in 4 KiB pages, and ADD_ABS_LO12_NC or
+# LDSTn_ABS_LO12_NC the offset within the page, scaled by the access size. Images start at a page boundary, so offsets
+# within a page are known at link time.
+_PREL = {260: "<q", 261: "<i"}
+_BRANCH26 = (282, 283)
+_PAGE_HI21 = (275, 276)
+_PAGE_LO12 = {277: 0, 278: 0, 284: 1, 285: 2, 286: 3, 299: 4}
+_PAGE = 12  # bits
 
 
-def _fill_arm(code: bytearray, kind: int, here: int, there: int) -> None:
-    if kind in _PLAIN:
-        struct.pack_into(_PLAIN[kind], code, here, there - here)
+def _relocate_aarch64(code: bytearray, kind: int, here: int, there: int) -> None:
+    if kind in _PREL:
+        struct.pack_into(_PREL[kind], code, here, there - here)
         return
-    (word,) = struct.unpack_from("<I", code, here)
-    if kind in _CALLS:
-        word |= _fitting(there - here >> 2, 26)
-    elif kind in _PAGES:
-        pages = _fitting((there >> _PAGE) - (here >> _PAGE), 21)
-        word |= (pages & 3) << 29 | (pages >> 2) << 5
-    elif kind in _IN_PAGE:
-        word |= ((there & (1 << _PAGE) - 1) >> _IN_PAGE[kind]) << 10
+    (instruction,) = struct.unpack_from("<I", code, here)
+    if kind in _BRANCH26:
+        instruction |= _signed_field(there - here >> 2, 26)
+    elif kind in _PAGE_HI21:
+        pages = _signed_field((there >> _PAGE) - (here >> _PAGE), 21)
+        instruction |= (pages & 3) << 29 | (pages >> 2) << 5
+    elif kind in _PAGE_LO12:
+        instruction |= ((there & (1 << _PAGE) - 1) >> _PAGE_LO12[kind]) << 10
     else:
         raise _defect(f"must refer to itself by distances, not by relocation {kind}")
-    struct.pack_into("<I", code, here, word)
+    struct.pack_into("<I", code, here, instruction)
 
 
-def _fitting(distance: int, bits: int) -> int:
+def _signed_field(distance: int, bits: int) -> int:
     if not -(1 << bits - 1) <= distance < 1 << bits - 1:
         raise _defect(f"must be near what it refers to, in {bits} bits")
     return distance & (1 << bits) - 1
 
 
-_FILLERS = {62: _fill_x86, 183: _fill_arm}  # by ELF's number of the processor
+_RELOCATORS = {62: _relocate_x86, 183: _relocate_aarch64}  # by e_machine
 
 
 class Library:
-    """An image in executable memory; functions by name. The code lives as long as this does."""
+    """An image in executable memory; it is unmapped with this object."""
 
     def __init__(self, image: CodeImage) -> None:
         self._symbols = image.symbols
@@ -194,10 +200,10 @@ class Library:
 
 
 def _make_executable(address: int, size: int) -> None:
-    """From writable to executable: memory is never both.
+    """Change memory from writable to executable; it is never both (W^X).
 
-    On AArch64 instructions have a cache that does not see what was written. Linux clears it for pages that become
-    executable; others are told.
+    AArch64 instruction caches are not coherent with data writes. Linux synchronizes them when pages become executable;
+    macOS needs an explicit call.
     """
     if sys.platform == "win32":
         before = ctypes.c_uint32()
@@ -206,8 +212,8 @@ def _make_executable(address: int, size: int) -> None:
         )
         failed: Any = not done
     else:
-        how = ctypes.c_int(mmap.PROT_READ | mmap.PROT_EXEC)
-        failed = ctypes.CDLL(None, use_errno=True).mprotect(ctypes.c_void_p(address), ctypes.c_size_t(size), how)
+        protection = ctypes.c_int(mmap.PROT_READ | mmap.PROT_EXEC)
+        failed = ctypes.CDLL(None, use_errno=True).mprotect(ctypes.c_void_p(address), ctypes.c_size_t(size), protection)
         if sys.platform == "darwin":
             ctypes.CDLL(None).sys_icache_invalidate(ctypes.c_void_p(address), ctypes.c_size_t(size))
     if failed:

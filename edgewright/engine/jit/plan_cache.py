@@ -1,8 +1,10 @@
-"""Plans kept on disk with the objects they need: a file that was compiled before is neither read nor planned again.
+"""The plan cache: a blob that was compiled before is neither parsed nor planned again.
 
-A plan is addressed by a digest of the bytes it was made from, of this engine and of all it was told. It holds numbers,
-objects and packed weights, in the user's own folder, like every object (``cache.py``); what is not exactly what this
-engine writes is made again. Nothing of it ever comes from a model file.
+The key digests everything a plan depends on: the blob's bytes, the CPU and its features, thread count, numerics, memory
+limit, the tuned parameters, and a fingerprint of the engine's sources and of LLVM. Named data that the blob looks up is
+only known after parsing it, so its names and digest are stored in the entry and compared on load. An entry is a JSON
+header, the linked image and the packed weights, which are used in place from the mapped file. It lives in the user's
+own cache folder (``cache.py``), never in a model file; any deviation from what this engine writes is a miss.
 """
 
 from __future__ import annotations
@@ -29,16 +31,15 @@ from edgewright.ir.core.index_bounds import OutOfRangePolicy
 from edgewright.ir.dtypes import dtype_name, parse_dtype
 
 _BUFFERS = ("arena", "weights", "input", "output")
-_MOST = 32 << 20  # bytes of packed weights: more would push everything else out of the cache
-_LENGTH = 8  # bytes that hold the length of the numbers
+_MAX_WEIGHTS = 32 << 20  # bytes: larger plans would evict everything else
+_LENGTH = 8  # bytes of the header's length field
 
 
 @dataclass(frozen=True)
 class PlanSource:
-    """What a plan is made from: a blob, and the data it looks up by name.
+    """The inputs of a plan: a blob, and the named data it looks up.
 
-    ``digest`` is of the blob; ``data`` gives the bytes of a name, or None; ``used`` are the names that were looked up
-    when the blob was read.
+    ``digest``: of the blob; ``data``: maps a name to its bytes, or None; ``used``: the names looked up while parsing.
     """
 
     digest: str
@@ -46,108 +47,110 @@ class PlanSource:
     used: Collection[str]
 
     def key(self, isa: ISA, threads: int, numerics: str, memory: int) -> str:
-        told = str((threads, numerics, memory, isa.bf16))
-        return cache_key("plan", self.digest, isa.cpu, isa.features, told, FINGERPRINT, tuned_fingerprint(isa, threads))
+        options = str((threads, numerics, memory, isa.bf16))
+        return cache_key(
+            "plan", self.digest, isa.cpu, isa.features, options, FINGERPRINT, tuned_fingerprint(isa, threads)
+        )
 
     def data_digest(self, names: list[str]) -> str:
-        """Of everything the blob looks up; empty if some of it is missing."""
-        found = [self.data(name) for name in names]
-        if any(f is None for f in found):
+        """Digest the named data; empty if some of it is missing."""
+        contents = [self.data(name) for name in names]
+        if any(f is None for f in contents):
             return ""
-        views = [memoryview(f).cast("B") for f in found]
-        made = cache_key(*names, *views)
+        views = [memoryview(f).cast("B") for f in contents]
+        digest = cache_key(*names, *views)
         for view in views:
             if view.nbytes:
-                release_pages(np.frombuffer(view, np.uint8))  # a file's pages: nobody may need them again
-        return made
+                release_pages(np.frombuffer(view, np.uint8))  # may be the last use of these pages
+        return digest
 
 
 @cache
 def source_fingerprint(*folders: str) -> str:
-    """The code in some of the package's folders, as far as it can be seen: plans are made of it beside the engine's."""
-    seen = []
+    """Fingerprint the sources in some of the package's folders by size and modification time."""
+    files = []
     for start in folders:
         for folder, _, names in os.walk(Path(__file__).parents[2] / start):
             for path in (os.path.join(folder, name) for name in names if name.endswith(".py")):
                 status = os.stat(path)
-                seen.append(f"{os.path.basename(path)} {status.st_size} {status.st_mtime_ns}")
-    return cache_key(*sorted(seen))
+                files.append(f"{os.path.basename(path)} {status.st_size} {status.st_mtime_ns}")
+    return cache_key(*sorted(files))
 
 
 def load_compiled(origin: PlanSource, key: str, isa: ISA, threads: int) -> CompiledGraph | None:
-    """The compiled graph of a stored plan, or None if there is none that can be used."""
+    """The compiled graph of a cached plan, or None if there is no usable one."""
     plan = load_plan(origin, key, isa)
     try:
         return None if plan is None else CompiledGraph(plan, threads)
-    except (CodegenError, KeyError):  # it names what is not in it
+    except (CodegenError, KeyError):  # refers to something the entry does not contain
         return None
 
 
 def load_plan(origin: PlanSource, key: str, isa: ISA) -> Plan | None:
-    """The plan stored under ``key``, if it was made from the same data."""
+    """The plan stored under ``key``, if its named data is unchanged."""
     payload = default_cache().view(key)
     if payload is None:
         return None
     try:
         start = _LENGTH + int.from_bytes(payload[:_LENGTH], "little")
-        facts = json.loads(bytes(payload[_LENGTH:start]))
-        if facts["data"] != origin.data_digest(facts["names"]):
+        header = json.loads(bytes(payload[_LENGTH:start]))
+        if header["data"] != origin.data_digest(header["names"]):
             return None
-        code = bytes(payload[start : start + _checked(facts["code"], int)])
-        start, size = _aligned(start + len(code)), _checked(facts["weights"], int)
+        code = bytes(payload[start : start + _checked(header["code"], int)])
+        start, size = _align_payload(start + len(code)), _checked(header["weights"], int)
         weights = np.frombuffer(payload, np.uint8)[start : start + size]
-        symbols = {name: _checked(at, int) for name, at in facts["symbols"].items()}
-        whole = weights.nbytes == size and all(at < len(code) for at in symbols.values())
-        return _plan(facts, CodeImage(code, symbols), weights, isa) if whole else None
+        symbols = {name: _checked(at, int) for name, at in header["symbols"].items()}
+        complete = weights.nbytes == size and all(at < len(code) for at in symbols.values())
+        return _plan(header, CodeImage(code, symbols), weights, isa) if complete else None
     except (ValueError, LookupError, TypeError):
         return None
 
 
 def save_compiled(graph: CompiledGraph, origin: PlanSource, key: str) -> None:
-    """Store a plan and its code; those with steps in Python, and very large ones, are not."""
+    """Store a plan and its image, unless it has Python steps or very large weights."""
     plan, image = graph.plan, graph.image
-    if plan.weights.nbytes > _MOST or any(step.python is not None for step in plan.steps):
+    if plan.weights.nbytes > _MAX_WEIGHTS or any(step.python is not None for step in plan.steps):
         return
     names = sorted(origin.used)
-    facts = {
+    header = {
         "names": names,
         "data": origin.data_digest(names),
         "sizes": [plan.arena_size, plan.scratch_size],
         "edges": [[[t.name, dtype_name(t.dtype), t.shape] for t in tensors] for tensors in (plan.inputs, plan.outputs)],
-        "steps": [_numbers(step) for step in plan.steps],
+        "steps": [_encode_step(step) for step in plan.steps],
         "updates": plan.updates,
         "checks": [[c.outside.subject, c.outside.wrap, c.size] for c in plan.checks],
         "code": len(image.code),
         "symbols": dict(image.symbols),
         "weights": plan.weights.nbytes,
     }
-    text = json.dumps(facts).encode()
-    front = b"".join((len(text).to_bytes(_LENGTH, "little"), text, image.code))
-    front = front.ljust(_aligned(len(front)), b"\0")
-    default_cache().put(key, b"".join((front, plan.weights.tobytes(), bytes(SLACK))))
+    text = json.dumps(header).encode()
+    prefix = b"".join((len(text).to_bytes(_LENGTH, "little"), text, image.code))
+    prefix = prefix.ljust(_align_payload(len(prefix)), b"\0")
+    default_cache().put(key, b"".join((prefix, plan.weights.tobytes(), bytes(SLACK))))
 
 
-def _aligned(start: int) -> int:
-    """The next place in an entry where weights may lie to be used where they were read to."""
+def _align_payload(start: int) -> int:
+    """The next offset in an entry that is aligned in memory when the entry is mapped."""
     return -(-(start + HEADER) // ALIGN) * ALIGN - HEADER
 
 
-def _numbers(step: Step) -> list[Any]:
-    args = [_number(a) if not isinstance(a, Address) else [_BUFFERS.index(a.buffer), int(a.offset), a.index]
+def _encode_step(step: Step) -> list[Any]:
+    args = [_encode_number(a) if not isinstance(a, Address) else [_BUFFERS.index(a.buffer), int(a.offset), a.index]
             for a in step.args]  # fmt: skip
     counts = (int(n) for n in (step.units, step.grain, step.macs, step.bytes))
     return [step.kernel, args, *counts, step.barrier, step.label]
 
 
-def _number(slot: Any) -> int | float:
+def _encode_number(slot: Any) -> int | float:
     return float(slot) if isinstance(slot, float | np.floating) else int(slot)
 
 
-def _plan(facts: Mapping[str, Any], image: CodeImage, weights: Any, isa: ISA) -> Plan:
-    arena, scratch = (_checked(n, int) for n in facts["sizes"])
-    inputs, outputs = (tuple(_tensor(t) for t in edge) for edge in facts["edges"])
-    steps = tuple(_step(step) for step in facts["steps"])
-    updates = tuple(_update(pair, inputs, outputs) for pair in facts["updates"])
+def _plan(header: Mapping[str, Any], image: CodeImage, weights: Any, isa: ISA) -> Plan:
+    arena, scratch = (_checked(n, int) for n in header["sizes"])
+    inputs, outputs = (tuple(_tensor(t) for t in edge) for edge in header["edges"])
+    steps = tuple(_step(step) for step in header["steps"])
+    updates = tuple(_update(pair, inputs, outputs) for pair in header["updates"])
     return Plan(
         steps=steps,
         kernels={},
@@ -160,42 +163,42 @@ def _plan(facts: Mapping[str, Any], image: CodeImage, weights: Any, isa: ISA) ->
         cpu=isa.cpu,
         features=isa.features,
         updates=updates,
-        checks=tuple(_check(check) for check in facts["checks"]),
+        checks=tuple(_check(check) for check in header["checks"]),
     )
 
 
-def _check(stored: Any) -> BoundsCheck:
-    subject, wrap, size = stored
+def _check(encoded: Any) -> BoundsCheck:
+    subject, wrap, size = encoded
     return BoundsCheck(OutOfRangePolicy(_checked(subject, str), _checked(wrap, bool)), _checked(size, int))
 
 
-def _update(stored: Any, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> tuple[int, int]:
-    output, given = (_checked(n, int) for n in stored)
-    if (inputs[given].dtype, inputs[given].shape) != (outputs[output].dtype, outputs[output].shape):
-        raise ValueError(f"not alike: {stored!r}")
-    return output, given
+def _update(encoded: Any, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> tuple[int, int]:
+    output, source = (_checked(n, int) for n in encoded)
+    if (inputs[source].dtype, inputs[source].shape) != (outputs[output].dtype, outputs[output].shape):
+        raise ValueError(f"not alike: {encoded!r}")
+    return output, source
 
 
-def _tensor(stored: Any) -> TensorSpec:
-    name, dtype, shape = stored
+def _tensor(encoded: Any) -> TensorSpec:
+    name, dtype, shape = encoded
     return TensorSpec(_checked(name, str), parse_dtype(_checked(dtype, str)), tuple(_checked(n, int) for n in shape))
 
 
-def _step(stored: Any) -> Step:
-    kernel, args, *counts, barrier, label = stored
-    units, grain, macs, touched = (_checked(n, int) for n in counts)
+def _step(encoded: Any) -> Step:
+    kernel, args, *counts, barrier, label = encoded
+    units, grain, macs, bytes_touched = (_checked(n, int) for n in counts)
     names = (_checked(kernel, str), _checked(label, str))
     slots = tuple(_slot(a) for a in args)
-    return Step(names[0], slots, units, grain, _checked(barrier, bool), names[1], macs, touched)
+    return Step(names[0], slots, units, grain, _checked(barrier, bool), names[1], macs, bytes_touched)
 
 
-def _slot(stored: Any) -> KernelArg:
-    if isinstance(stored, list):
-        buffer, offset, index = (_checked(n, int) for n in stored)
+def _slot(encoded: Any) -> KernelArg:
+    if isinstance(encoded, list):
+        buffer, offset, index = (_checked(n, int) for n in encoded)
         return Address(_BUFFERS[buffer], offset, index)
-    if type(stored) not in (int, float):
-        raise ValueError(f"not a number: {stored!r}")
-    number: int | float = stored
+    if type(encoded) not in (int, float):
+        raise ValueError(f"not a number: {encoded!r}")
+    number: int | float = encoded
     return number
 
 

@@ -1,6 +1,6 @@
-"""Graphs whose sizes vary: planned for each set of input shapes, the most recent plans kept, with kernels in common.
+"""Shape specialization: dynamic-shape graphs are planned per set of input shapes, with an LRU cache of plans.
 
-A device graph says the largest sizes its tensors may have; what they are is known when it is called.
+A graph declares upper bounds of its shapes; the actual shapes are known at the call.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
     from edgewright.engine.profile import EngineProfile
 
 Shape = tuple[int, ...]
-_IMAGES = 8  # of machine code, kept for the next shapes
-_ALIKE = 4  # times as many arrays as one plan has are too many
+_MAX_IMAGES = 8  # code images kept for reuse
+_MAX_GROWTH = 4  # drop shared weights once they hold this many times the arrays of one plan
 
 
 class Specializer:
-    """Plans of a graph for certain shapes, and what they have in common.
+    """Makes specializations of one graph that share packed weights and machine code.
 
-    A plan says where values lie and how many there are. Its kernels are given those numbers where they can be, and its
-    weights are packed as for any other: so a plan for other shapes needs no new machine code but for operators that are
-    compiled for their shapes, which the profile names. ``compilations`` counts plans that did.
+    Where possible, kernels take sizes and strides as arguments and weights are packed independently of shapes, so a
+    specialization usually needs no new machine code. Steps whose kernels are compiled for one shape say so in profiles.
+    ``compilations`` counts specializations that needed new code.
     """
 
     def __init__(
@@ -46,35 +46,35 @@ class Specializer:
         self.threads, self.numerics, self.memory, self.cpu = threads, numerics, memory, cpu
         self.compilations = 0
         self._shared = SharedWeights() if varies else None
-        self._usual = 0  # arrays of a plan
+        self._first_count = 0  # shared arrays of the first plan
         self._images: list[CodeImage] = []
 
     def make(self, graph: Graph) -> CompiledGraph:
-        """The form of a graph whose sizes are known."""
+        """Compile a graph of static shapes."""
         plan = make_plan(graph, self.threads, self.numerics, self.cpu, self.memory, shared=self._weights())
         if self._shared is not None:
-            self._usual = self._usual or len(self._shared.arrays)
-        wanted = {step.kernel for step in plan.steps if step.python is None}
-        known = next((image for image in self._images if wanted <= image.symbols.keys()), None)
-        if known is not None:
-            return CompiledGraph(replace(plan, image=known), self.threads)
+            self._first_count = self._first_count or len(self._shared.arrays)
+        kernels = {step.kernel for step in plan.steps if step.python is None}
+        image = next((image for image in self._images if kernels <= image.symbols.keys()), None)
+        if image is not None:
+            return CompiledGraph(replace(plan, image=image), self.threads)
         self.compilations += 1
         if self._images:
-            plan = _told(plan, self._images[0])
-        form = CompiledGraph(plan, self.threads)
+            plan = _label_shape_specific(plan, self._images[0])
+        compiled = CompiledGraph(plan, self.threads)
         if self._shared is not None:
-            self._images = [*self._images, form.image][-_IMAGES:]
-        return form
+            self._images = [*self._images, compiled.image][-_MAX_IMAGES:]
+        return compiled
 
     def _weights(self) -> SharedWeights | None:
-        """What was packed so far; begun anew if plans turn out to have little in common."""
-        if self._shared is not None and len(self._shared.arrays) > _ALIKE * max(self._usual, 1):
+        """The shared weights; reset if specializations turn out to share little."""
+        if self._shared is not None and len(self._shared.arrays) > _MAX_GROWTH * max(self._first_count, 1):
             self._shared = SharedWeights()
         return self._shared
 
 
 class Specialized:
-    """Runs a graph on inputs of any shapes it admits; ``keep`` forms for certain shapes are held at a time."""
+    """Runs a graph on inputs of any admissible shapes; keeps the ``keep`` most recently used specializations."""
 
     def __init__(
         self,
@@ -87,8 +87,8 @@ class Specialized:
         cpu: str | None = None,
     ) -> None:
         self.graph, self.keep = translate(graph, numerics), keep
-        self.forms = Specializer(threads, numerics, memory, cpu, varies)
-        self._made: OrderedDict[tuple[Shape, ...], CompiledGraph] = OrderedDict()
+        self.specializer = Specializer(threads, numerics, memory, cpu, varies)
+        self._cache: OrderedDict[tuple[Shape, ...], CompiledGraph] = OrderedDict()
         self._lock = threading.Lock()
         renew_in_child(self)
 
@@ -96,28 +96,28 @@ class Specialized:
         self._lock = threading.Lock()
 
     def compiled(self, shapes: Sequence[Shape]) -> CompiledGraph:
-        """The form for inputs of these shapes."""
+        """The specialization for these input shapes."""
         key = tuple(tuple(s) for s in shapes)
         with self._lock:
-            if key in self._made:
-                self._made.move_to_end(key)
-                return self._made[key]
-            form = self._made[key] = self.forms.make(specialize(self.graph, key))
-            while len(self._made) > self.keep:
-                self._made.popitem(last=False)
-            return form
+            if key in self._cache:
+                self._cache.move_to_end(key)
+                return self._cache[key]
+            compiled = self._cache[key] = self.specializer.make(specialize(self.graph, key))
+            while len(self._cache) > self.keep:
+                self._cache.popitem(last=False)
+            return compiled
 
     def run(self, inputs: Sequence[Array], profile: EngineProfile | None = None) -> list[Array]:
-        """New arrays: the outputs for ``inputs``."""
-        given = [np.asarray(x) for x in inputs]
-        return self.compiled([x.shape for x in given]).run(given, profile=profile)
+        """Run on ``inputs``; returns new arrays."""
+        arrays = [np.asarray(x) for x in inputs]
+        return self.compiled([x.shape for x in arrays]).run(arrays, profile=profile)
 
 
-def _told(plan: Plan, first: CodeImage) -> Plan:
-    """The plan, whose steps say in profiles that their kernels were compiled for these shapes alone."""
-    told = [
+def _label_shape_specific(plan: Plan, first: CodeImage) -> Plan:
+    """Label the steps whose kernels are not in the first image as compiled for this shape."""
+    steps = [
         step if step.python is not None or step.kernel in first.symbols
         else replace(step, label=f"{step.label or step.kernel} (compiled for this shape)")
         for step in plan.steps
     ]  # fmt: skip
-    return replace(plan, steps=tuple(told))
+    return replace(plan, steps=tuple(steps))

@@ -1,4 +1,4 @@
-"""How many threads to use: physical cores this process may run on, or what the user says."""
+"""The default thread count: physical cores available to this process, unless the user sets it."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from edgewright.errors import UsageError
 MAX_THREADS = 256
 
 
-def thread_count(asked: int | None = None) -> int:
+def thread_count(requested: int | None = None) -> int:
     """``asked``, or ``EDGEWRIGHT_THREADS``, or the number of physical cores this process may use."""
-    if asked is not None:
-        return _checked("threads", asked)
-    given = os.environ.get("EDGEWRIGHT_THREADS", "")
-    if not given:
+    if requested is not None:
+        return _checked("threads", requested)
+    setting = os.environ.get("EDGEWRIGHT_THREADS", "")
+    if not setting:
         return physical_cores()
-    return _checked("EDGEWRIGHT_THREADS", int(given) if given.isascii() and given.isdigit() else given)
+    return _checked("EDGEWRIGHT_THREADS", int(setting) if setting.isascii() and setting.isdigit() else setting)
 
 
 def _checked(what: str, count: object) -> int:
@@ -28,11 +28,11 @@ def _checked(what: str, count: object) -> int:
 
 
 def physical_cores() -> int:
-    """Cores this process may run on, hyperthreads of one counted once, within what its container grants."""
+    """Physical cores in the affinity mask, limited by the cgroup CPU quota."""
     logical = allowed_cores()
     if sys.platform == "linux":
         cores = {_siblings(cpu) for cpu in logical}
-        return max(1, min(len(cores), _granted(), MAX_THREADS))
+        return max(1, min(len(cores), _cpu_quota(), MAX_THREADS))
     return max(1, min(len(logical), MAX_THREADS))
 
 
@@ -43,16 +43,16 @@ def allowed_cores() -> set[int]:
 
 
 def _siblings(cpu: int) -> str:
-    """The hyperthreads of a core, itself among them: the same text for each of them."""
+    """The SMT siblings of a CPU, as text that is equal for all of them."""
     try:
         return Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list").read_text().strip()
     except OSError:
         return str(cpu)
 
 
-def _granted() -> int:
-    """Whole cores the control group lets us use, rounded up; plenty if it does not say."""
-    for folder in _control_groups():
+def _cpu_quota() -> int:
+    """The cgroup CPU quota in cores, rounded up; MAX_THREADS if there is none."""
+    for folder in _cgroups():
         try:
             quota, period = (folder / "cpu.max").read_text().split()
             if quota != "max":
@@ -67,13 +67,13 @@ def _granted() -> int:
         return MAX_THREADS
 
 
-def _control_groups() -> list[Path]:
-    """This process's group and those around it, innermost first."""
+def _cgroups() -> list[Path]:
+    """This process's cgroup and its ancestors, innermost first."""
     root = Path("/sys/fs/cgroup")
     try:
         lines = Path("/proc/self/cgroup").read_text().splitlines()
     except OSError:
         return [root]
-    own = next((line.partition("::")[2] for line in lines if line.startswith("0::")), "/")
-    inner = root / own.lstrip("/")
+    path = next((line.partition("::")[2] for line in lines if line.startswith("0::")), "/")
+    inner = root / path.lstrip("/")
     return [inner, *(p for p in inner.parents if p == root or root in p.parents)]

@@ -1,9 +1,9 @@
-"""The threads all compiled graphs share: they sleep between calls, and join a running one at any step.
+"""The thread pool that all compiled graphs share. Workers sleep between calls and may join a running call at any step.
 
-A worker is a Python thread that enters the driver once and stays there, without the interpreter's lock. It looks for
-work for some microseconds, then sleeps in the kernel (Linux) or in a condition variable (elsewhere); it uses no time
-when there is nothing to do. Waking it, a caller keeps it off its own core: the scheduler likes to put it there, where
-both would wait for each other.
+A worker is a Python thread that enters the native driver once and stays there without the GIL. It polls for some
+microseconds, then sleeps on a futex (Linux) or a condition variable (elsewhere). Before waking workers, a caller
+excludes its own core from their affinity masks: the scheduler tends to place the woken thread on the waker's core,
+where the two would wait for each other. ``driver_ir.py`` explains the protocol.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from edgewright.engine.jit.elf import Library, link
 from edgewright.engine.jit.thread_count import MAX_THREADS, allowed_cores
 from edgewright.ir.graph import Array
 
-_SPIN = 2000  # looks for work before sleeping: some 30 us
-_PATIENCE = 1000  # looks at a barrier before giving up the core
+_SPIN = 2000  # polls before sleeping: about 30 us
+_PATIENCE = 1000  # polls of a barrier before yielding the core
 _PAGE = 4096
 # futex and sched_setaffinity
 _SYSTEM_CALLS = {"x86_64": (202, 203), "aarch64": (98, 122)}
 
 
 def aligned_buffer(size: int) -> Array:
-    """Zeros at the start of a page; memory is used only where it is written to."""
-    whole = np.zeros(size + _PAGE, np.uint8)
-    start = -int(whole.ctypes.data) % _PAGE
-    return whole[start : start + size]
+    """Page-aligned zeros, committed lazily by the operating system."""
+    memory = np.zeros(size + _PAGE, np.uint8)
+    start = -int(memory.ctypes.data) % _PAGE
+    return memory[start : start + size]
 
 
 def _slow_address(array: Array) -> int:
@@ -45,27 +45,27 @@ def _slow_address(array: Array) -> int:
 
 
 def _fast_address(array: Array) -> int:
-    """The pointer itself: numpy's own way to it takes longer than some networks' layers.
+    """Read the data pointer directly: ``array.ctypes`` takes longer than some networks' layers.
 
-    An array object starts with Python's head and this pointer, which is part of numpy's published binary interface.
+    The pointer follows the object header in PyArrayObject, which is part of numpy's stable ABI.
     """
     return ctypes.c_void_p.from_address(id(array) + object.__basicsize__).value or 0
 
 
 def _choose_address() -> Callable[[Array], int]:
     probe = np.arange(64.0)[3:]
-    known = sys.implementation.name == "cpython" and _fast_address(probe) == probe.ctypes.data
-    return _fast_address if known else _slow_address
+    supported = sys.implementation.name == "cpython" and _fast_address(probe) == probe.ctypes.data
+    return _fast_address if supported else _slow_address
 
 
 address_of = _choose_address()
 
 
 class Driver:
-    """The native loop's functions."""
+    """The entry points of the native driver."""
 
     def __init__(self) -> None:
-        # The baseline of the family will do: nothing in it computes.
+        # Compiled for the baseline CPU: it does no arithmetic worth vectorizing.
         library = Library(link(build_objects([driver_ir.driver_text(machine_name())], "", "")))
         self._library = library
         pointer, number = ctypes.c_void_p, ctypes.c_int64
@@ -90,19 +90,19 @@ def driver() -> Driver:
 
 
 class ThreadPool:
-    """Up to ``MAX_THREADS - 1`` workers, made when first asked for. ``lock`` is held by the call that uses them."""
+    """Up to ``MAX_THREADS - 1`` workers, started on demand. ``lock`` is held by the call that uses them."""
 
     def __init__(self, native_sleep: bool | None = None) -> None:
         self.lock = threading.Lock()
         self._memory = aligned_buffer(pool_memory.context_size(MAX_THREADS))
-        # No numpy array: finalizers read it, and must not do numpy arithmetic (see ``retire``).
+        # Not a numpy array: finalizers read it and must not call ufuncs (see ``retire``).
         self._words = self._memory.data.cast("q")
         self.address = address_of(self._memory)
         self._threads: list[threading.Thread] = []
         self._tids = np.zeros(MAX_THREADS, np.int64)
         self._retired: list[Any] = []
         self._mask = np.zeros(0, np.uint64)
-        self._wanted = threading.Condition()
+        self._work_available = threading.Condition()
         self._calls = 0
         self._stopped = False
         self._set(pool_memory.EPOCH, 1)
@@ -117,7 +117,7 @@ class ThreadPool:
         self._words[offset // 8] = value
 
     def ensure(self, threads: int) -> None:
-        """Have workers for calls with so many threads. Hold ``lock``."""
+        """Start workers for calls with ``threads`` threads. The caller holds ``lock``."""
         while len(self._threads) < threads - 1 and not self._stopped:
             ready = threading.Event()
             index = len(self._threads) + 1
@@ -125,25 +125,27 @@ class ThreadPool:
             thread.start()
             ready.wait()
             self._threads.append(thread)
-            self._set(pool_memory.CORE, -1)  # the new one's affinity is not set yet
+            self._set(pool_memory.CORE, -1)  # forces setting the new worker's affinity
             self._set(pool_memory.WORKERS, len(self._threads))
 
     def run(self, table: int, count: int, threads: int, scratch: int, stride: int, stamps: int = 0) -> None:
-        """Walk a table of steps with the workers. Hold ``lock``, and have ``ensure``d them."""
+        """Execute a step table with the workers. The caller holds ``lock`` and has called ``ensure``."""
         if not self.native_sleep:
-            with self._wanted:
+            with self._work_available:
                 self._calls += 1
-                self._wanted.notify_all()
+                self._work_available.notify_all()
         if stamps:
             driver().run_shared_timed(self.address, table, count, threads, scratch, stride, stamps)
         else:
             driver().run_shared(self.address, table, count, threads, scratch, stride)
 
     def retire(self, memory: Any) -> None:
-        """Let go of memory that calls described, once no worker can still be reading it.
+        """Release memory that past calls refer to, once no worker can still be reading it.
 
-        The garbage collector calls this, perhaps while ``np.errstate`` restores a context variable. A ufunc called then
-        makes CPython 3.11 cache the value that is about to be freed, so this uses Python's integers only.
+        Memory is released when the epoch is odd (no call is open) and no worker is busy; otherwise the next call of
+        ``retire`` tries again. The garbage collector calls this, possibly while ``np.errstate`` restores a context
+        variable. A ufunc called then makes CPython 3.11 cache the value that is about to be freed, so this uses Python
+        integers only.
         """
         self._retired.append(memory)
         workers = range(1, len(self._threads) + 1)
@@ -152,15 +154,15 @@ class ThreadPool:
             self._retired.clear()
 
     def stop(self) -> None:
-        """End the workers; later calls run on their caller's thread alone."""
-        with self._wanted:
+        """Stop the workers; later calls run on the caller's thread alone."""
+        with self._work_available:
             self._stopped = True
-            self._wanted.notify_all()
+            self._work_available.notify_all()
         if self._threads:
             driver().halt(self.address)
         for thread in self._threads:
             thread.join(1.0)
-        if not any(thread.is_alive() for thread in self._threads):  # one may come late, and read what a call described
+        if not any(thread.is_alive() for thread in self._threads):  # a late one may still read a call's memory
             self._threads.clear()
 
     def _work(self, index: int, ready: threading.Event) -> None:
@@ -169,34 +171,34 @@ class ThreadPool:
         calls = self._calls
         ready.set()
         while not self._stopped:
-            serve(address, index)  # returns when it is to stop, or finds nothing and cannot sleep by itself
-            with self._wanted:
+            serve(address, index)  # returns on stop, or when idle without a futex
+            with self._work_available:
                 while self._calls == calls and not self._stopped:
-                    self._wanted.wait()
+                    self._work_available.wait()
                 calls = self._calls
 
 
 def _enable_futex(pool: ThreadPool) -> bool:
-    """Tell the driver how to sleep, wake and place threads on Linux; False elsewhere."""
+    """Give the driver futex and affinity system calls on Linux; False elsewhere."""
     numbers = _SYSTEM_CALLS.get(machine_name())
     if sys.platform != "linux" or numbers is None:
         return False
-    mask = np.zeros(2 * (max(allowed_cores()) // 64 + 1), np.uint64)  # what is allowed, and room for one less
+    mask = np.zeros(2 * (max(allowed_cores()) // 64 + 1), np.uint64)  # the process's mask, and scratch for a worker's
     for core in allowed_cores():
         mask[core // 64] |= np.uint64(1 << core % 64)
     pool._mask = mask
-    half = mask.nbytes // 2
-    places = {
+    mask_bytes = mask.nbytes // 2
+    fields = {
         pool_memory.SYSCALL: _libc("syscall"),
         pool_memory.GETCPU: _libc("sched_getcpu"),
         pool_memory.FUTEX: numbers[0],
         pool_memory.AFFINITY: numbers[1],
-        pool_memory.MASK_BYTES: half,
+        pool_memory.MASK_BYTES: mask_bytes,
         pool_memory.ALLOWED: address_of(mask),
-        pool_memory.MASK: address_of(mask) + half,
+        pool_memory.MASK: address_of(mask) + mask_bytes,
         pool_memory.TIDS: address_of(pool._tids),
     }
-    for offset, value in places.items():
+    for offset, value in fields.items():
         pool._set(offset, value)
     return True
 
@@ -212,21 +214,21 @@ def _yield_address() -> int:
 
 
 _POOL: ThreadPool | None = None
-_MAKING = threading.Lock()
+_POOL_LOCK = threading.Lock()
 
 
 def thread_pool() -> ThreadPool:
     """The process's pool."""
     global _POOL
     if _POOL is None:
-        with _MAKING:
+        with _POOL_LOCK:
             if _POOL is None:
                 _POOL = ThreadPool()
     return _POOL
 
 
 def retire(memory: Any) -> None:
-    """Let go of memory that calls described."""
+    """Release memory that past calls refer to (see ``ThreadPool.retire``)."""
     if _POOL is not None:
         _POOL.retire(memory)
 
@@ -237,9 +239,9 @@ def _stop() -> None:
 
 
 def _forget() -> None:
-    """In a forked child there are no workers, and locks may be held by threads that are not there."""
-    global _POOL, _MAKING
-    _POOL, _MAKING = None, threading.Lock()
+    """After a fork the child has no workers, and locks may be held by threads that do not exist in it."""
+    global _POOL, _POOL_LOCK
+    _POOL, _POOL_LOCK = None, threading.Lock()
 
 
 atexit.register(_stop)

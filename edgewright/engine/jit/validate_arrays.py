@@ -1,4 +1,4 @@
-"""The arrays that callers hand over: code reads and writes them unchecked, so they are what the graph says."""
+"""Validation of the caller's arrays, which machine code reads and writes without bounds checks."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from edgewright.ir.graph import Array
 
 
 def validate_inputs(arrays: Sequence[Array], tensors: Sequence[TensorSpec]) -> list[Array]:
-    """The caller's inputs, copied where a kernel could not read them as they lie."""
+    """Check the caller's inputs; copy those that are not contiguous and aligned."""
     if len(arrays) != len(tensors):
         raise InputError("inputs", f"must be {len(tensors)} arrays", value=len(arrays))
     result = []
     for at, tensor in enumerate(tensors):
         array = arrays[at]
         if not _fits(array, tensor):
-            raise _misfit(f"input {at} ({tensor.name})", array, tensor)
+            raise _mismatch_error(f"input {at} ({tensor.name})", array, tensor)
         flags = array.flags
         result.append(array if flags.c_contiguous and flags.aligned else np.array(array, order="C"))
     return result
@@ -32,7 +32,7 @@ def validate_outputs(arrays: Sequence[Array], tensors: Sequence[TensorSpec]) -> 
     for at, tensor in enumerate(tensors):
         array = arrays[at]
         if not _fits(array, tensor):
-            raise _misfit(f"output {at} ({tensor.name})", array, tensor)
+            raise _mismatch_error(f"output {at} ({tensor.name})", array, tensor)
         flags = array.flags
         if not (flags.c_contiguous and flags.aligned and flags.writeable):
             raise InputError(f"output {at} ({tensor.name})", "must be contiguous, aligned and writable")
@@ -44,7 +44,7 @@ def _fits(array: Any, tensor: TensorSpec) -> bool:
     return isinstance(array, np.ndarray) and array.dtype == tensor.dtype and array.shape == tensor.shape
 
 
-def _misfit(name: str, array: Any, tensor: TensorSpec) -> InputError:
+def _mismatch_error(name: str, array: Any, tensor: TensorSpec) -> InputError:
     if not isinstance(array, np.ndarray):
         return InputError(name, "must be a numpy array", value=type(array).__name__)
     if array.dtype != tensor.dtype:

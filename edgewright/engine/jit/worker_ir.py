@@ -1,4 +1,11 @@
-"""What a worker does, as LLVM text: look for a call, join it, sleep when there is none; and how a caller wakes it."""
+"""LLVM IR of the worker loop: poll for a call, join it, park on a futex when idle; and of waking workers.
+
+``@attend`` joins a call safely although the caller may close it at any time: the worker sets its busy flag, reads the
+epoch, copies the job description, and reads the epoch again. If it changed, the copy may be torn and is discarded. This
+is a seqlock read side plus a hazard flag (compare Michael, "Hazard Pointers", 2004): memory the job refers to is freed
+only while the epoch is odd and no worker is busy. ``@serve`` avoids lost wake-ups with the usual futex pattern: count
+itself as parked, re-check the epoch, then wait on that epoch value.
+"""
 
 from __future__ import annotations
 
