@@ -58,9 +58,9 @@ def emit_binary(f: Function, kind: str, a: Reg, b: Reg) -> Reg:
     return f.select(f.compare("uno", a, a), a, best)
 
 
-def apply_epilogue(f: Function, x: Reg, tail: Sequence[EpilogueStep], second: Callable[[], Reg] | None = None) -> Reg:
+def apply_epilogue(f: Function, x: Reg, steps: Sequence[EpilogueStep], second: Callable[[], Reg] | None = None) -> Reg:
     """Apply every step to ``x``; ``second`` loads the matching elements of the second tensor."""
-    for item in tail:
+    for item in steps:
         if isinstance(item, ClampStep):
             x = clamp(f, x, item.low, item.high)
         elif isinstance(item, UnaryStep):
@@ -76,5 +76,5 @@ def apply_epilogue(f: Function, x: Reg, tail: Sequence[EpilogueStep], second: Ca
     return x
 
 
-def reads_second_operand(tail: Sequence[EpilogueStep]) -> bool:
-    return any(isinstance(item, TensorStep) for item in tail)
+def reads_second_operand(steps: Sequence[EpilogueStep]) -> bool:
+    return any(isinstance(item, TensorStep) for item in steps)

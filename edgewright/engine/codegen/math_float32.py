@@ -102,9 +102,9 @@ def _scale_by_power_of_two(f: Function, x: Reg, power: Reg) -> Reg:
     kind, lanes = x.type, lane_count(x.type)
     if lanes == 16 and not is_aarch64():
         return scalef(f, x, power)
-    whole = round_to_int(f, power)
-    half = f.op("ashr", whole, 1)
-    for part in (half, f.op("sub", whole, half)):
+    exponent = round_to_int(f, power)
+    half = f.op("ashr", exponent, 1)
+    for part in (half, f.op("sub", exponent, half)):
         x = f.op("fmul", x, f.bitcast(f.op("shl", f.add(part, 127), 23), kind))
     return x
 
@@ -114,10 +114,10 @@ def exp(f: Function, x: Reg) -> Reg:
     """Within 1 ulp, also of subnormal results."""
     kind = x.type
     bounded = clamp(f, x, -104.0, 89.0)  # NaN propagates
-    whole = _intrinsic("rint")(f, f.op("fmul", bounded, const(_LOG2E, kind)))
-    rest = fma(f, whole, const(-_LN2_HIGH, kind), bounded)
-    rest = fma(f, whole, const(-_LN2_LOW, kind), rest)
-    return _scale_by_power_of_two(f, polynomial(f, rest, _EXP), whole)
+    exponent = _intrinsic("rint")(f, f.op("fmul", bounded, const(_LOG2E, kind)))
+    rest = fma(f, exponent, const(-_LN2_HIGH, kind), bounded)
+    rest = fma(f, exponent, const(-_LN2_LOW, kind), rest)
+    return _scale_by_power_of_two(f, polynomial(f, rest, _EXP), exponent)
 
 
 # 2**r for |r| <= 1/2: minimax, relative error 1.1e-7
@@ -127,12 +127,12 @@ _EXP2 = [c * math.log(2) ** (5 - i) for i, c in enumerate([0.00831250506, 0.0418
 def exp2_nonpositive(f: Function, x: Reg) -> Reg:
     """2**x for x <= 0, within 3 ulp; subnormal results are flushed to 0. For softmax, where x = score - max."""
     kind = x.type
-    whole = _intrinsic("rint")(f, x)
-    result = polynomial(f, f.op("fsub", x, whole), [*_EXP2, math.log(2), 1.0])
+    exponent = _intrinsic("rint")(f, x)
+    result = polynomial(f, f.op("fsub", x, exponent), [*_EXP2, math.log(2), 1.0])
     if lane_count(kind) == 16:
-        result = _scale_by_power_of_two(f, result, whole)
+        result = _scale_by_power_of_two(f, result, exponent)
     else:
-        shifted = f.op("shl", round_to_int(f, whole), 23)
+        shifted = f.op("shl", round_to_int(f, exponent), 23)
         result = f.bitcast(f.op("add", f.bitcast(result, shifted.type), shifted), kind)
     return f.select(f.compare("uge", x, const(-126, kind)), result, const(0, kind))
 
@@ -250,10 +250,10 @@ def erf(f: Function, x: Reg) -> Reg:
 @register_function("log")
 def log(f: Function, x: Reg) -> Reg:
     """Within 2 ulp. Negative arguments give NaN, 0 gives -inf."""
-    kind, whole = x.type, vec(lane_count(x.type), "i32")
+    kind, int_type = x.type, vec(lane_count(x.type), "i32")
     small = f.compare("olt", x, const(1.17549435e-38, kind))
     scaled = f.select(small, f.op("fmul", x, const(2.0**25, kind)), x)
-    bits = f.bitcast(scaled, whole)
+    bits = f.bitcast(scaled, int_type)
     offset = f.op("sub", bits, 0x3F3504F3)  # sqrt(1/2): the mantissa is in [sqrt(1/2), sqrt(2))
     power = f.op("ashr", offset, 23)
     mantissa = f.bitcast(f.op("sub", bits, f.op("shl", power, 23)), kind)
@@ -286,8 +286,8 @@ def round_to_half(f: Function, x: Reg) -> Reg:
 
 def bf16_bits(f: Function, x: Reg) -> Reg:
     """The bf16 bit pattern, rounded to nearest even; NaN stays NaN."""
-    whole = vec(lane_count(x.type), "i32")
-    bits = f.bitcast(x, whole)
+    int_type = vec(lane_count(x.type), "i32")
+    bits = f.bitcast(x, int_type)
     odd = f.op("and", f.op("lshr", bits, 16), 1)
     rounded = f.op("lshr", f.add(f.op("add", bits, odd), 0x7FFF), 16)
     return f.select(f.compare("uno", x, x), f.op("or", f.op("lshr", bits, 16), 64), rounded)

@@ -68,8 +68,8 @@ def _gather_float64(f: Function, name: str, values: list[float], index: Reg) -> 
 def _reduce_argument(f: Function, x: Reg) -> tuple[Reg, Reg]:
     """|x| reduced to [-pi/4, pi/4], and the number of quadrants subtracted."""
     lanes = lane_count(x.type)
-    whole, wide = vec(lanes, "i32"), vec(lanes, "double")
-    size = f.op("and", f.bitcast(x, whole), 0x7FFFFFFF)
+    int_type, wide = vec(lanes, "i32"), vec(lanes, "double")
+    size = f.op("and", f.bitcast(x, int_type), 0x7FFFFFFF)
     exponent = f.op("lshr", size, 23)
     high, low = (_gather_float64(f, n, v, exponent) for n, v in zip(("turns", "rest"), quadrant_factors(), strict=True))
     angle = f.cast("fpext", f.bitcast(size, x.type), wide)
@@ -79,7 +79,7 @@ def _reduce_argument(f: Function, x: Reg) -> tuple[Reg, Reg]:
     left = f.op("fadd", f.op("fsub", most, quadrants), more)
     known = f.select(f.compare("ord", quadrants, quadrants), quadrants, _float64_const(0, lanes))
     return f.cast("fptrunc", f.op("fmul", left, _float64_const(_HALF_PI, lanes)), x.type), f.cast(
-        "fptosi", known, whole
+        "fptosi", known, int_type
     )
 
 
@@ -98,9 +98,9 @@ def _sin_in_quadrant(f: Function, left: Reg, quadrant: Reg) -> Reg:
 def sin(f: Function, x: Reg) -> Reg:
     """Within 2 ulp."""
     left, quadrant = _reduce_argument(f, x)
-    whole = quadrant.type
-    sign = f.op("and", f.bitcast(x, whole), -0x80000000)
-    return f.bitcast(f.op("xor", f.bitcast(_sin_in_quadrant(f, left, quadrant), whole), sign), x.type)
+    int_type = quadrant.type
+    sign = f.op("and", f.bitcast(x, int_type), -0x80000000)
+    return f.bitcast(f.op("xor", f.bitcast(_sin_in_quadrant(f, left, quadrant), int_type), sign), x.type)
 
 
 @register_function("cos")

@@ -61,7 +61,7 @@ class AttentionSpec:
     mask: BatchStrides | None
     key_panels: tuple[gemm.Panel, ...]
     value_panels: tuple[gemm.Panel, ...]
-    tail: Epilogue  # of scores
+    epilogue: Epilogue  # of scores
     factor: float = 0.0
     safe: bool = False
 
@@ -127,7 +127,7 @@ def _emit_tile(module: Module, isa: ISA, spec: AttentionSpec, size: int) -> Func
         if spec.factor:
             return _emit_int8_scores(module, isa, size, panel, window, pitch)
         beside = spec.mask.row if spec.mask else 0
-        return gemm.emit_tile(module, size, panel, window, pitch, beside, spec.tail, "score_")
+        return gemm.emit_tile(module, size, panel, window, pitch, beside, spec.epilogue, "score_")
 
     def products(panel: gemm.Panel) -> Function:
         window = gemm.Window((), spec.keys, pitch)

@@ -30,7 +30,7 @@ class DepthwiseRow:
     data_pixel: int
     out_pixel: int
     second_pixel: int
-    tail: Epilogue
+    epilogue: Epilogue
 
 
 def channel_blocks(isa: ISA, channels: int) -> list[tuple[int, int]]:
@@ -118,7 +118,7 @@ def _emit_tile(
                     loaded[column] = f.load(kind, data[dy], column * row.data_pixel, 4)
                 sums[p] = fma(f, loaded[column], tap, sums[p])
     for p, total in enumerate(sums):
-        value = apply_epilogue(f, total, row.tail, lambda p=p: f.load(kind, second, p * row.second_pixel))  # type: ignore[misc]
+        value = apply_epilogue(f, total, row.epilogue, lambda p=p: f.load(kind, second, p * row.second_pixel))  # type: ignore[misc]
         f.store_first(value, used, out, p * row.out_pixel)
 
 

@@ -38,7 +38,7 @@ class PoolSpec:
     channels: int
     out_row: int
     out_pixel: int
-    tail: Epilogue = ()
+    epilogue: Epilogue = ()
     given: Affine | None = None
     made: Affine | None = None
     low: int = 0
@@ -101,7 +101,7 @@ def _max(f: Function, best: Reg, x: Reg) -> Reg:
 
 def _clamp(f: Function, pool: PoolSpec, x: Reg) -> Reg:
     if pool.item == 4:
-        return apply_epilogue(f, x, pool.tail)
+        return apply_epilogue(f, x, pool.epilogue)
     name = f"v{lane_count(x.type)}i8"
     if pool.low > 0:
         x = f.call(f"llvm.umax.{name}", x.type, x, const(pool.low, x.type))
@@ -146,7 +146,7 @@ def _mean(f: Function, pool: PoolSpec, width: int, here: Reg, rows: tuple[Reg, R
     total = f.loop(f.op("sub", rows[1], rows[0]), [zero], line)[0]
     elements = f.op("mul", f.op("sub", rows[1], rows[0]), f.op("sub", taps[1], taps[0]))
     mean = f.op("fdiv", total, f.splat(f.cast("sitofp", elements, "float"), width))
-    mean = apply_epilogue(f, mean, pool.tail)
+    mean = apply_epilogue(f, mean, pool.epilogue)
     return mean if pool.made is None else quantize_to_uint8(f, mean, pool.made, pool.low, pool.top)
 
 
@@ -161,7 +161,7 @@ class GlobalMeanSpec:
     pixel: int
     channels: int
     block: int  # channels per work unit
-    tail: Epilogue = ()
+    epilogue: Epilogue = ()
     shift: int = 0  # subtracted from the sum
     factor: float = 0.0
     offset: float = 0.0  # added before rounding
@@ -213,7 +213,7 @@ def _mean_block(f: Function, isa: ISA, mean: GlobalMeanSpec, data: Reg, out: Reg
 def _mean_result(f: Function, mean: GlobalMeanSpec, total: Reg) -> Reg:
     if mean.made is None:
         share = f.op("fmul", total, const(1 / (mean.rows * mean.columns), total.type))
-        return apply_epilogue(f, share, mean.tail)
+        return apply_epilogue(f, share, mean.epilogue)
     real = to_float32(f, f.add(total, -mean.shift))
     scaled = f.op("fmul", real, const(mean.factor, real.type))
     if mean.offset:

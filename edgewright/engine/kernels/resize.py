@@ -25,7 +25,7 @@ class ResizeSpec:
     out_row: int
     out_pixel: int
     across_first: bool
-    tail: Epilogue = ()
+    epilogue: Epilogue = ()
     given: Affine | None = None
     made: Affine | None = None
     low: int = 0
@@ -99,5 +99,5 @@ def _interpolate(
         result = blend(blend(a, b, across), blend(c, d, across), down)
     else:
         result = blend(blend(a, c, down), blend(b, d, down), across)
-    result = apply_epilogue(f, result, resize.tail)
+    result = apply_epilogue(f, result, resize.epilogue)
     return result if resize.made is None else quantize_to_uint8(f, result, resize.made, resize.low, resize.high)

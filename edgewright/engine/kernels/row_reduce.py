@@ -56,19 +56,19 @@ def reduce_row(
     f: Function, lanes: int, length: int, start: Reg, body: Step, join: Callable[[Function, Reg], Reg]
 ) -> Reg:
     """``body(index, value)`` over a row: vectors, reduced to a scalar by ``join``, then the remainder one by one."""
-    whole = length // lanes * lanes
+    covered = length // lanes * lanes
     value = start
-    if whole:
+    if covered:
         wide = Reg(f"splat ({start.type} {start})", vec(lanes, element_type(start.type))) if lanes > 1 else start
         # Independent accumulators hide latency.
-        accumulators = next(n for n in (4, 2, 1) if n == 1 or (lanes > 1 and whole % (n * lanes) == 0))
+        accumulators = next(n for n in (4, 2, 1) if n == 1 or (lanes > 1 and covered % (n * lanes) == 0))
 
         def once(i: Reg, now: list[Reg]) -> list[Reg]:
             return [body(f.add(i, k * lanes), n) for k, n in enumerate(now)]
 
-        value = join(f, concat(f, f.loop(whole, [wide] * accumulators, once, accumulators * lanes)))
-    if length > whole:
-        value = f.loop(length - whole, [value], lambda i, now: [body(f.add(i, whole), now[0])])[0]
+        value = join(f, concat(f, f.loop(covered, [wide] * accumulators, once, accumulators * lanes)))
+    if length > covered:
+        value = f.loop(length - covered, [value], lambda i, now: [body(f.add(i, covered), now[0])])[0]
     return value
 
 
@@ -86,12 +86,12 @@ def for_each_overlapping(f: Function, lanes: int, length: int, body: Callable[[R
     """``body(index, like)`` over a row; the last vector overlaps the one before, so ``body`` is idempotent."""
     lanes = next(n for n in (lanes, 8, 4, 1) if n <= min(lanes, length))
     like = const(0, vec(lanes, "float"))
-    whole = length // lanes * lanes
+    covered = length // lanes * lanes
 
     def once(i: Reg, _: list[Reg]) -> list[Reg]:
         body(i, like)
         return []
 
-    f.loop(whole, [], once, lanes)
-    if whole < length:
+    f.loop(covered, [], once, lanes)
+    if covered < length:
         body(const(length - lanes, I64), like)

@@ -35,7 +35,7 @@ class SkinnyGemmSpec:
     second: int
     batch: tuple[int, ...]
     strides: tuple[tuple[int, ...], ...]
-    tail: Epilogue
+    epilogue: Epilogue
 
 
 def unit_columns(lanes: int, spec: SkinnyGemmSpec) -> int:
@@ -86,7 +86,7 @@ def _function(module: Module, name: str) -> tuple[Function, bool]:
 def _store(f: Function, spec: SkinnyGemmSpec, row: int, start: int, total: Reg) -> None:
     """Apply the epilogue to a row's sums and store them from column ``start`` on."""
     second = lambda: f.load(total.type, f.arg("second"), row * spec.second + 4 * start)  # noqa: E731
-    f.store(apply_epilogue(f, total, spec.tail, second), f.arg("out"), row * spec.out + 4 * start)
+    f.store(apply_epilogue(f, total, spec.epilogue, second), f.arg("out"), row * spec.out + 4 * start)
 
 
 def _emit_row_major(module: Module, lanes: int, spec: SkinnyGemmSpec, columns: int) -> Function:

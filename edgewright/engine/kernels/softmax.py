@@ -24,10 +24,10 @@ def emit_softmax(module: Module, name: str, lanes: int, length: int) -> None:
 
 
 def _row(f: Function, lanes: int, length: int, source: Reg, target: Reg) -> None:
-    whole, kind = length // lanes * lanes, vec(lanes, "float")
-    rest, last = length - whole, const(length - lanes, I64)  # the last vector overlaps the one before it
+    covered, kind = length // lanes * lanes, vec(lanes, "float")
+    rest, last = length - covered, const(length - lanes, I64)  # the last vector overlaps the one before it
     lowest = const(float("-inf"), "float")
-    top = reduce_row(f, lanes, whole, lowest, lambda at, now: nan_max(f, now, load(f, source, at, now)), lane_max)
+    top = reduce_row(f, lanes, covered, lowest, lambda at, now: nan_max(f, now, load(f, source, at, now)), lane_max)
     if rest:
         top = nan_max(f, top, lane_max(f, f.load(kind, source, 4 * (length - lanes))))
 
@@ -37,7 +37,7 @@ def _row(f: Function, lanes: int, length: int, source: Reg, target: Reg) -> None
         store(f, result, target, at)
         return result
 
-    total = reduce_row(f, lanes, whole, const(0, "float"), lambda at, now: f.op("fadd", now, power(at)), lane_sum)
+    total = reduce_row(f, lanes, covered, const(0, "float"), lambda at, now: f.op("fadd", now, power(at)), lane_sum)
     if rest:
         total = f.op("fadd", total, lane_sum(f, _keep_last(f, power(last), rest)))
     inverse = f.splat(f.op("fdiv", const(1, "float"), total), lanes)
@@ -48,8 +48,8 @@ def _row(f: Function, lanes: int, length: int, source: Reg, target: Reg) -> None
 
     if rest:  # before the loop: the overlapping elements must not be scaled twice
         x = f.op("fmul", f.load(kind, target, 4 * (length - lanes)), inverse)
-        f.store_first(f.shuffle(x, x, [*range(lanes - rest, lanes), *range(lanes - rest)]), rest, target, 4 * whole)
-    reduce_row(f, lanes, whole, const(0, "float"), share, lambda f, x: const(0, "float"))
+        f.store_first(f.shuffle(x, x, [*range(lanes - rest, lanes), *range(lanes - rest)]), rest, target, 4 * covered)
+    reduce_row(f, lanes, covered, const(0, "float"), share, lambda f, x: const(0, "float"))
 
 
 def _keep_last(f: Function, x: Reg, rest: int) -> Reg:

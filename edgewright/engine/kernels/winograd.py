@@ -164,7 +164,7 @@ class OutputTiles:
     columns: int  # output pixels per row
     second_row: int
     second_pixel: int
-    tail: Epilogue = ()
+    epilogue: Epilogue = ()
 
 
 TileBody = Callable[[Function, "list[Reg]", int], "list[Reg]"]
@@ -224,7 +224,7 @@ def _output_tile(f: Function, lanes: int, outputs: OutputTiles, pointers: list[R
         for c, x in enumerate(_output_transform(f, m, [line[r] for line in half_transformed])[:columns]):
             at = r * outputs.second_row + c * outputs.second_pixel
             load = lambda at=at: f.load(kind, second, at, 4)  # noqa: E731
-            value = apply_epilogue(f, f.op("fadd", x, bias_value), outputs.tail, load)
+            value = apply_epilogue(f, f.op("fadd", x, bias_value), outputs.epilogue, load)
             f.store(value, out, r * patches.row + c * patches.pixel, 4)
 
     store(0)
