@@ -29,7 +29,7 @@ _MIN_RATIO = 0.97  # relative time an option must reach; smaller differences are
 _GAIN = 0.998  # of the time of all steps
 _ROUNDS = 6
 _RUNS = 5  # at least, per measurement
-KINDS = ("way", "tile")  # in this order: tiles depend on the algorithm
+KINDS = ("algorithm", "tile")  # in this order: tiles depend on the algorithm
 
 
 @dataclass(frozen=True)

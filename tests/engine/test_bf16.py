@@ -38,7 +38,7 @@ def test_sums_of_rounded_operands(monkeypatch: pytest.MonkeyPatch, shape: Any, c
     graph = conv(shape, channels, (1, 1), limits=(-1.0, 2.0))
     x = random(graph.inputs[0])
     made = compile(graph, threads)
-    assert any(step.kernel.startswith("gemm_pairs") for step in made.plan.steps)
+    assert any(step.kernel.startswith("gemm_bf16") for step in made.plan.steps)
     dirty(made)
     (got,) = made.run([x])
     weight = graph.ops[0].args["weight"]
@@ -62,7 +62,7 @@ def test_a_sum_follows(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_nobody_gets_it_unasked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("EDGEWRIGHT_BF16", raising=False)
-    assert "gemm_pairs" not in kernels(conv((1, 9, 9, 24), 40, (1, 1)))
+    assert "gemm_bf16" not in kernels(conv((1, 9, 9, 24), 40, (1, 1)))
     assert not host_isa().bf16
 
 
@@ -72,7 +72,7 @@ def test_nobody_gets_it_unasked(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_others_stay_in_single_precision(monkeypatch: pytest.MonkeyPatch, shape: Any, kernel: Any) -> None:
     monkeypatch.setenv("EDGEWRIGHT_BF16", "1")
-    assert "gemm_pairs" not in kernels(conv(shape, 40, kernel))
+    assert "gemm_bf16" not in kernels(conv(shape, 40, kernel))
 
 
 @pytest.mark.parametrize(("asked", "cpu"), [("2", ""), ("1", "avx2")])

@@ -42,7 +42,7 @@ def elementwise_operands(op: Op) -> list[Value]:
 def dtype_range(value: Value) -> tuple[int, int]:
     """The smallest and largest value of a tensor's integer type."""
     if value.dtype is None or value.dtype.kind not in "biu":
-        raise IntRangeError("real numbers")
+        raise IntRangeError("float operand")
     if value.dtype.kind == "b":
         return 0, 1
     info: Any = np.iinfo(value.dtype)

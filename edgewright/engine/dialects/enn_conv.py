@@ -179,9 +179,9 @@ def _emit_int16_transposed(rw: EnnRewrite, op: Op, weight: Value, requant: dict[
     image = rw.nhwc(x)
     batch, high, wide, channels = image.bound
 
-    def step(kind: str, name: str, given: Value, shape: tuple[int, ...], **args: Any) -> Value:
+    def step(kind: str, name: str, operand: Value, shape: tuple[int, ...], **args: Any) -> Value:
         result = replace(image, name=f"{image.name}_{name}", shape=shape, dim_order=tuple(range(len(shape))))
-        rw.emit(kind, op, result, self=given, **args)
+        rw.emit(kind, op, result, self=operand, **args)
         return result
 
     if (stride_y, stride_x) != (1, 1):

@@ -31,7 +31,7 @@ _SELECTIONS = {"MAXIMUM": "oge", "MIN": "ole"}
 def affine_params(value: Value) -> Affine:
     """Scale and zero point of a tensor with one scale."""
     if value.q is None or value.q.axis is not None:
-        raise IntRangeError("no integers of one scale")
+        raise IntRangeError("not quantized with one scale")
     return Affine(float(scale_of(value.q)), int(np.asarray(value.q.zero_point)))
 
 
@@ -67,15 +67,15 @@ def _select(i: RangedIntBuilder, op: Op, floats: list[Reg]) -> Reg:
 def _clip(i: RangedIntBuilder, op: Op, floats: list[Reg]) -> Reg:
     low, high = (float(np.float32(op.args[name])) for name in ("minimum", "maximum"))
     if not low <= high:
-        raise IntRangeError("limits that are not in order")
+        raise IntRangeError("limits are not ordered")
     return clamp(i.f, floats[0], low, high)
 
 
 _register(_arithmetic, tuple(_ARITHMETIC))
 _register(_select, tuple(_SELECTIONS))
 _register(_clip, ("CLIP",))
-_register(lambda i, op, given: clamp(i.f, given[0], 0.0, float("inf")), ("RELU",))
-_register(lambda i, op, given: i.f.emit(given[0].type, _sqrt_call(i, given[0])), ("SQRT",))
+_register(lambda i, op, floats: clamp(i.f, floats[0], 0.0, float("inf")), ("RELU",))
+_register(lambda i, op, floats: i.f.emit(floats[0].type, _sqrt_call(i, floats[0])), ("SQRT",))
 
 
 def _sqrt_call(i: RangedIntBuilder, x: Reg) -> str:
@@ -88,9 +88,9 @@ def _sqrt_call(i: RangedIntBuilder, x: Reg) -> str:
 def _mean_sum(i: RangedIntBuilder, op: Op, total: RangedInt, extras: list[Reg]) -> RangedInt:
     x, out, elements = inputs_of(op)[0], result_of(op), int_reduction(op).count
     if out.q is None or x.q is None:
-        raise IntRangeError("real numbers")
+        raise IntRangeError("float operand")
     scaling = mean_scale(x, out, elements if op.kind.endswith("MEAN") else 1)
     if not scaling.is_valid:
-        raise IntRangeError("no factor")
+        raise IntRangeError("invalid scale")
     centred = i.plus(total, -affine_params(x).zero * elements)
     return RangedInt(rescale_float(i.f, centred.reg, scaling), scaling.low, scaling.high)

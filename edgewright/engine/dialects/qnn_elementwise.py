@@ -42,7 +42,7 @@ def _io(op: Op) -> tuple[list[Value], Value]:
 
 def _q(value: Value) -> QParams:
     if value.q is None or value.q.axis is not None or value.q.dtype.itemsize > 2:
-        raise IntRangeError("no integers of one scale")
+        raise IntRangeError("not quantized with one scale")
     return value.q
 
 
@@ -50,7 +50,7 @@ def dequantize(i: RangedIntBuilder, x: RangedInt, value: Value) -> Reg:
     """The float32 value of an integer."""
     q, f = value.q, i.f
     if q is None or q.axis is not None or (q.dtype.itemsize > 2 and np.any(np.asarray(q.zero_point))):
-        raise IntRangeError("no integers of one scale")
+        raise IntRangeError("not quantized with one scale")
     centred = to_float32(f, i.plus(x, -int(np.asarray(q.zero_point))).reg)
     return f.op("fmul", centred, const(float(np.float32(np.asarray(q.scale))), centred.type))
 
@@ -85,7 +85,7 @@ def _arithmetic(i: RangedIntBuilder, op: Op, args: Args) -> RangedInt:
     if all(v.q is None for v in (*values, out)):
         return _plain_arithmetic(i, op, args)
     if in_fixed_point(op):
-        raise IntRangeError("a sum of bytes")
+        raise IntRangeError("int8 sums have their own rule")
     int16_sum = word_sum(op)
     if int16_sum is not None:
         return _int16_sum(i, int16_sum, args)
@@ -120,7 +120,7 @@ def _wrap(i: RangedIntBuilder, result: RangedInt, out: Value) -> RangedInt:
     if result.low >= low and result.high <= high:
         return i.narrow(result) if out.dtype != np.dtype(np.int64) else result
     if out.dtype != np.dtype(np.int32):
-        raise IntRangeError("other than 32 bits")
+        raise IntRangeError("not a 32-bit result")
     return RangedInt(i.f.cast("trunc", result.reg, vec(lane_count(result.reg.type), "i32")), low, high)
 
 
@@ -161,7 +161,7 @@ for _name, _how in _COMPARISONS.items():
 
 def _as_bool(i: RangedIntBuilder, x: RangedInt, value: Value) -> RangedInt:
     if value.q is not None:
-        raise IntRangeError("truths of real numbers")
+        raise IntRangeError("bool of a quantized tensor")
     return x if value.dtype == np.dtype(bool) else i.compare("ne", x, i.constant(0))
 
 
@@ -222,7 +222,7 @@ def _clamp_quantized(i: RangedIntBuilder, op: Op, x: RangedInt) -> RangedInt:
         return i.clamp(_int16_rescale(i, int16_params[0], x), *int16_params[1:])
     low, high = map(float, limits_of(op))
     if not low <= high:
-        raise IntRangeError("limits that are not in order")
+        raise IntRangeError("limits are not ordered")
     return quantize(i, clamp(i.f, dequantize(i, x, values[0]), low, high), out)
 
 
@@ -234,13 +234,13 @@ def _between(i: RangedIntBuilder, op: Op, args: Args) -> RangedInt:
     low, high = (float(np.float32(op.args[name])) for name in ("min_value", "max_value"))
     least, most = dtype_range(out)
     if x.dtype != out.dtype or not low <= high or any(n != int(n) for n in (low, high) if abs(n) < 1 << 31):
-        raise IntRangeError("limits between integers")
+        raise IntRangeError("limits are not integers")
     return i.clamp(args[0], int(max(low, least)), int(min(high, most)))
 
 
 _register(("Prelu",), _prelu)
 for _name, _function in {"Neg": "neg", "Floor": "floor", "Ceil": "ceil", "SquareRoot": "sqrt"}.items():
-    _register((f"ElementWise{_name}",), lambda i, op, given, made=_function: FUNCTIONS[made](i.f, given[0]))  # type: ignore[misc]
+    _register((f"ElementWise{_name}",), lambda i, op, floats, name=_function: FUNCTIONS[name](i.f, floats[0]))  # type: ignore[misc]
 
 
 @elementwise_rule(f"{PREFIX}Convert", f"{PREFIX}Cast")
@@ -252,7 +252,7 @@ def _convert(i: RangedIntBuilder, op: Op, args: Args) -> RangedInt:
         low, high = dtype_range(out)
         if args[0].low < low or args[0].high > high:
             if out.dtype != np.dtype(np.int32):
-                raise IntRangeError("what does not fit")
+                raise IntRangeError("result does not fit its type")
             return RangedInt(i.f.cast("trunc", args[0].reg, vec(lane_count(args[0].reg.type), "i32")), low, high)
         return args[0]
     if x.q == out.q:

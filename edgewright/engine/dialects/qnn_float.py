@@ -106,8 +106,8 @@ def _hard_sigmoid(rw: QnnRewrite, op: Op) -> bool:
     return True
 
 
-def scalar(given: float) -> Value:
-    return make_constant("number", np.asarray([given], np.float32))
+def scalar(value: float) -> Value:
+    return make_constant("number", np.asarray([value], np.float32))
 
 
 _NEURON_RULES: dict[str, Callable[[QnnRewrite, Op], bool]] = {

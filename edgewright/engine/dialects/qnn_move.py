@@ -139,7 +139,7 @@ _MODES: dict[int, Any] = {1: "symmetric", 2: "reflect", 3: "edge"}
 
 def _mirrored(op: Op) -> list[Array]:
     if not op.args["scheme"]:
-        raise IntRangeError("a number around it")
+        raise IntRangeError("constant padding")
     pairs = [(int(a), int(b)) for a, b in op.args["pad_amount"]]
     mode = _MODES[op.args["scheme"]]
     return [np.pad(np.arange(n), pair, mode=mode) for n, pair in zip(op.args["inputs"][0].bound, pairs, strict=True)]

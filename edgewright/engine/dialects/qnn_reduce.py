@@ -39,7 +39,7 @@ def _pool_reduction(op: Op) -> IntReduction:
     if any(pads) and (is_max or len(sizes) != 2):
         raise IntRangeError("windows beyond the image")
     if x.q is None or out.q is None:
-        raise IntRangeError("real numbers")
+        raise IntRangeError("float operand")
     if is_max:
         return IntReduction(x, "max", window=sizes, stride=steps)
     factors, zero = factors_of(op), int(np.asarray(x.q.zero_point))
@@ -60,7 +60,7 @@ def _axes_reduction(op: Op) -> IntReduction:
     keep = bool(op.args["keep_dims"])
     shape = tuple(1 if d in axes else n for d, n in enumerate(x.bound) if keep or d not in axes)
     if shape != out.bound or not axes or 0 in x.bound:
-        raise IntRangeError("results are not as many")
+        raise IntRangeError("output shape mismatch")
     how = "max" if op.kind.endswith("Max") else "min" if op.kind.endswith("Min") else "sum"
     return IntReduction(x, how, axes, keep)
 
@@ -85,7 +85,7 @@ def _mean_sum(i: RangedIntBuilder, op: Op, total: RangedInt, extras: list[Reg]) 
     if x.q is None and out.q is None and op.kind.endswith("ReduceSum"):
         return total
     if x.q is None or out.q is None:
-        raise IntRangeError("real numbers")
+        raise IntRangeError("float operand")
     f, q, zero = i.f, out.q, int(np.asarray(out.q.zero_point))
     centred = i.plus(total, -int(np.asarray(x.q.zero_point)) * _element_count(op, x))
     floats = to_float32(f, i.narrow(centred).reg)

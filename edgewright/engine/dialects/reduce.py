@@ -91,7 +91,7 @@ def int_reduction(op: Op) -> IntReduction:
     keep = bool(op.args.get("keep_dims", True))
     shape = tuple(1 if d in axes else n for d, n in enumerate(data.bound) if keep or d not in axes)
     if shape != _result(op).bound or not axes or 0 in data.bound or any(int(a) >= len(data.bound) for a in axis_values):
-        raise IntRangeError("results are not as many")
+        raise IntRangeError("output shape mismatch")
     how = "max" if name in ("REDUCE_MAX", "reduce_max", "reduce_any") else "min"
     return IntReduction(
         data, "sum" if name in ("MEAN", "SUM", "reduce_sum", "REDUCEMEAN", "REDUCESUM") else how, axes, keep
@@ -111,14 +111,14 @@ def _pool(op: Op) -> IntReduction:
     if len(data.bound) != 4 or len(out) != 4 or min(high, wide, down, across, *out) < 1 or min(pads) < 0:
         raise IntRangeError("not an image")
     if (data.bound[0], data.bound[3]) != (out[0], out[3]):
-        raise IntRangeError("other images than there are")
-    for n, made, k, s, a, b in ((data.bound[1], out[1], high, down, *pads[:2]),
+        raise IntRangeError("batch or channels differ")
+    for n, out_size, k, s, a, b in ((data.bound[1], out[1], high, down, *pads[:2]),
                                 (data.bound[2], out[2], wide, across, *pads[2:])):  # fmt: skip
-        if max(a, b) >= k or (n + a + b - k) // s + 1 != made or k > n + a + b:
-            raise IntRangeError("windows that do not fit")
+        if max(a, b) >= k or (n + a + b - k) // s + 1 != out_size or k > n + a + b:
+            raise IntRangeError("window does not match the output shape")
     if op.kind.endswith("max_pool2d"):
         if any(pads):
-            raise IntRangeError("padding that is less than anything")
+            raise IntRangeError("padded max pool")
         return IntReduction(data, "max", (), True, (high, wide), (down, across))
     extras = () if op.kind.startswith("tflite.") else _reciprocal_constants(op, data, (high, wide))
     return IntReduction(data, "sum", (), True, (high, wide), (down, across), pads, zero_point, extras)
@@ -159,8 +159,8 @@ def _mean(i: RangedIntBuilder, op: Op, total: RangedInt, extras: list[Reg]) -> R
 def _nearest(i: RangedIntBuilder, op: Op, total: RangedInt, extras: list[Reg]) -> RangedInt:
     """XNNPACK: multiply in float32, round to nearest even."""
     factor, start = nearest_factor(op, int_reduction(op).count)
-    f, real = i.f, to_float32(i.f, total.reg)
-    scaled = f.op("fadd", f.op("fmul", real, const(float(factor), real.type)), const(float(start), real.type))
+    f, floats = i.f, to_float32(i.f, total.reg)
+    scaled = f.op("fadd", f.op("fmul", floats, const(float(factor), floats.type)), const(float(start), floats.type))
     return RangedInt(round_to_int(f, clamp(f, scaled, -128, 127)), -128, 127)
 
 
@@ -170,8 +170,8 @@ def _real_sum(i: RangedIntBuilder, op: Op, total: RangedInt, extras: list[Reg]) 
     x, out, f = op.args["inputs"][0], _result(op), i.f
     factor = scale(x) / scale(out)
     start = np.float32(-zero(x)) * factor * np.float32(int_reduction(op).count)
-    real = to_float32(f, total.reg)
-    scaled = f.op("fadd", f.op("fmul", real, const(float(factor), real.type)), const(float(start), real.type))
+    floats = to_float32(f, total.reg)
+    scaled = f.op("fadd", f.op("fmul", floats, const(float(factor), floats.type)), const(float(start), floats.type))
     clamped = clamp(f, scaled, -512, 512)  # outside int8 for any zero point
     truncated = f.cast("fptosi", clamped, total.reg.type)
     fraction = f.op("fsub", clamped, to_float32(f, truncated))  # exact

@@ -52,13 +52,13 @@ def int_resize_spec(op: Op, numerics: Numerics) -> IntResizeSpec:
     out = op.outputs[0]
     assert out is not None
     if op.kind not in _KINDS:
-        raise IntRangeError("does not resize")
+        raise IntRangeError("not a resize")
     spec = _KINDS[op.kind](op, out, numerics)
     for axis, in_size, out_size in zip(spec.axes, spec.data.bound[1:3], out.bound[1:3], strict=True):
         if axis.indices.shape != (2, out_size) or int(axis.indices.min()) < 0 or int(axis.indices.max()) >= in_size:
-            raise IntRangeError("results are not as many")
+            raise IntRangeError("output shape mismatch")
     if (spec.data.bound[0], spec.data.bound[3]) != (out.bound[0], out.bound[3]):
-        raise IntRangeError("other images than there are")
+        raise IntRangeError("batch or channels differ")
     return spec
 
 
@@ -75,7 +75,7 @@ def _tosa(op: Op, out: Value, numerics: Numerics) -> IntResizeSpec:
     data, scale = op.args["input"], op.args["scale"]
     _require_images(data, out)
     if op.args["mode"] != "bilinear":
-        raise IntRangeError("not between pixels")
+        raise IntRangeError("not bilinear")
     neighbours = between(data.bound[1:3], scale, op.args["offset"], op.args["border"])
     rows, columns = (_axis(*pair, int(n)) for pair, n in zip(neighbours, scale[::2], strict=True))
     return IntResizeSpec(data, (rows, columns), lambda i, x: x, int(scale[0]) * int(scale[2]))

@@ -32,10 +32,10 @@ def gather_indices(op: Op) -> tuple[Value, IndexLists]:
     out = op.outputs[0]
     assert out is not None
     if tuple(len(indices) for indices in lists) != out.bound or len(lists) != len(data.bound):
-        raise IntRangeError("results are not as many")
+        raise IntRangeError("output shape mismatch")
     for indices, size in zip(lists, data.bound, strict=True):
         if indices.size and (int(indices.min()) < 0 or int(indices.max()) >= size):
-            raise IntRangeError("beyond the operand")
+            raise IntRangeError("index out of range")
     return data, lists
 
 
@@ -53,7 +53,7 @@ def _identity_indices(data: Value) -> IndexLists:
 def _tile(op: Op) -> tuple[Value, IndexLists]:
     data, out = op.args["input"], _result_shape(op)
     if [n * int(m) for n, m in zip(data.bound, op.args["multiples"], strict=True)] != list(out) or 0 in data.bound:
-        raise IntRangeError("results are not as many")
+        raise IntRangeError("output shape mismatch")
     return data, [np.arange(n) % size for n, size in zip(out, data.bound, strict=True)]
 
 
@@ -69,7 +69,7 @@ def _reverse(op: Op) -> tuple[Value, IndexLists]:
 def _nearest(op: Op) -> tuple[Value, IndexLists]:
     data = op.args["input"]
     if op.args["mode"] != "nearest" or len(data.bound) != 4:
-        raise IntRangeError("between elements")
+        raise IntRangeError("not nearest sampling")
     lists = _identity_indices(data)
     neighbours = between(data.bound[1:3], op.args["scale"], op.args["offset"], op.args["border"])
     lists[1:3] = [nearest(*pair, n) for pair, n in zip(neighbours, op.args["scale"][::2], strict=True)]
@@ -80,7 +80,7 @@ def _nearest(op: Op) -> tuple[Value, IndexLists]:
 def _nearest_neighbour(op: Op) -> tuple[Value, IndexLists]:
     data, out = op.args["inputs"][0], _result_shape(op)
     if len(data.bound) != 4 or len(out) != 4 or op.args["align_corners"] or op.args["half_pixel_centers"]:
-        raise IntRangeError("not an image, or other places")
+        raise IntRangeError("not an image, or unsupported sampling")
     lists = _identity_indices(data)
     lists[1:3] = [np.arange(n) * size // n for n, size in zip(out[1:3], data.bound[1:3], strict=True)]
     return data, lists
@@ -91,10 +91,10 @@ def _mirror(op: Op) -> tuple[Value, IndexLists]:
     data, widths = op.args["inputs"]
     mode = "symmetric" if op.args["mode"] else "reflect"
     if widths.data is None or widths.data.shape != (len(data.bound), 2) or 0 in data.bound:
-        raise IntRangeError("no widths")
+        raise IntRangeError("padding is not constant")
     pairs = [(int(a), int(b)) for a, b in widths.data]
     if [n + a + b for n, (a, b) in zip(data.bound, pairs, strict=True)] != list(_result_shape(op)) or min(
         map(min, pairs)
     ) < 0:
-        raise IntRangeError("results are not as many")
+        raise IntRangeError("output shape mismatch")
     return data, [np.pad(np.arange(n), pair, mode=mode) for n, pair in zip(data.bound, pairs, strict=True)]  # type: ignore[call-overload]

@@ -58,7 +58,7 @@ def _mul(i: RangedIntBuilder, op: Op, args: Args) -> RangedInt:
 def _clamp(i: RangedIntBuilder, op: Op, args: Args) -> RangedInt:
     low, high = op.args["min_val"], op.args["max_val"]
     if low != int(low) or high != int(high):
-        raise IntRangeError("limits between integers")
+        raise IntRangeError("limits are not integers")
     return i.clamp(args[0], int(low), int(high))
 
 
@@ -105,7 +105,7 @@ def _shift(i: RangedIntBuilder, op: Op, args: Args) -> RangedInt:
     """Logical shift in the result's width; counts beyond it give 0."""
     f, (a, bits), dtype = i.f, args, result_of(op).dtype
     if dtype is None or dtype.kind != "i" or dtype.itemsize > 4 or any("i64" in x.reg.type for x in args):
-        raise IntRangeError("shifts of more than 32 bits")
+        raise IntRangeError("shift of more than 32 bits")
     size, left = 8 * dtype.itemsize, "left" in op.kind
     unsigned = a.reg if left or size == 32 else f.op("and", a.reg, (1 << size) - 1)
     result = f.op("shl" if left else "lshr", unsigned, f.op("and", bits.reg, 31))
@@ -124,7 +124,7 @@ def _shift(i: RangedIntBuilder, op: Op, args: Args) -> RangedInt:
 def _quotient(i: RangedIntBuilder, op: Op, args: Args) -> RangedInt:
     """Division toward zero; division by zero returns the dividend, and INT_MIN / -1 wraps as in numpy."""
     if result_of(op).dtype != np.dtype(np.int32):
-        raise IntRangeError("quotients of other than 32 bits")
+        raise IntRangeError("not a 32-bit result")
     f, (a, b) = i.f, (i.wide(x, "i64") for x in args)
     is_zero = f.compare("eq", b, 0)
     result = f.op("sdiv", a, f.select(is_zero, const(1, b.type), b))
@@ -147,7 +147,7 @@ def _table(i: RangedIntBuilder, op: Op, args: Args) -> RangedInt:
 
 def _table_lookup(i: RangedIntBuilder, entries: list[int], at: RangedInt) -> RangedInt:
     if at.low < 0 or at.high >= len(entries):
-        raise IntRangeError("beyond the table")
+        raise IntRangeError("index outside the table")
     f, lanes = i.f, i.lanes
     name = f"entries{zlib.crc32(repr(entries).encode()):08x}"
     base = f.module.constant_array(name, entries, "i32")
@@ -202,7 +202,7 @@ def _leading_zeros(i: RangedIntBuilder, op: Op, args: Args) -> RangedInt:
     kind = args[0].reg.type
     suffix = f"v{i.lanes}i32" if i.lanes > 1 else "i32"
     if "i64" in kind:
-        raise IntRangeError("of 64 bits")
+        raise IntRangeError("64-bit operand")
     i.f.module.declare(f"declare {kind} @llvm.ctlz.{suffix}({kind}, i1)")
     result = i.f.emit(kind, f"call {kind} @llvm.ctlz.{suffix}({kind} {args[0].reg}, i1 false)")
     return RangedInt(result, 0, 32)

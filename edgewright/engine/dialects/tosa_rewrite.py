@@ -132,8 +132,8 @@ def result_of(op: Op) -> Value:
 
 
 def make_constant(data: Array, q: QParams | None = None) -> Value:
-    held = np.ascontiguousarray(data)
-    return Value("constant", held.dtype, held.shape, tuple(range(held.ndim)), held, q=q)
+    array = np.ascontiguousarray(data)
+    return Value("constant", array.dtype, array.shape, tuple(range(array.ndim)), array, q=q)
 
 
 def int_pairs(op: Op, *names: str) -> dict[str, list[int]]:

@@ -31,12 +31,12 @@ class FusedAttention(Lowering):
 
     ignores_channel_padding = True
 
-    def __init__(self, node: Node, found: AttentionMatch) -> None:
+    def __init__(self, node: Node, match: AttentionMatch) -> None:
         super().__init__(node)
-        self.found = found
-        self.queries, self.keys = (int(n) for n in (found.query.value.bound[-2], found.keys.value.bound[-1]))
-        self.depth, self.width = int(found.query.value.bound[-1]), int(found.out.bound[-1])
-        self.batch_count = math.prod(int(n) for n in found.out.bound[:-2])
+        self.match = match
+        self.queries, self.keys = (int(n) for n in (match.query.value.bound[-2], match.keys.value.bound[-1]))
+        self.depth, self.width = int(match.query.value.bound[-1]), int(match.out.bound[-1])
+        self.batch_count = math.prod(int(n) for n in match.out.bound[:-2])
 
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
@@ -44,7 +44,7 @@ class FusedAttention(Lowering):
 
     def reads_layout(self, value: Value, layout: Layout) -> bool:
         """Packing reads keys and values with any strides."""
-        read_in_place = (self.found.query.value, self.found.mask)
+        read_in_place = (self.match.query.value, self.match.mask)
         return layout.straight or not any(value is v for v in read_in_place)
 
     def writes_layout(self, layout: Layout) -> bool:
@@ -55,7 +55,7 @@ class FusedAttention(Lowering):
 
     def _panels(self, context: LoweringContext) -> tuple[list[gemm.Panel], list[gemm.Panel]]:
         isa, values = context.isa, gemm.make_panels(context.isa, self.width, self.queries)
-        if not self.found.bytes:
+        if not self.match.bytes:
             return gemm.make_panels(isa, self.keys, self.queries), values
         full, remainder = divmod(self.keys, 2 * isa.lanes)  # full vectors, at aligned offsets
         last = [gemm.Panel((isa.lanes,) * -(-remainder // isa.lanes), remainder)] if remainder else []
@@ -63,13 +63,13 @@ class FusedAttention(Lowering):
 
     def _packed_sizes(self, keys: list[gemm.Panel], values: list[gemm.Panel]) -> tuple[int, int]:
         """Bytes of the packed keys and values of one matrix."""
-        depth = self.depth // 4 if self.found.bytes else self.depth
+        depth = self.depth // 4 if self.match.bytes else self.depth
         return gemm.packed_size(keys, depth), gemm.packed_size(values, self.keys)
 
     def emit(self, context: LoweringContext) -> None:
-        isa, found, panels = context.isa, self.found, self._panels(context)
-        query, keys, values = (context.storage(o.value) for o in (found.query, found.keys, found.values))
-        out, mask = context.storage(found.out), query if found.mask is None else context.storage(found.mask)
+        isa, match, panels = context.isa, self.match, self._panels(context)
+        query, keys, values = (context.storage(o.value) for o in (match.query, match.keys, match.values))
+        out, mask = context.storage(match.out), query if match.mask is None else context.storage(match.mask)
         packed = [Address("arena", offset) for offset in context.temporaries]
         self._emit_packing(context, keys, self._key_packing(keys, panels[0]), packed[0])
         self._emit_packing(context, values, self._value_packing(values, panels[1]), packed[1])
@@ -77,8 +77,8 @@ class FusedAttention(Lowering):
         vectors = max(len(p.widths) for p in (*panels[0], *panels[1]))
         spec = AttentionSpec(
             self.queries, self.keys, self.depth, gemm.max_tile_pixels(isa, vectors), _walk(query), _walk(out),
-            None if found.mask is None else self._mask(mask), tuple(panels[0]), tuple(panels[1]), found.tail,
-            self._score_scale(), found.safe,
+            None if match.mask is None else self._mask(mask), tuple(panels[0]), tuple(panels[1]), match.tail,
+            self._score_scale(), match.safe,
         )  # fmt: skip
         context.scratch = max(context.scratch, spec.scratch(isa))
         name = context.kernel("attention", spec, lambda module, name: emit_attention(module, name, isa, spec))
@@ -88,20 +88,20 @@ class FusedAttention(Lowering):
 
     def _score_scale(self) -> float:
         """The factor from int8 products to scores; 0 if queries and keys are floats."""
-        if not self.found.bytes:
+        if not self.match.bytes:
             return 0.0
         scale = 1.0
-        for operand in (self.found.query, self.found.keys):
+        for operand in (self.match.query, self.match.keys):
             assert operand.value.q is not None
             scale *= operand.factor * affine_of(operand.value.q).scale
-        for item in self.found.tail:
+        for item in self.match.tail:
             assert isinstance(item, ScalarStep)
             scale *= item.value if item.kind == "mul" else 1 / item.value
         return scale
 
     def _key_packing(self, keys: Storage, panels: list[gemm.Panel]) -> PackSpec:
         shape, strides = keys.layout.shape, keys.layout.strides
-        query, bytes_ = self.found.query.value.q, self.found.bytes
+        query, bytes_ = self.match.query.value.q, self.match.bytes
         zero = None if query is None or not bytes_ else affine_of(query).zero
         depth = self.depth // 4 if bytes_ else self.depth
         return PackSpec(shape[:-2], strides[:-2], depth, strides[-2], strides[-1], tuple(panels), zero=zero)
@@ -124,7 +124,7 @@ class FusedAttention(Lowering):
 
     def _mask(self, mask: Storage) -> BatchStrides:
         """Strides of the mask in the shape of the scores; 0 where it is broadcast."""
-        scores, shape = self.found.scores, mask.layout.shape
+        scores, shape = self.match.scores, mask.layout.shape
         sizes = [1] * (len(scores) - len(shape)) + list(shape)
         steps = [0] * (len(scores) - len(shape)) + list(mask.layout.strides)
         strides = [0 if n == 1 else s for n, s in zip(sizes, steps, strict=True)]

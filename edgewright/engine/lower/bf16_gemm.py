@@ -51,7 +51,7 @@ class Bf16Gemm(FloatConv):
         def body(f: Function, regs: list[Reg]) -> Reg:
             return round_to_bf16(f, regs[0])
 
-        emit_elementwise(context, "rounded", [data], Storage(rounded, address, dense_layout(shape, 2)), (), body)
+        emit_elementwise(context, "bf16_round", [data], Storage(rounded, address, dense_layout(shape, 2)), (), body)
         context.barrier = True
         return Storage(rounded, address, dense_layout((*shape[:-1], shape[-1] // 2), 4))
 

@@ -45,7 +45,7 @@ class PlanesToChannelsLast(Lowering):
             planes = replace(planes, affine=affine_of(q), low=bounds[0], high=bounds[1])
         lanes = context.isa.lanes
         name = context.kernel(
-            "planes", planes, lambda module, name: emit_planes_to_channels_last(module, name, lanes, planes)
+            "to_channels_last", planes, lambda module, name: emit_planes_to_channels_last(module, name, lanes, planes)
         )
         for n in range(batch):
             slots = [data.at(n * steps[0]), out.at(n * out.layout.image)]

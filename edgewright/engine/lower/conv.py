@@ -149,7 +149,7 @@ class FloatConv(ConvLowering):
             emit_tile_loops(module, name, grid, self._runs(module, part, panels, window), by_panel, panels_outer)
 
         key = (grid, tuple(panels), window, epilogue, by_panel, panels_outer)
-        return context.kernel("gemm_pairs" if self.pairs else "gemm", key, build)
+        return context.kernel("gemm_bf16" if self.pairs else "gemm", key, build)
 
     def _runs(self, module: Module, part: GemmPart, panels: list[gemm.Panel], window: gemm.Window) -> list[PanelGroup]:
         return panel_runs(module, part.grid, panels, window, self.epilogue, pairs=self.pairs)

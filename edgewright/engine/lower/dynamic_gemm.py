@@ -63,7 +63,7 @@ class DynamicQuantize(Lowering):
             def build(module: Module, name: str, rows: QuantizedRows = rows) -> None:
                 emit_quantize_rows(module, name, lanes, rows)
 
-            name = context.kernel("rows", rows, build)
+            name = context.kernel("quantize_rows", rows, build)
             slots = [storage.at(start) for storage, start in zip((data, out), block.start, strict=True)]
             context.step(name, slots, block.rows * block.columns, block.rows * block.columns * length * 0.15)
 
@@ -145,7 +145,7 @@ class DynamicQuantizedGemm(Lowering):
             panels_outer,
             prefetch,
         )
-        return context.kernel("rowgemm", spec, build)
+        return context.kernel("quantized_gemm", spec, build)
 
     def runs(
         self,

@@ -28,5 +28,5 @@ def emit_dynamic_loops(
     def build(module: Module, name: str) -> None:
         emit_dynamic_loop_kernel(module, name, lanes, loops, body)
 
-    name = context.kernel(f"open_{kind}", (loops, lanes, key), build)
+    name = context.kernel(f"dynamic_{kind}", (loops, lanes, key), build)
     context.step(name, [*(h.at() for h in storages), *sizes], units, math.prod(shape) * 0.15)

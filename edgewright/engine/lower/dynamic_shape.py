@@ -68,7 +68,7 @@ class DynamicShapeLinear(FloatConv):
                 module, name, grid, panel_runs(module, row_grid, panels, window, epilogue), weight_bytes > _LARGE
             )
 
-        name = context.kernel("open_gemm", (grid, tuple(panels), window, epilogue, weight_bytes > _LARGE), build)
+        name = context.kernel("dynamic_gemm", (grid, tuple(panels), window, epilogue, weight_bytes > _LARGE), build)
         rows, filters = conv.size[1], self.filters.reshape(conv.outputs, -1)
         bias = None if op.args.get("bias") is None else op.args["bias"].data.reshape(-1)
         assert context.shared is not None
@@ -105,7 +105,9 @@ class DynamicShapeQuantizedLinear(DynamicQuantizedGemm):
             )
             emit_dynamic_tile_loops(module, name, grid, self.runs(module, isa, row_grid, panels), weight_bytes > _LARGE)
 
-        name = context.kernel("open_rowgemm", (grid, tuple(panels), self.weights, self.depth, self.epilogue), build)
+        name = context.kernel(
+            "dynamic_quantized_gemm", (grid, tuple(panels), self.weights, self.depth, self.epilogue), build
+        )
         assert context.shared is not None
         weight, bias = self.node.op.args["weight"], self.node.op.args.get("bias")
         owners = (weight.data, None if bias is None else bias.data)
@@ -160,7 +162,7 @@ class DynamicShapeMatMul(MatMul):
         step = 4 if self.depth == 1 and column_step != 4 else step
         access = "straight" if column_step == 4 else "turned" if step == 4 else "any"
         name = context.kernel(
-            "open_packing", access, lambda module, name: emit_dynamic_packing(module, name, isa, access)
+            "dynamic_packing", access, lambda module, name: emit_dynamic_packing(module, name, isa, access)
         )
         panels = sizes.panels(isa)
         slots: list[KernelArg] = [
@@ -181,7 +183,7 @@ class DynamicShapeMatMul(MatMul):
     ) -> None:
         isa, epilogue, sizes = context.isa, self.epilogue, self._sizes()
         name = context.kernel(
-            "open_matmul", epilogue, lambda module, name: emit_dynamic_matmul(module, name, isa, epilogue)
+            "dynamic_matmul", epilogue, lambda module, name: emit_dynamic_matmul(module, name, isa, epilogue)
         )
         tiles = max(1, -(-self.rows // max_tile_rows(isa)))
         sizes_and_strides = [self.rows, self.depth, self.columns, *steps, sizes.panel(isa), tiles, sizes.panels(isa)]
@@ -196,7 +198,7 @@ class DynamicShapeSoftmax(Softmax):
         data, out = context.storage(self.node.op.args["self"]), context.storage(self.node.out)
         length, lanes = out.layout.shape[-1], context.isa.lanes
         assert data.layout.dense and out.layout.dense
-        name = context.kernel("open_softmax", (), lambda module, name: emit_dynamic_softmax(module, name, lanes))
+        name = context.kernel("dynamic_softmax", (), lambda module, name: emit_dynamic_softmax(module, name, lanes))
         rows = math.prod(out.layout.shape[:-1])
         context.step(name, [data.at(), out.at(), length], rows, rows * length * 1.0)
 

@@ -135,7 +135,7 @@ class ElementGather(DenseLowering):
     def emit(self, context: LoweringContext) -> None:
         op, spec = self.node.op, self.spec
         data, index, out = (context.storage(v) for v in (op.args["self"], op.args["index"], self.node.out))
-        name = context.kernel("spots", spec, lambda module, name: emit_element_gather(module, name, spec))
+        name = context.kernel("element_gather", spec, lambda module, name: emit_element_gather(module, name, spec))
         slots = [index.at(), out.at(), data.at()]
         if op.kind != "gather":
             emit_copy(context, data, out)

@@ -137,7 +137,7 @@ class FloatElementwise(Lowering):
 
         storages = [context.storage(v) for v in values]
         key = (binary_kind, affines, out_affine, epilogue, clamp_range)
-        emit_elementwise(context, "map", storages, context.storage(node.out), key, body)
+        emit_elementwise(context, "elementwise", storages, context.storage(node.out), key, body)
 
     def _fused_epilogue(self) -> Epilogue:
         return self.node.tail if self.node.middle is not self.node.out or self.node.out.q is None else ()
@@ -168,7 +168,7 @@ class Int8Table(Lowering):
             return f.load("i8", f.gep(pointer, f.cast("zext", regs[0], I64)))
 
         storage, lanes = context.storage(value), context.isa.bytes if vectorized else 1
-        emit_elementwise(context, "table", [storage], context.storage(self.node.out), entries, body, lanes)
+        emit_elementwise(context, "int8_table", [storage], context.storage(self.node.out), entries, body, lanes)
 
 
 class Int8Arithmetic(Lowering):
@@ -195,7 +195,7 @@ class Int8Arithmetic(Lowering):
             int8_mul(a.q, b.q, out.q, clamp_range) if op.kind == "mul" else int8_add(op, a.q, b.q, out.q, clamp_range)
         )
         storages = [context.storage(a), context.storage(b)]
-        emit_elementwise(context, "bytes", storages, context.storage(out), (op.kind, key), body)
+        emit_elementwise(context, "int8_arithmetic", storages, context.storage(out), (op.kind, key), body)
 
 
 def int8_mul(a: QParams, b: QParams, out: QParams, bounds: tuple[int, int]) -> tuple[object, Body]:

@@ -44,7 +44,7 @@ class EnnConversion(Lowering):
             return i.store(quantized, 8 * out.q.dtype.itemsize, _storage_offset(out))
 
         key = (x.q, out.q)
-        emit_elementwise(context, "conversion", [context.storage(x)], context.storage(out), key, body)
+        emit_elementwise(context, "enn_convert", [context.storage(x)], context.storage(out), key, body)
 
 
 def _storage_offset(value: Value) -> int:

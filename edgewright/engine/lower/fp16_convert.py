@@ -41,7 +41,7 @@ class Fp16Convert(Lowering):
 
         values = [x] if node.second is None else [x, node.second]
         storages = [context.storage(v) for v in values]
-        emit_elementwise(context, "half", storages, context.storage(out), (narrow, is_bf16, epilogue), body)
+        emit_elementwise(context, "fp16_convert", storages, context.storage(out), (narrow, is_bf16, epilogue), body)
 
 
 def _store_fp16(f: Function, x: Reg) -> Reg:

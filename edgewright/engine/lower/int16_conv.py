@@ -180,7 +180,7 @@ class Int16Conv(_Int16ConvLowering):
             emit_tile_loops(module, name, grid, runs, by_panel, panels_outer)
 
         key = (grid, window, size, self.conv.outputs, requant, by_panel, panels_outer)
-        return context.kernel("words", key, build)
+        return context.kernel("conv_int16", key, build)
 
 
 class Int16DepthwiseConv(_Int16ConvLowering):
@@ -203,7 +203,7 @@ class Int16DepthwiseConv(_Int16ConvLowering):
         row = Int16DepthwiseRow(conv.kernel, conv.size[1], conv.groups, conv.dilation[1] * data.pixel,
                       conv.dilation[0] * data.row, conv.stride[1] * data.pixel, out.pixel, conv.stride[0] * data.row,
                       out.row, self.params.requant, wide)  # fmt: skip
-        name = context.kernel("words_depthwise", row, lambda module, name: emit_depthwise(module, name, isa, row))
+        name = context.kernel("depthwise_int16", row, lambda module, name: emit_depthwise(module, name, isa, row))
         weights = context.weights.add(self._pack(isa.lanes))
         corner = -conv.border.top * data.row - conv.border.left * data.pixel
         for n in range(conv.images):

@@ -43,13 +43,13 @@ class Int16Table(Lowering):
         data, table = context.storage(value), context.weights.add(_table(value, self.node, context.numerics))
         shape = list(out.layout.shape)
         operands = [LoopOperand(llvm_type(h.value), h.layout.item, h.layout.strides) for h in (data, out)]
-        for loops, moved in plan_loops(shape, operands):
+        for loops, offsets in plan_loops(shape, operands):
 
             def build(module: Module, name: str, loops: LoopNest = loops) -> None:
                 _build(module, name, loops)
 
-            name = context.kernel("lookup", loops, build)
-            slots = [data.at(moved[0]), out.at(moved[1]), table]
+            name = context.kernel("int16_table", loops, build)
+            slots = [data.at(offsets[0]), out.at(offsets[1]), table]
             context.step(name, slots, loops.units, math.prod(loops.shape) * _NANOSECONDS)
 
 

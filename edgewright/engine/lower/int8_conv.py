@@ -188,7 +188,7 @@ class Int8Conv(_Int8ConvLowering):
             emit_tile_loops(module, name, part.grid, runs, by_panel, panels_outer)
 
         key = (part.grid, tuple(panels), window, self.params.requant, by_panel, panels_outer, prefetch)
-        return context.kernel("gemm8", key, build)
+        return context.kernel("gemm_int8", key, build)
 
     def _runs(self, context: LoweringContext, module: Module, part: GemmPart, panels: list[int8_gemm.Int8Panel],
               window: Window, prefetch: bool) -> list[PanelGroup]:  # fmt: skip
@@ -276,4 +276,4 @@ class Int8DepthwiseConv(_Int8ConvLowering):
         weights = context.weights.add(
             int8_depthwise.pack_weights(isa, row, filters, params.bias, params.factors, params.notes)
         )
-        emit_depthwise_steps(context, self, "depthwise8", row, emit_row, weights, nanoseconds)
+        emit_depthwise_steps(context, self, "depthwise_int8", row, emit_row, weights, nanoseconds)

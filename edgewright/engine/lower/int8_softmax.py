@@ -37,6 +37,6 @@ class Int8Softmax(Lowering):
         lanes, length = context.isa.lanes, storages[0].layout.shape[-1]
         for loops, (in_offset, out_offset) in plan_loops(shape, operands):
             rows = Int8SoftmaxSpec(loops, length)
-            name = context.kernel("softmax8", rows, lambda m, name, rows=rows: emit_softmax(m, name, lanes, rows))  # type: ignore[misc]
+            name = context.kernel("softmax_int8", rows, lambda m, name, rows=rows: emit_softmax(m, name, lanes, rows))  # type: ignore[misc]
             slots = [storages[0].at(in_offset), *tables, storages[1].at(out_offset)]
             context.step(name, slots, loops.units, math.prod(loops.shape) * length * 2.0)

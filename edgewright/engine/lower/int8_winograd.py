@@ -18,7 +18,7 @@ from edgewright.engine.lower.base import Lowering, LoweringContext
 from edgewright.engine.lower.conv_geometry import ConvGeometry
 from edgewright.engine.lower.int8_conv import Int8Conv
 from edgewright.engine.lower.int8_params import Int8ConvParams
-from edgewright.engine.lower.winograd import TileGrid, WinogradEmitter, patch_border, suits_winograd
+from edgewright.engine.lower.winograd import WinogradEmitter, WinogradGrid, patch_border, suits_winograd
 from edgewright.ir.graph import Value
 
 _L2_WEIGHTS = 640 << 10  # bytes of weights that stay in L2 while tile rows stream through
@@ -26,10 +26,10 @@ _MAX_WEIGHTS = 8 << 20  # bytes of weights from which fetching costs more than t
 _MAX_WASTE = 1.4  # computed outputs per used output, at most
 
 
-def int8_tile_grid(conv: ConvGeometry) -> TileGrid:
+def int8_tile_grid(conv: ConvGeometry) -> WinogradGrid:
     """Tiles of 4x4 outputs; a band is one tile row if the transformed weights (36 points of int16) fit in L2."""
     high, wide = (-(-n // 4) for n in conv.size)
-    return TileGrid(4, high, wide, 1 if conv.inputs * conv.outputs * 72 <= _L2_WEIGHTS else high)
+    return WinogradGrid(4, high, wide, 1 if conv.inputs * conv.outputs * 72 <= _L2_WEIGHTS else high)
 
 
 class Int8WinogradConv(Int8Conv):
@@ -50,11 +50,13 @@ class Int8WinogradConv(Int8Conv):
         spec = ("winograd", conv, direct.params.requant)
         return (
             cls(node, conv, direct.params, grid)
-            if context.tuning.pick(node, "way", spec, (by_default, not by_default))
+            if context.tuning.pick(node, "algorithm", spec, (by_default, not by_default))
             else None
         )
 
-    def __init__(self, node: Node, conv: ConvGeometry, params: Int8ConvParams, grid: TileGrid | None = None) -> None:
+    def __init__(
+        self, node: Node, conv: ConvGeometry, params: Int8ConvParams, grid: WinogradGrid | None = None
+    ) -> None:
         super().__init__(node, conv, params)
         self.grid = grid or int8_tile_grid(conv)
 

@@ -51,7 +51,7 @@ class IntAccumulatorConv(Lowering):
             self.bias
         )
         if int(bound.max()) >= 1 << 31:
-            raise IntRangeError("sums of more than 32 bits")
+            raise IntRangeError("sum exceeds 32 bits")
 
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
@@ -89,7 +89,7 @@ class IntAccumulatorConv(Lowering):
             def build(module: Module, name: str, loops: LoopNest = loops) -> None:
                 _build(module, name, context.isa.lanes, loops, window)
 
-            name = context.kernel("sums", (loops, window), build)
+            name = context.kernel("int_conv", (loops, window), build)
             slots = [type(p)(p.buffer, p.offset + m, p.index) for p, m in zip(pointers, offsets, strict=True)]
             context.step(name, slots, loops.units, macs / 8, macs)
 

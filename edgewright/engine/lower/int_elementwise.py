@@ -41,7 +41,7 @@ class IntElementwise(Lowering):
             return _emit(f, node, self.leaves, regs)
 
         storages = [context.storage(v) for v in self.leaves]
-        emit_elementwise(context, "whole", storages, context.storage(node.out), self.text, body)
+        emit_elementwise(context, "int_elementwise", storages, context.storage(node.out), self.text, body)
 
 
 def _validate(node: Node) -> str:
@@ -50,9 +50,9 @@ def _validate(node: Node) -> str:
     f = module.function("trial", [(PTR, "data")])
     inputs = tree_inputs(node.ops)
     if all(v.constant for v in inputs):
-        raise IntRangeError("a constant")
+        raise IntRangeError("all operands are constant")
     if node.out.dtype is None or any(v.dtype is None or v.dtype.kind not in "biu" for v in (*inputs, node.out)):
-        raise IntRangeError("real numbers")
+        raise IntRangeError("float operand")
     loaded = [f.load(vec(4, llvm_type(v)), f.arg("data"), 64 * n) for n, v in enumerate(inputs)]
     f.store(_emit(f, node, inputs, loaded), f.arg("data"))
     return module.text()

@@ -70,7 +70,7 @@ class IntMatMul(Lowering):
     def _validate(self) -> str:
         """Emit the requantization once: raises if it overflows. The text serves as a cache key."""
         if max(self._sum_range()[1], -self._sum_range()[0]) >= MAX_EXACT_INT:
-            raise IntRangeError("sums of more than 52 bits")
+            raise IntRangeError("sum exceeds 52 bits")
         module = Module()
         f = module.function("trial", [(vec(4, self._accumulator_type), "x")])
         result = self._requantize(f, f.arg("x"))
@@ -108,7 +108,7 @@ class IntMatMul(Lowering):
             def build(module: Module, name: str, loops: LoopNest = loops) -> None:
                 self._emit(module, name, context.isa.lanes, loops, steps)
 
-            name = context.kernel("pairs", (loops, steps, self.depth, self.text), build)
+            name = context.kernel("int_matmul", (loops, steps, self.depth, self.text), build)
             slots = [h.at(m) for h, m in zip((left, right, out), offsets, strict=True)]
             macs = math.prod(shape) * self.depth
             context.step(name, slots, loops.units, macs / 8, macs)

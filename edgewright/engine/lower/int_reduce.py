@@ -78,7 +78,7 @@ class IntReduce(Lowering):
                 )
 
             name = context.kernel(
-                "fold", (loops, strided.reduced, str(reduction.data.dtype), reduction.how, self.text), build
+                "int_reduce", (loops, strided.reduced, str(reduction.data.dtype), reduction.how, self.text), build
             )
             slots = [h.at(m) for h, m in zip((data, *extras, out), offsets, strict=True)]
             slots[0] = data.at(strided.start + offsets[0])
@@ -95,7 +95,7 @@ class IntReduce(Lowering):
             and max(-low, high) * reduction.count >= 1 << 31
             and self.node.out.dtype != np.dtype(np.int32)
         ):
-            raise IntRangeError("a sum of more than 32 bits")
+            raise IntRangeError("sum exceeds 32 bits")
         result = self._finish_body(f, [f.arg(f"x{n}") for n in range(1 + len(reduction.extras))])
         return f"{module.text()} {result}"
 

@@ -71,7 +71,7 @@ class IntResize(Lowering):
         def build(module: Module, name: str) -> None:
             self._build(module, name, lanes, data, out)
 
-        name = context.kernel("mix", key, build)
+        name = context.kernel("int_resize", key, build)
         context.step(name, [data.at(), out.at(), rows, columns], batch * high, batch * high * wide * channels * 0.5)
 
     def _table(self, axis: ResizeAxis, step: int) -> Array:
@@ -145,5 +145,5 @@ def _accumulator(spec: IntResizeSpec) -> tuple[str, tuple[int, int]]:
     if any(int(axis.weights.min()) < 0 for axis in spec.axes):
         low, high = -max(-low, high), max(-low, high)
     if max(-low, high) >= 1 << 62:
-        raise IntRangeError("sums of more than 64 bits")
+        raise IntRangeError("sum exceeds 64 bits")
     return ("i32" if max(-low, high) < 1 << 31 else "i64"), (low, high)

@@ -65,7 +65,7 @@ class IntSoftmax(Lowering):
         log_one = log_of_table_unit(self.table) if self.node.op.kind.endswith("LOGSOFTMAX") else None
         for loops, offsets in _row_loops(storages):
             rows = IntSoftmaxSpec(loops, length, *self.storages, log_one)
-            name = context.kernel("softmaxrows", rows, lambda m, name, rows=rows: emit_softmax(m, name, lanes, rows))  # type: ignore[misc]
+            name = context.kernel("int_softmax", rows, lambda m, name, rows=rows: emit_softmax(m, name, lanes, rows))  # type: ignore[misc]
             slots = [*(h.at(n) for h, n in zip(storages, offsets, strict=True)), table]
             context.step(name, slots, loops.units, math.prod(loops.shape) * length * 2.0)
 
@@ -88,7 +88,7 @@ class IntNorm(Lowering):
         storages, lanes = _homes(self.node, context), context.isa.lanes
         for loops, offsets in _row_loops(storages):
             norm = replace(self.norm, loops=loops)
-            name = context.kernel("normrows", norm, lambda m, name, norm=norm: emit_norm(m, name, lanes, norm))  # type: ignore[misc]
+            name = context.kernel("int_norm", norm, lambda m, name, norm=norm: emit_norm(m, name, lanes, norm))  # type: ignore[misc]
             slots = [*(h.at(n) for h, n in zip(storages, offsets, strict=True)), *_weights_and_bias(self.node, context)]
             context.step(name, slots, loops.units, math.prod(loops.shape) * norm.length)
 
@@ -106,7 +106,7 @@ class DenseIntNorm(IntNorm):
 
     def emit(self, context: LoweringContext) -> None:
         norm, lanes, storages = self.norm, context.isa.lanes, _homes(self.node, context)
-        name = context.kernel("normrows", norm, lambda module, name: emit_norm(module, name, lanes, norm))
+        name = context.kernel("int_norm", norm, lambda module, name: emit_norm(module, name, lanes, norm))
         rows = math.prod(self.node.out.bound) // norm.length
         slots = [*(h.at() for h in storages), *_weights_and_bias(self.node, context)]
         context.step(name, slots, rows, rows * norm.length)

@@ -139,7 +139,7 @@ class MatMul(Lowering):
             self.rows, self.depth, self.columns, step, along, *between, tuple(batch), batch_strides, self.epilogue
         )
         lanes = context.isa.lanes
-        name = context.kernel("thin", skinny, lambda module, name: emit_skinny_gemm(module, name, lanes, skinny))
+        name = context.kernel("skinny_gemm", skinny, lambda module, name: emit_skinny_gemm(module, name, lanes, skinny))
         count, macs = math.prod(batch), math.prod(batch) * self.rows * self.depth * self.columns
         context.step(name, [h.at() for h in storages], count * units(lanes, skinny), macs / self.rows * 0.2, macs)
 

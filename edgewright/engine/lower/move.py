@@ -68,7 +68,7 @@ def _emit_transpose(context: LoweringContext, source: Storage, target: Storage) 
     spec = plan_transpose(shape, *strides)
     if spec is None:
         return False
-    name = context.kernel("turn", spec, lambda module, name: emit_transpose(module, name, spec))
+    name = context.kernel("transpose", spec, lambda module, name: emit_transpose(module, name, spec))
     units = math.prod(spec.outer) * spec.blocks
     context.step(name, [source.at(), target.at()], units, math.prod(shape) * 0.3)
     return True
@@ -83,7 +83,7 @@ def emit_border_fill(context: LoweringContext, storage: Storage, fill: int) -> N
     leading_bytes = border.top * layout.row + border.left * layout.pixel
     frame = BorderSpec(high, layout.row, wide * layout.pixel, leading_bytes, gap, border.bottom * layout.row)
     item = layout.item if fill else 1
-    name = context.kernel("frame", item, lambda module, name: emit_border_kernel(module, name, item))
+    name = context.kernel("border_fill", item, lambda module, name: emit_border_kernel(module, name, item))
     for n in range(batch):
         context.step(name, [storage.at(n * layout.image), fill, *frame.slots], high + 1, leading_bytes / 20)
 

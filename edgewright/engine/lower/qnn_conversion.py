@@ -43,7 +43,7 @@ class QnnConversion(Lowering):
                 return dequantize(i, i.load(regs[0], *dtype_range(x), _storage_offset(x)), x)
             return i.store(quantize(i, regs[0], out), 8 * out.q.dtype.itemsize, _storage_offset(out))
 
-        emit_elementwise(context, "rescale", [context.storage(x)], context.storage(out), (x.q, out.q), body)
+        emit_elementwise(context, "qnn_convert", [context.storage(x)], context.storage(out), (x.q, out.q), body)
 
 
 def _storage_offset(value: Value) -> int:

@@ -45,6 +45,6 @@ class FloatReduce(DenseLowering):
         dynamic = context.shared is not None
         spec = without_sizes(reduce) if dynamic else reduce
         build = lambda module, name: emit_reduce(module, name, lanes, spec, dynamic)  # noqa: E731
-        name = context.kernel("open_reduce" if dynamic else "reduce", spec, build)
+        name = context.kernel("dynamic_reduce" if dynamic else "reduce", spec, build)
         slots = [data.at(), out.at(), *(runtime_params(reduce) if dynamic else ())]
         context.step(name, slots, units(lanes, reduce), math.prod(data.layout.shape) * 0.1)

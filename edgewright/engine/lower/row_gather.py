@@ -62,7 +62,7 @@ def _emit_bounds_check(
         return
     context.checks.append(BoundsCheck(outside, spec.size))
     least, (row_stride, step), item = outside.least(spec.size), spec.places, spec.item
-    name = context.kernel("inside", item, lambda module, name: emit_index_check(module, name, item))
+    name = context.kernel("bounds_check", item, lambda module, name: emit_index_check(module, name, item))
     row_count = spec.outer if row_stride else 1
     check_args = (spec.count, row_stride, step, least, spec.size - least, len(context.checks))
     context.step(
@@ -79,7 +79,7 @@ def _emit_rows(
         emit(module, name, *spec.code)
 
     is_gather = emit is emit_row_gather
-    name = context.kernel("gather" if is_gather else "put", spec.code, build)
+    name = context.kernel("row_gather" if is_gather else "row_scatter", spec.code, build)
     work = spec.outer * spec.count * (_NANOSECONDS + spec.run * _NANOSECONDS / 100)
     units = spec.outer * spec.count if is_gather else spec.outer
     context.step(name, [*(h.at() for h in storages), *spec.numbers], units, work)

@@ -26,7 +26,7 @@ def scan_dim(op: Op) -> int | None:
     return None if dim is None or not rank else int(dim) % rank
 
 
-def scan_lines(op: Op) -> ScanSpec | None:
+def scan_spec(op: Op) -> ScanSpec | None:
     """The rows of an operator, or None if its type is not supported."""
     x, dim = op.args["self"], scan_dim(op)
     if dim is None or x.q is not None or x.dtype is None or not has_vector_arithmetic(x.dtype) or x.constant:
@@ -39,36 +39,34 @@ def scan_lines(op: Op) -> ScanSpec | None:
 class Scan(DenseLowering):
     """cumsum, sum, prod, amax and amin in the operand's type, and topk_places."""
 
-    def __init__(self, node: Node, lines: ScanSpec) -> None:
+    def __init__(self, node: Node, spec: ScanSpec) -> None:
         super().__init__(node)
-        self.lines = lines
+        self.spec = spec
 
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         op, out = node.op, node.out
         if not is_unfused(node, _TOPK, *REDUCE_OPS, "cumsum"):
             return None
-        lines = scan_lines(op)
-        if lines is None or out.q is not None or op.args.get("dtype") is not None:
+        spec = scan_spec(op)
+        if spec is None or out.q is not None or op.args.get("dtype") is not None:
             return None
         result_dtype = np.dtype(np.int64) if op.kind == _TOPK else op.args["self"].dtype
-        if op.kind in ("sum", "prod", "cumsum") and lines.type.kind in "iub" and lines.type != np.dtype(np.int64):
+        if op.kind in ("sum", "prod", "cumsum") and spec.type.kind in "iub" and spec.type != np.dtype(np.int64):
             return None
-        return (
-            cls(node, lines) if out.dtype == result_dtype and 0 < lines.picks * lines.size <= _MAX_COMPARISONS else None
-        )
+        return cls(node, spec) if out.dtype == result_dtype and 0 < spec.picks * spec.size <= _MAX_COMPARISONS else None
 
     def emit(self, context: LoweringContext) -> None:
-        lines, kind, lanes = self.lines, self.node.op.kind, context.isa.lanes
+        spec, kind, lanes = self.spec, self.node.op.kind, context.isa.lanes
         if kind == _TOPK:
-            name = context.kernel("best", lines, lambda module, name: emit_topk(module, name, lines, lanes))
+            name = context.kernel("topk", spec, lambda module, name: emit_topk(module, name, spec, lanes))
         elif kind == "cumsum":
-            name = context.kernel("cumsum", lines, lambda module, name: emit_cumsum(module, name, lines, lanes))
+            name = context.kernel("cumsum", spec, lambda module, name: emit_cumsum(module, name, spec, lanes))
         else:
-            key = (lines, kind)
+            key = (spec, kind)
             name = context.kernel(
-                "reduced", key, lambda module, name: emit_scan_reduce(module, name, lines, lanes, kind)
+                "scan_reduce", key, lambda module, name: emit_scan_reduce(module, name, spec, lanes, kind)
             )
         slots = [context.storage(v).at() for v in (self.node.op.args["self"], self.node.out)]
-        units = lines.units(lanes)
-        context.step(name, slots, units, units * lines.size * lines.picks * 1.0)
+        units = spec.units(lanes)
+        context.step(name, slots, units, units * spec.size * spec.picks * 1.0)

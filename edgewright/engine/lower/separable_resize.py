@@ -30,7 +30,9 @@ class SeparableResize(DenseLowering):
         starts, counts, weights = (np.asarray(op.args[name].data) for name in ("starts", "counts", "weights"))
         inner = math.prod(shape[dim + 1 :])
         bands = SeparableFilterSpec(shape[dim], inner, len(starts), weights.shape[1])
-        name = context.kernel("bands", bands, lambda module, name: emit_separable_filter(module, name, bands, lanes))
+        name = context.kernel(
+            "separable_resize", bands, lambda module, name: emit_separable_filter(module, name, bands, lanes)
+        )
         tables = [np.ascontiguousarray(a) for a in (starts.astype(np.int32), counts.astype(np.int32), weights)]
         units = math.prod(shape[:dim]) * len(starts)
         slots = [data.at(), out.at(), *(context.weights.add(t) for t in tables)]

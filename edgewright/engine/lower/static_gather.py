@@ -62,7 +62,7 @@ def _emit_gather(context: LoweringContext, data: Storage, out: Storage, tables: 
         if dynamic
         else StaticGatherSpec(len(shape), run, tuple(shape), tuple(strides))
     )
-    name = context.kernel("picks", spec, lambda module, name: emit_static_gather(module, name, spec))
+    name = context.kernel("static_gather", spec, lambda module, name: emit_static_gather(module, name, spec))
     packed_tables = context.weights.add(offset_table(shape, strides, tables))
     context.step(name, [data.at(start), out.at(), packed_tables], math.prod(shape[:-1]), work)
 

@@ -42,7 +42,7 @@ _STREAMED_WEIGHTS = 24 << 20  # bytes of weights from which every call fetches t
 
 
 @dataclass(frozen=True)
-class TileGrid:
+class WinogradGrid:
     """How the output image is divided into tiles of m x m pixels."""
 
     m: int
@@ -56,16 +56,16 @@ class TileGrid:
         return (self.m + 2) ** 2
 
 
-def default_tile_grid(conv: ConvGeometry) -> TileGrid:
+def default_tile_grid(conv: ConvGeometry) -> WinogradGrid:
     """F(4x4), or F(2x2) if fetching the larger weights costs more than the multiplications it saves."""
     return tile_grid(conv, 4 if conv.inputs * conv.outputs * 36 * 4 <= _STREAMED_WEIGHTS else 2)
 
 
-def tile_grid(conv: ConvGeometry, m: int) -> TileGrid:
+def tile_grid(conv: ConvGeometry, m: int) -> WinogradGrid:
     """Divide the output into tiles of m x m."""
     high, wide = (-(-n // m) for n in conv.size)
     fits_l2 = conv.inputs * conv.outputs * (m + 2) ** 2 * 4 <= _L2_WEIGHTS
-    return TileGrid(m, high, wide, 1 if fits_l2 else high)
+    return WinogradGrid(m, high, wide, 1 if fits_l2 else high)
 
 
 def suits_winograd(conv: ConvGeometry) -> bool:
@@ -74,7 +74,7 @@ def suits_winograd(conv: ConvGeometry) -> bool:
     return window == ((3, 3), (1, 1), (1, 1), 1) and min(conv.size) >= 4 and min(conv.inputs, conv.outputs) >= 16
 
 
-def patch_border(x: Value, grid: TileGrid, border: Border) -> tuple[Value, Border]:
+def patch_border(x: Value, grid: WinogradGrid, border: Border) -> tuple[Value, Border]:
     """The border that the last input patches extend into."""
     bottom = grid.high * grid.m + 2 - border.top - int(x.bound[1])
     right = grid.wide * grid.m + 2 - border.left - int(x.bound[2])
@@ -95,10 +95,10 @@ class WinogradConv(FloatConv):
         if conv.inputs % lanes or conv.outputs % lanes:
             return None
         default_m = default_tile_grid(conv).m
-        m = context.tuning.pick(node, "way", ("winograd", conv, direct.epilogue), (default_m, 6 - default_m, 0))
+        m = context.tuning.pick(node, "algorithm", ("winograd", conv, direct.epilogue), (default_m, 6 - default_m, 0))
         return cls(node, conv, direct.filters, tile_grid(conv, m)) if m else None
 
-    def __init__(self, node: Node, conv: ConvGeometry, filters: Array, grid: TileGrid | None = None) -> None:
+    def __init__(self, node: Node, conv: ConvGeometry, filters: Array, grid: WinogradGrid | None = None) -> None:
         super().__init__(node, conv, filters)
         self.grid = grid or default_tile_grid(conv)
 
@@ -146,7 +146,7 @@ class WinogradEmitter:
     output_key: Hashable = ()  # further cache key of the output transform
     rate: float  # approximate multiply-adds per nanosecond
 
-    def __init__(self, context: LoweringContext, node: Node, conv: ConvGeometry, grid: TileGrid) -> None:
+    def __init__(self, context: LoweringContext, node: Node, conv: ConvGeometry, grid: WinogradGrid) -> None:
         self.context, self.conv, self.grid = context, conv, grid
         self.data, self.out = context.storage(node.op.args["input"]), context.storage(node.out)
         self.second = context.storage(node.second) if node.second is not None else self.out
@@ -168,13 +168,15 @@ class WinogradEmitter:
         points, products = (Address("arena", offset) for offset in context.temporaries)
         if image:
             context.barrier = True  # the previous image's points are consumed
-        name = context.kernel("patches", (self.patches, grid), self._build_patches)
+        name = context.kernel("winograd_input", (self.patches, grid), self._build_patches)
         context.step(name, [data, points], grid.high, nanoseconds * 0.1)
         context.barrier = True
-        name = context.kernel("points", (self.points, self.key), self._build_points)
+        name = context.kernel("winograd_gemm", (self.points, self.key), self._build_points)
         context.step(name, [points, weights, products], grid.points * self.panels, nanoseconds * 0.8, macs)
         context.barrier = True
-        name = context.kernel("outputs", (self.outputs, self.output_key, conv.size[0], grid), self._build_outputs)
+        name = context.kernel(
+            "winograd_output", (self.outputs, self.output_key, conv.size[0], grid), self._build_outputs
+        )
         context.step(name, [products, out, second, biases], grid.high, nanoseconds * 0.1)
 
     # -------------------------------------------------------------------------------------------------- kernels
