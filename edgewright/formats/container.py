@@ -1,4 +1,4 @@
-"""What ``.pte`` and ``.ptd`` share: a flatbuffer with a header put in at byte 8, and data segments behind it."""
+"""The container of ``.pte`` and ``.ptd``: a flatbuffer with an extended header at byte 8, followed by data segments."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _HEAD = 8  # root offset and identifier
 
 
 class Chunks:
-    """The bytes of many arrays, laid out with gaps, without copying them."""
+    """A sequence of byte chunks with alignment padding, without copies."""
 
     def __init__(self) -> None:
         self.parts: list[Any] = []
@@ -38,7 +38,7 @@ class Chunks:
 
 @dataclass(frozen=True)
 class FileLayout:
-    """Where a file's parts are, in bytes from its start. ``data_size`` is None in files that do not say it."""
+    """Offsets of a file's parts. ``data_size`` is None in older headers that lack it."""
 
     flatbuffer_size: int
     segment_base: int
@@ -47,7 +47,7 @@ class FileLayout:
 
 @dataclass(frozen=True)
 class Container:
-    """One format's header: its magic, its length, and how the numbers in it are packed and read."""
+    """A format's identifier, and the magic and length of its extended header."""
 
     identifier: bytes
     magic: bytes

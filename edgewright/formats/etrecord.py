@@ -1,6 +1,6 @@
-"""Reads an ETRecord: which nodes of the user's graph an instruction stands for, and the lines they come from.
+"""ETRecord reader: maps instructions to nodes of the user's graph and their source lines.
 
-The file is a zip that anyone may have made: it is small or it is refused, and nothing in it is run.
+The zip file is untrusted: entries have a size limit, and pickles in it are never loaded.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from typing import Any
 from edgewright.errors import FormatError, LimitError
 from edgewright.files import Source, open_source
 
-IDENTIFIER = "ETRECORD_V0"  # an empty file inside, by which a record is known
+IDENTIFIER = "ETRECORD_V0"  # an empty entry that identifies an ETRecord
 GRAPHS = "edge_dialect_exported_program/"
-_PARTS = ("_state_dict", "_constants", "_example_inputs")  # weights and pickles: never opened
-# What Python's reader raises for zips that are none.
+_PARTS = ("_state_dict", "_constants", "_example_inputs")  # weights and pickles: never read
+# What zipfile raises for malformed archives.
 _BROKEN = (
     zipfile.BadZipFile, NotImplementedError, RuntimeError, ValueError, OSError, EOFError, struct.error, zlib.error,
 )  # fmt: skip
@@ -29,7 +29,7 @@ _LARGEST = 1 << 28  # bytes of one text inside the record
 
 @dataclass(frozen=True)
 class ETRecordNode:
-    """A call of the user's graph: its operator, the lines that led to it, and the modules around it."""
+    """A node of the user's graph: its operator, stack trace and module stack."""
 
     name: str
     operator: str
@@ -46,7 +46,7 @@ class ETRecord:
     nodes: dict[int, ETRecordNode] = field(default_factory=dict)
 
     def at(self, instruction: int) -> list[ETRecordNode]:
-        """What an instruction stands for."""
+        """The nodes of an instruction."""
         return [self.nodes[h] for h in self.handles.get(instruction, ()) if h in self.nodes]
 
 

@@ -1,7 +1,7 @@
-"""FlatBuffers by description.
+"""FlatBuffers schemas as Python classes.
 
-A table is a class whose fields say slot, type and limits. The class is the record people use, and the one
-description that the checked reader, the writer, the inspector and the mutation tests interpret::
+A table is a class whose fields declare slot, type and limits. The class is both the record type and the schema that
+the checked reader, the writer, the inspector and the mutation tests interpret::
 
     @table
     class NamedData:
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 @dataclasses.dataclass(frozen=True)
 class Scalar:
-    """A number: how it is stored, and what it may be."""
+    """A scalar type: its encoding and range."""
 
     name: str
     code: str  # of struct
@@ -61,7 +61,7 @@ STRING = String()
 
 @dataclasses.dataclass(frozen=True)
 class Bytes:
-    """A vector of bytes, given as a view of the buffer. ``align``: of its first byte in the file."""
+    """A vector of bytes, read as a view of the buffer. ``align``: alignment of its first byte in the file."""
 
     align: int = 1
 
@@ -85,7 +85,7 @@ class UnionField:
 
 @dataclasses.dataclass(frozen=True)
 class Vector:
-    """Elements one after the other."""
+    """A vector of elements."""
 
     element: Any  # Scalar | String | Boxed | a table class
     max_len: int = (1 << 32) - 1
@@ -93,7 +93,7 @@ class Vector:
 
 @dataclasses.dataclass(frozen=True)
 class Slot:
-    """One field of a table: where it is, what it holds, and what values the format allows."""
+    """A field of a table: its vtable slot, type, default and limits."""
 
     name: str
     index: int
@@ -116,7 +116,7 @@ def slot(
 
 
 class Record:
-    """What every table is: made by the names of its fields, shown and compared field by field."""
+    """Base class of tables: keyword construction, repr and comparison by field."""
 
     __slots__ = ()
 

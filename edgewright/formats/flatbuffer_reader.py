@@ -1,8 +1,10 @@
-"""The checked reader of flatbuffers.
+"""The checked flatbuffer reader, for untrusted files.
 
-``read_root`` checks everything it touches: bounds, alignment, vtables, lengths, limits, text. It raises
-``FormatError`` with the path and byte offset of the field, and reads no more than a fixed multiple of the
-buffer's size however its tables overlap.
+``read_root`` verifies everything it reads: bounds, alignment, vtables, vector lengths, value limits and UTF-8. Errors
+are ``FormatError`` with the path and byte offset of the field. Several offsets may point at one table, so a small file
+could expand without limit; a budget proportional to the file's size bounds the bytes read and with them time and
+memory. Tables of one class that share a vtable share a decoding plan, a single ``struct.unpack`` for all fields. See
+"FlatBuffers Internals" in the FlatBuffers documentation for the encoding, and its ``Verifier`` for comparison.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``read_program``: the one way a ``.pte`` gets in. Structure first, then meaning, then nothing left to check."""
+"""``read_program``: reads a ``.pte`` and verifies its structure, then its semantics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``write_program``: a Program to the bytes of a ``.pte`` that stock runtimes load."""
+"""``write_program``: serializes a Program to a ``.pte`` that stock runtimes load."""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Reads host twins (see ``edgewright.formats.twin_writer``). Nothing in them is believed before it is checked."""
+"""Reader of host twins (format: ``edgewright.formats.twin_writer``), for untrusted files.
+
+Checks run before the data is used: sizes with overflow-checked arithmetic, JSON without duplicate keys or NaN, bounded
+nesting and text, indices against tables, SHA-256 of every constant, and finally SSA form. Constants must be disjoint
+and in order, so that hashing them reads the file at most once.
+"""
 
 from __future__ import annotations
 
@@ -31,14 +36,14 @@ def read_twin(source: Source, limit: int = 1 << 34) -> dict[str, Graph]:
         header, start = _header(view)
         constants = _constants(_list(header, "constants"), view, start)
         graphs = _dict(header.get("graphs"), "graphs")
-        return {_text(key, "key"): _in(f"graphs.{key}", _graph, graphs[key], constants, limit) for key in graphs}
+        return {_text(key, "key"): _read_at(f"graphs.{key}", _graph, graphs[key], constants, limit) for key in graphs}
     except FormatError as error:
         error.file = name
         raise
 
 
-def _in(where: str, read: Callable[..., Any], *given: Any) -> Any:
-    """Call a reader; its errors say where they happened."""
+def _read_at(where: str, read: Callable[..., Any], *given: Any) -> Any:
+    """Call a reader and add ``where`` to its errors."""
     try:
         return read(*given)
     except FormatError as error:
@@ -114,10 +119,10 @@ def _dtype(item: Any, where: str) -> Any:
 
 
 def _constants(entries: list[Any], view: memoryview, start: int) -> list[memoryview]:
-    """The constants' bytes. They follow one another, so that hashing them all reads the file once at most."""
+    """The constants' bytes, which are disjoint and in order."""
     found, end = [], start
     for i, entry in enumerate(entries):
-        found.append(_in(f"constants[{i}]", _constant, entry, view, start, end))
+        found.append(_read_at(f"constants[{i}]", _constant, entry, view, start, end))
         end = add(start, entry["offset"], entry["size"])
     if len({entry["sha256"] for entry in entries}) != len(entries):
         raise FormatError("must not be stored twice", where="constants")
@@ -152,7 +157,7 @@ def _value(item: Any, constants: Sequence[memoryview]) -> Value:
     value.dim_order = tuple(order)
     product((*value.bound, dtype.itemsize))
     if "q" in item:
-        value.q = _in("q", _parameters, item["q"], value)
+        value.q = _read_at("q", _parameters, item["q"], value)
     if "constant" in item:
         index = _int(item["constant"], "constant", 0, len(constants) - 1)
         value.data = _array(value, constants[index])
@@ -222,16 +227,16 @@ def _check_counts(scale: Any, zero: Any, value: Value, axis: int | None, block: 
 
 def _graph(item: Any, constants: Sequence[memoryview], limit: int) -> Graph:
     item = _dict(item, "")
-    values = [_in(f"values[{i}]", _value, v, constants) for i, v in enumerate(_list(item, "values"))]
+    values = [_read_at(f"values[{i}]", _value, v, constants) for i, v in enumerate(_list(item, "values"))]
     total = sum(v.nbytes for v in values)
     if total > limit:
         raise LimitError("twin", f"values must take at most {limit} bytes", value=total)
     graph = Graph(_text(item.get("name"), "name"))
-    graph.inputs = [_place(i, "inputs", values) for i in _list(item, "inputs")]
+    graph.inputs = [_value_at(i, "inputs", values) for i in _list(item, "inputs")]
     if len({v for v in graph.inputs if v.data is None}) != len(graph.inputs):
         raise FormatError("must be different values that are not constant", where="inputs")
-    graph.outputs = [_place(i, "outputs", values) for i in _list(item, "outputs")]
-    graph.ops = [_in(f"ops[{i}]", _op, op, values) for i, op in enumerate(_list(item, "ops"))]
+    graph.outputs = [_value_at(i, "outputs", values) for i in _list(item, "outputs")]
+    graph.ops = [_read_at(f"ops[{i}]", _op, op, values) for i, op in enumerate(_list(item, "ops"))]
     try:
         verify(graph)
     except GraphError as error:
@@ -239,17 +244,18 @@ def _graph(item: Any, constants: Sequence[memoryview], limit: int) -> Graph:
     return graph
 
 
-def _place(item: Any, where: str, values: Sequence[Value]) -> Value:
+def _value_at(item: Any, where: str, values: Sequence[Value]) -> Value:
     return values[_int(item, where, 0, len(values) - 1)]
 
 
 def _op(item: Any, values: Sequence[Value]) -> Op:
     item = _dict(item, "")
-    outputs = [None if o is None else _place(o, "outputs", values) for o in _list(item, "outputs")]
+    outputs = [None if o is None else _value_at(o, "outputs", values) for o in _list(item, "outputs")]
     if any(o is not None and o.data is not None for o in outputs):
         raise FormatError("must not be constant", where="outputs")
     args = {
-        _text(k, "args"): _in(f"args.{k}", _argument, a, values) for k, a in _dict(item.get("args"), "args").items()
+        _text(k, "args"): _read_at(f"args.{k}", _argument, a, values)
+        for k, a in _dict(item.get("args"), "args").items()
     }
     origin = Origin(_text(item.get("node"), "node"), _text(item.get("module"), "module"))
     return Op(_text(item.get("kind"), "kind"), args, outputs, origin)
@@ -268,11 +274,11 @@ def _argument(item: Any, values: Sequence[Value], depth: int = 0) -> Any:
 
 
 def _special(item: dict[str, Any], values: Sequence[Value], depth: int) -> Any:
-    """What JSON has no form of its own for."""
+    """Decode values, tuples, non-finite floats and dynamic sizes, which JSON cannot represent."""
     kind = next(iter(item)) if len(item) == 1 else ""
     held = item.get(kind)
     if kind == "value":
-        return _place(held, "value", values)
+        return _value_at(held, "value", values)
     if kind == "tuple":
         return tuple(_argument(i, values, depth + 1) for i in _list(item, "tuple"))
     if kind == "float" and held in ("inf", "-inf", "nan"):

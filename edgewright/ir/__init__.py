@@ -1,1 +1,1 @@
-"""The graph that every stage after the front end reads, its dialects, and what their operators mean. No torch here."""
+"""The graph IR of every stage after the front end, its dialects, and their reference semantics. No torch here."""

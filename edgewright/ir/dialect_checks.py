@@ -1,4 +1,4 @@
-"""What checks of host twins, whatever their operators, have in common: files may say anything."""
+"""Checks common to all dialects of host twins, which come from untrusted files."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from edgewright.errors import FormatError, LimitError
 from edgewright.ir.core.quant_params import check_structure, check_values
 from edgewright.ir.graph import Graph, Op
 
-MAX_ITEM_SIZE = 8  # bytes of the widest element that an operator computes with
-MAX_INT = 1 << 31  # of whole numbers
-MAX_LENGTH = 1 << 16  # of lists and words
+MAX_ITEM_SIZE = 8  # bytes of the widest element type that operators compute with
+MAX_INT = 1 << 31  # exclusive bound of integer arguments
+MAX_LENGTH = 1 << 16  # of lists and strings
 _BROKEN = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
 
 
 def check_graph(graph: Graph) -> None:
-    """What holds of every dialect: the graph's structure, quantization parameters and constants."""
+    """Check graph structure, quantization parameters and constants, which are the same in every dialect."""
     try:
         check_structure(graph)
         check_values(graph.values())
@@ -24,7 +24,7 @@ def check_graph(graph: Graph) -> None:
 
 
 def check_ops(graph: Graph, check: Callable[[Op], None], within: str = "host twin.") -> None:
-    """Check operator after operator; what goes wrong says at which. ``within`` names the file that the graph is of."""
+    """Apply ``check`` to every operator; errors name its index and kind. ``within``: prefix of the location."""
     for index, op in enumerate(graph.ops):
         where = f"{within}ops[{index}] {op.kind}"
         try:
@@ -36,6 +36,6 @@ def check_ops(graph: Graph, check: Callable[[Op], None], within: str = "host twi
 
 
 def check_memory(name: str, elements: int, memory: int) -> None:
-    """Raise if so many elements take more than ``memory`` bytes."""
+    """Raise if ``elements`` elements exceed ``memory`` bytes."""
     if elements * MAX_ITEM_SIZE > memory:
         raise LimitError(f"host twin: {name}", f"may take {memory} bytes", value=elements * MAX_ITEM_SIZE)

@@ -1,4 +1,4 @@
-"""From sums of integers to stored ones by fixed-point factors: each way of rounding that a vendor's software has.
+"""Fixed-point requantization: int32 accumulators to stored integers, with each vendor's rounding.
 
 >>> Scaling((1 << 30,), (31,), "single", zero=3, low=-128, high=127).apply(np.array([[5, -5, 600]]))
 array([[  6,   1, 127]])
@@ -16,8 +16,9 @@ from edgewright.ir.graph import Array
 from edgewright.ir.tflite.rounding import scaled, scaled_once
 from edgewright.ir.tosa.elementwise import apply_scale
 
-# A sum times multiplier / 2**shift. TOSA rounds once or twice, halves up; TFLite's convolutions twice and its matrix
-# products once, halves away from zero at the end.
+# accumulator * multiplier / 2**shift. TOSA's RESCALE rounds half up, in one step or two (``double_round``). TFLite's
+# convolutions round twice (gemmlowp: saturating doubling high multiply, then a rounding shift), its matrix products
+# once; the last step rounds half away from zero.
 ROUNDINGS: dict[str, Callable[[Array, Array, Array], Any]] = {
     "single": lambda total, multiplier, shift: apply_scale(total, multiplier, shift, False),
     "double": lambda total, multiplier, shift: apply_scale(total, multiplier, shift, True),
@@ -28,7 +29,7 @@ ROUNDINGS: dict[str, Callable[[Array, Array, Array], Any]] = {
 
 @dataclass(frozen=True)
 class FixedPointScale:
-    """Factors for each channel (the last dimension), or one for all; then the zero point, then limits."""
+    """Multiplier and shift per channel (the last dimension) or per tensor, then zero point and clamp."""
 
     multiplier: tuple[int, ...]
     shift: tuple[int, ...]
@@ -38,19 +39,19 @@ class FixedPointScale:
     high: int
 
     def apply(self, total: Array) -> Array:
-        """Stored integers, in 64 bits."""
+        """Requantize; returns int64."""
         multiplier, shift = (np.asarray(n, np.int64) for n in (self.multiplier, self.shift))
         made = ROUNDINGS[self.rounding](np.asarray(total, np.int64), multiplier, shift)
         return np.clip(made + self.zero, self.low, self.high)
 
     @property
     def is_valid(self) -> bool:
-        """Factors are such that 64 bits are enough for every product of a 32-bit sum."""
+        """Whether int64 holds the product of every int32 accumulator and multiplier."""
         least = 1 if self.rounding == "twice" else 2
         return all(0 <= m < 1 << 31 for m in self.multiplier) and all(least <= s <= 62 for s in self.shift)
 
     def packed(self) -> Array:
-        """Two words of 32 bits for each factor: [2, factors]."""
+        """Multipliers and shifts as int32: [2, channels]."""
         return np.array([self.multiplier, self.shift], np.int32)
 
     @property
@@ -60,5 +61,5 @@ class FixedPointScale:
 
     @property
     def may_exceed_int32(self) -> bool:
-        """Factors may make integers of more than 32 bits."""
+        """Whether scaled values may exceed int32."""
         return min(self.shift) < 31

@@ -1,4 +1,4 @@
-"""From exact sums of integers to stored ones by real factors: ``ir/fixed_point_scale.py`` has those in fixed point."""
+"""Floating-point requantization of exact integer sums; ``ir/fixed_point_scale.py`` has the fixed-point variants."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Limits = tuple[float, float] | None
 
 @dataclass(frozen=True)
 class FloatScale:
-    """A sum times a factor, rounded to the nearest, halves to even; then the zero point, then limits.
+    """A sum times a factor, rounded half to even; then zero point and clamp.
 
-    Factors are for each channel (the last dimension), or one for all. ``rounding`` names what engines do: ``even`` in
-    single precision, ``real`` in double.
+    One factor per channel (the last dimension) or per tensor. ``rounding``: ``even`` computes in float32, ``real`` in
+    float64.
     """
 
     factor: tuple[float, ...]
@@ -28,7 +28,7 @@ class FloatScale:
     rounding: str
 
     def apply(self, total: Array) -> Array:
-        """Stored integers, in 64 bits."""
+        """Requantize; returns int64."""
         kind: Any = np.float32 if self.rounding == "even" else np.float64
         factor = np.asarray(self.factor if len(self.factor) > 1 else self.factor[0], kind)
         with np.errstate(all="ignore"):
@@ -37,23 +37,23 @@ class FloatScale:
 
     @property
     def is_valid(self) -> bool:
-        """Numbers are such that nothing is infinite."""
+        """Whether factors are finite and limits are in order."""
         return bool(np.all(np.isfinite(self.factor))) and self.low <= self.high
 
 
 def scale_array(value: Value) -> Array:
-    """A scale, or one for each channel, in double precision."""
+    """The scale, per tensor or per channel, as float64."""
     assert value.q is not None
     return as_float32(value.q.scale).astype(np.float64)
 
 
 def all_8bit(*values: Value) -> bool:
-    """All of bytes: single precision is enough."""
+    """Whether all values are 8-bit, so that float32 suffices."""
     return all(v.q is not None and v.q.dtype.itemsize == 1 for v in values)
 
 
 def product_scale(x: Value, w: Value, out: Value, limits: Limits) -> FloatScale:
-    """Of a product of two operands."""
+    """The requantization of a product of two quantized operands."""
     assert x.q is not None and w.q is not None and out.q is not None
     single_precision = all_8bit(x, w, out)
     if single_precision:
@@ -67,7 +67,7 @@ def product_scale(x: Value, w: Value, out: Value, limits: Limits) -> FloatScale:
 
 
 def mean_scale(x: Value, out: Value, count: int) -> FloatScale:
-    """A sum of ``count`` elements to their mean, in single precision; a count of 1 leaves the sum."""
+    """The requantization of a sum of ``count`` elements to their mean, in float32; 1 keeps the sum."""
     assert x.q is not None and out.q is not None
     with np.errstate(all="ignore"):
         factor = as_float32(x.q.scale) / (as_float32(out.q.scale) * np.float32(count))
@@ -76,6 +76,6 @@ def mean_scale(x: Value, out: Value, count: int) -> FloatScale:
 
 
 def quantize_bias(x: Value, w: Value, bias: Array) -> Array:
-    """A bias in units of the sums it is added to, rounded to whole ones, halves to even."""
+    """Quantize a bias to the scale of the accumulator, rounding half to even."""
     with np.errstate(all="ignore"):
         return np.asarray(np.rint(np.asarray(bias, np.float64).reshape(-1) / (scale_array(x) * scale_array(w))))

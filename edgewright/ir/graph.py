@@ -1,4 +1,4 @@
-"""The graph every stage after the front end reads: values, operators, and where they came from. No torch here."""
+"""The graph IR: values, operators and their source locations. No torch here."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Dim:
-    """A size known only when the program runs: its expression, and the range it lies in."""
+    """A dynamic size: its symbolic expression and its range."""
 
     expr: str
     min: int
@@ -31,10 +31,10 @@ Size = Union[int, Dim]
 
 @dataclass(frozen=True)
 class QParams:
-    """How real numbers are stored as integers: ``real = scale * (stored - zero_point)``.
+    """Affine quantization parameters: ``real = scale * (stored - zero_point)``.
 
-    One scale and zero point, or one per slice along ``axis`` (and, with ``block``, per so many elements of the other
-    dimension). ``dynamic`` (``per_token``, ``per_tensor``) means they are found when the program runs.
+    Per tensor, per channel along ``axis``, or, with ``block``, per group of that many elements of the other dimension.
+    ``dynamic`` (``per_token``, ``per_tensor``): computed at run time.
     """
 
     scale: float | tuple[float, ...]
@@ -49,9 +49,9 @@ class QParams:
 
 @dataclass(eq=False)
 class Value:
-    """Something an operator reads or makes: a tensor, or a number computed at run time (``dtype`` None).
+    """An SSA value: a tensor, or a scalar computed at run time (``dtype`` None).
 
-    ``data`` is a constant's contents, or the initial contents of mutable state. ``kind`` of a number is
+    ``data`` is a constant's contents, or the initial contents of mutable state. ``kind`` of a scalar is
     ``int``, ``bool`` or ``float``.
     """
 
@@ -60,7 +60,7 @@ class Value:
     shape: tuple[Size, ...] = ()
     dim_order: tuple[int, ...] = ()
     data: Array | None = field(default=None, repr=False)
-    state: bool = False  # lives between calls
+    state: bool = False  # persists between calls
     qualified_name: str = ""  # of a parameter or buffer, in the model
     kind: str = "tensor"
     q: QParams | None = None  # ``dtype`` is then that of the stored integers
@@ -89,14 +89,14 @@ class Value:
 
 @dataclass(frozen=True, eq=False)
 class Origin:
-    """Where an operator came from in the user's model. What is made of an operator has the very same one."""
+    """The source location of an operator in the user's model. Operators derived from it share the same object."""
 
     node: str = ""
     module: str = ""
     frames: tuple[tuple[str, int, str, str], ...] = ()  # file, line, function, code; outermost first
     classes: tuple[str, ...] = ()  # of the modules it is in, outermost first
     source: str = ""  # the user's own line
-    given: tuple[str, ...] = ()  # the nodes of the user's own program that it stands for
+    given: tuple[str, ...] = ()  # the nodes of the exported program that it represents
 
     @property
     def line(self) -> str:
@@ -106,7 +106,7 @@ class Origin:
 
 @dataclass(eq=False)
 class Op:
-    """A call. ``args`` by name, in the operator's order: Values, literals, and lists of them."""
+    """An operator call. ``args`` by name, in signature order: Values, literals, and lists of them."""
 
     kind: str
     args: dict[str, Any]
@@ -132,7 +132,7 @@ class Graph:
     """A method, a branch or a loop body.
 
     ``inputs`` and ``outputs`` hold Values and baked-in literals. ``updates`` are writes to state (or to inputs) that
-    take effect when the graph has run. ``weights`` are trained state, which the caller is handed to change.
+    take effect after the graph has run. ``weights`` are trainable state, exposed to the caller.
     """
 
     name: str
@@ -157,7 +157,7 @@ class GraphError(EdgewrightError):
 
 
 def verify(graph: Graph, outer: frozenset[Value] = frozenset()) -> None:
-    """Raise unless every value is made once and before it is used."""
+    """Verify SSA form: every value is defined once and before its uses."""
     known = set(outer) | set(_values(graph.inputs))
     for op in graph.ops:
         for value in op.inputs():

@@ -1,7 +1,5 @@
-"""Softmax and norms of rows of integers: sums are exact, so their order does not matter.
-
-What is made of the sums is in the precision that each function says, every operation rounded by itself.
-"""
+"""Softmax and normalization of quantized rows. Integer sums are exact, so results do not depend on summation order;
+each function documents the precision of the floating-point arithmetic on the sums."""
 
 from __future__ import annotations
 
@@ -13,14 +11,14 @@ from edgewright.ir.float_scale import scale_array
 from edgewright.ir.graph import Array, Value
 
 _F32, _F64 = np.float32, np.float64
-_BITS = 24  # of an exponential: whole numbers so large are exact in single precision
+_BITS = 24  # of an exponential: integers up to 2**24 are exact in float32
 LN2 = math.log(2)
 SQRT2 = math.sqrt(2)
-ATANH_SERIES = [1 / n for n in range(19, 0, -2)]  # of the inverse hyperbolic tangent, the highest power first
+ATANH_SERIES = [1 / n for n in range(19, 0, -2)]  # coefficients of atanh(x) / x in x**2, highest power first
 
 
 def exp_table(x: Value, length: int) -> Array:
-    """The exponential for each step below a row's largest element, as whole numbers whose sums have 31 bits."""
+    """exp(-step * scale) per quantization step below the row maximum, as integers whose row sums fit 31 bits."""
     assert x.q is not None
     bits = max(1, min(_BITS, 31 - length.bit_length()))
     steps = np.arange(1 << 8 * x.q.dtype.itemsize, dtype=_F64)
@@ -28,7 +26,7 @@ def exp_table(x: Value, length: int) -> Array:
 
 
 def softmax(x: Value, stored: Array, axis: int) -> Array:
-    """Shares of exponentials, in single precision."""
+    """Softmax, in float32."""
     each = exp_table(x, stored.shape[axis])[_below(stored, axis)]
     return np.asarray(each.astype(_F32) / each.sum(axis=axis, keepdims=True).astype(_F32))
 
@@ -39,7 +37,7 @@ def _below(stored: Array, axis: int) -> Array:
 
 
 def log_softmax(x: Value, stored: Array, axis: int) -> Array:
-    """Steps below the largest, and the logarithm of the exponentials' sum: in double precision, then in single."""
+    """Log-softmax, computed in float64 and rounded to float32."""
     below, table = _below(stored, axis), exp_table(x, stored.shape[axis])
     total = table[below].sum(axis=axis, keepdims=True)
     made = below.astype(_F64) * scale_array(x) + (log_int(total) - log_of_table_unit(table))
@@ -47,12 +45,12 @@ def log_softmax(x: Value, stored: Array, axis: int) -> Array:
 
 
 def log_of_table_unit(table: Array) -> float:
-    """The logarithm of what stands for 1 in a table of exponentials: a power of two."""
+    """The logarithm of the table entry that represents 1, a power of two."""
     return (int(table[0]).bit_length() - 1) * LN2
 
 
 def log_int(whole: Array) -> Array:
-    """Of whole numbers from 1: by a power of two, and a series of what is left, in this order of operations."""
+    """Natural logarithm of positive integers: exponent, plus an atanh series of the mantissa, in a fixed order."""
     exponent = np.frexp(whole.astype(_F64))[1] - 1
     rest = np.ldexp(whole.astype(_F64), -exponent)
     above = rest > SQRT2
@@ -65,9 +63,9 @@ def log_int(whole: Array) -> Array:
 
 
 def normalize_rows(x: Value, centred: Array, epsilon: float, centre: bool) -> Array:
-    """Rows (the last dimension) by their deviation, or by the root of their mean square; ``centred``: whole numbers.
+    """Layer norm (``centre``) or RMS norm of rows (the last dimension); ``centred``: integers without zero point.
 
-    Mean and deviation are in double precision, of exact sums; elements are brought to them in single.
+    Mean and deviation are float64, from exact sums; elements are normalized in float32.
     """
     whole, count, scale = centred.astype(np.int64), centred.shape[-1], scale_array(x)
     total = whole.sum(axis=-1, keepdims=True) if centre else np.zeros((*whole.shape[:-1], 1), np.int64)
@@ -80,7 +78,7 @@ def normalize_rows(x: Value, centred: Array, epsilon: float, centre: bool) -> Ar
 
 
 def norm_fits_int64(x: Value, count: int) -> bool:
-    """Whether 64 bits are enough for a row's squares, times their count."""
+    """Whether a row's sum of squares times its length fits int64."""
     assert x.q is not None
     reach = max(abs(int(n) - int(np.asarray(x.q.zero_point))) for n in (x.q.qmin, x.q.qmax))
     return 2 * math.prod((reach, reach, count, count)) < 1 << 63

@@ -1,4 +1,4 @@
-"""How long a device graph's tensors are needed while it runs, and how much memory they take."""
+"""Liveness of tensors, and peak memory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from edgewright.ir.graph import Graph, Op, Value
 
 
 def last_uses(graph: Graph) -> dict[Op, list[Value]]:
-    """Values that nobody reads after an operator, by the operator; the graph's outputs are needed to the end."""
+    """Map each operator to the values whose last use it is; graph outputs stay live."""
     kept = set(graph.outputs)
     dead: dict[Op, list[Value]] = {op: [] for op in graph.ops}
     for value, reader in {v: op for op in graph.ops for v in op.inputs()}.items():
@@ -18,7 +18,7 @@ def last_uses(graph: Graph) -> dict[Op, list[Value]]:
 
 
 def peak_memory(graph: Graph, bytes_of: Callable[[Value], int] = lambda value: value.nbytes) -> int:
-    """Bytes of the tensors that are alive at once, at most."""
+    """The maximum number of bytes that are live at once."""
     last = {v: i for i, op in enumerate(graph.ops) for v in op.inputs() if not v.constant}
     last.update({v: len(graph.ops) for v in graph.outputs})
     held = {v: bytes_of(v) for v in graph.inputs}

@@ -1,4 +1,4 @@
-"""Named numerics: how a vendor's software rounds when it goes between real numbers and integers."""
+"""Numerics: the rounding of each vendor's quantize, dequantize and requantize."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _F32 = np.float32
 
 
 def as_float32(parameter: Any) -> Array:
-    """A scale, or one per channel, in single precision."""
+    """A scale, per tensor or per channel, as float32."""
     return np.asarray(parameter, _F32)
 
 
@@ -32,7 +32,7 @@ def _zero(q: QParams) -> int:
 
 
 class MeanParams(NamedTuple):
-    """From a sum of stored integers to their stored mean: ``rint((sum - subtract) * factor + offset) + zero``."""
+    """Parameters of a mean of stored integers: ``rint((sum - subtract) * factor + offset) + zero``."""
 
     subtract: int
     factor: np.float32
@@ -41,7 +41,7 @@ class MeanParams(NamedTuple):
 
 
 class Numerics:
-    """Rounding to even in single precision: what XNNPACK's x86 and Arm kernels do."""
+    """Round half to even in float32, as XNNPACK's x86 and Arm kernels do."""
 
     name = "xnnpack"
 
@@ -64,9 +64,9 @@ class Numerics:
         return (np.rint(clamped).astype(np.int32) + zero).astype(q.dtype)
 
     def convert(self, x: Array, given: QParams, q: QParams, limits: tuple[float, float] | None = None) -> Array | None:
-        """Integers of one scale as integers of another, or None if real numbers come in between.
+        """Requantize to another scale, or None if the conversion goes through float32.
 
-        XNNPACK's ``vcvt`` kernels multiply by the ratio of scales in steps of 1/256; half a step rounds up.
+        XNNPACK's ``vcvt`` kernels multiply by the ratio of scales in units of 1/256, rounding half up.
         """
         ratio = _F32(np.asarray(given.scale)) / _F32(np.asarray(q.scale)) if _plain(given) and _plain(q) else _F32(0)
         if given.dtype != q.dtype or not 2.0**-8 <= ratio <= 2.0**7:
@@ -77,14 +77,14 @@ class Numerics:
         return np.asarray(np.clip(moved + int(np.asarray(q.zero_point)), lo, hi).astype(q.dtype))
 
     def mean(self, x: Array, given: QParams, q: QParams, limits: tuple[float, float] | None = None) -> Array:
-        """The mean of images of integers, channels last."""
+        """Global average of NHWC int8 images."""
         steps = self.mean_steps(given, q, x.shape[1] * x.shape[2])
         total = x.astype(np.int64).sum((1, 2), keepdims=True) - steps.subtract
         rounded = np.rint(total.astype(_F32) * steps.factor + steps.offset) + steps.zero
         return np.asarray(np.clip(rounded, *self.limits(q, limits)).astype(q.dtype))
 
     def mean_steps(self, given: QParams, q: QParams, count: int) -> MeanParams:
-        """XNNPACK's reductions add zero points before they round: half a step goes to the result's even integer."""
+        """XNNPACK's reductions add the zero point before rounding half to even."""
         factor = _F32(as_float32(given.scale) / as_float32(q.scale) * (_F32(1) / _F32(count)))
         offset = _zero(q) - factor * _F32(_zero(given) * count)
         return MeanParams(0, factor, _F32(offset), 0)
@@ -92,9 +92,9 @@ class Numerics:
     def sum(
         self, x: Array, y: Array, given: tuple[QParams, QParams], q: QParams, limits: tuple[float, float] | None
     ) -> Array:
-        """Two integers without their zero points, added in the output's scale.
+        """Add two int8 operands, zero points removed, in the output's scale.
 
-        The factors are integers of 21 bits (the larger one has all of them); half a step rounds up.
+        Factors are 21-bit fixed point, normalized to the larger one; rounds half up.
         """
         first, second, shift = self.sum_factors(given, q)
         total = (x * first + y * second + (1 << shift - 1)) >> shift
@@ -102,7 +102,7 @@ class Numerics:
         return np.asarray(np.clip(total + int(np.asarray(q.zero_point)), lo, hi).astype(q.dtype))
 
     def sum_factors(self, given: tuple[QParams, QParams], q: QParams) -> tuple[int, int, int]:
-        """What two operands are multiplied by, and how far their sum is shifted: by 1 to 30 bits if 32 suffice."""
+        """The multipliers of both operands, and the right shift of their sum; 1 to 30 if int32 suffices."""
         left, right = (np.asarray(g.scale, _F32) / np.asarray(q.scale, _F32) for g in given)
         if not (np.isfinite(left) and np.isfinite(right)):
             return 0, 0, 0
@@ -121,7 +121,7 @@ class Numerics:
         return int(lo), int(hi)
 
     def quantize_rows(self, x: Array, dims: int) -> tuple[Array, Array, Array]:
-        """Quantize each row of the last ``dims`` dimensions by its own range: integers, 1/scale, zero points."""
+        """Dynamically quantize each row of the last ``dims`` dimensions: integers, 1/scale, zero points."""
         axes = tuple(range(x.ndim - dims, x.ndim))
         real = x.astype(_F32)
         low = np.minimum(real.min(axes, keepdims=True, initial=0), _F32(0))
@@ -147,7 +147,7 @@ XNNPACK = Numerics()
 
 
 class _VendorNumerics(Numerics):
-    """Conversions between scales are operators of the vendor's own dialect. Means round as products do."""
+    """Requantization is an operator of the vendor's dialect; means round as products do."""
 
     def convert(self, x: Array, given: QParams, q: QParams, limits: tuple[float, float] | None = None) -> Array | None:
         return None

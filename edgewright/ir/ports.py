@@ -1,7 +1,7 @@
-"""How an operator's operands and result are quantized, in real ranges, never in raw zero points.
+"""Ports: quantization constraints of an operator's operands and result, in real ranges.
 
-A port says what a quantizer may do with one operand. Sharing is said by ``Same`` and ``Tied``: groups of values with
-one scale are found by union-find over them, so they do not depend on the order in which operators are visited.
+A port constrains one operand or result. ``Same`` and ``Tied`` express shared scales: groups of values with one scale
+are computed by union-find, so they do not depend on the order in which operators are visited.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Places of the best elements, and sums of neighbours with weights."""
+"""Top-k indices and separable resize."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 @implements("topk_places")
 def _topk_places(ex: Executor, op: Op) -> Array:
-    """Where the best are; who wants the elements gathers them."""
+    """The indices of the top k; values are gathered separately."""
     return reduce.topk(ex.stored(op.args["self"]), op.args["k"], op.args["dim"], op.args["largest"])[1]
 
 
 @implements("bands")
 def _bands(ex: Executor, op: Op) -> Array:
-    """Along one dimension: each result is a sum of ``counts`` neighbours from ``starts`` on, with ``weights``."""
+    """Separable resize along one dimension: a weighted sum of ``counts`` neighbours from ``starts``."""
     x, dim = np.moveaxis(ex.real(op.args["self"]), op.args["dim"], 0), op.args["dim"]
     starts, counts, weights = (op.args[name].data for name in ("starts", "counts", "weights"))
     made = np.zeros((len(starts), *x.shape[1:]), np.float32)

@@ -1,4 +1,4 @@
-"""What rows of the op table mean in a device graph that has no meaning of its own for them."""
+"""ATen operators in core graphs: the op table's reference for kinds without a core implementation."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from edgewright.ir.graph import Array, Op, Value
 if TYPE_CHECKING:
     from edgewright.ir.core.execute import Executor
 
-_OURS = ("limits", "outside")  # what device graphs add to a row's arguments
+_OURS = ("limits", "outside")  # arguments that core graphs add
 
 
 def aten_reference(kind: str) -> Callable[[Executor, Op], Any] | None:
-    """The row's reference, on values in the types they are computed in; None if there is no such row."""
+    """The op table's reference, on values in their compute types; None if the table has no such operator."""
     from edgewright.ir.aten.ops import OPS
 
     row = OPS.get(kind)
@@ -37,7 +37,7 @@ def is_aten_op(kind: str) -> bool:
 
 
 def aten_shape(op: Op) -> tuple[int, ...]:
-    """The shape of the first result, as the row has it."""
+    """The shape of the first result, by the op table's shape function."""
     from edgewright.ir.aten.ops import OPS
 
     made = OPS[op.kind].shape(**{name: _empty(given) for name, given in op.args.items() if name not in _OURS})
@@ -59,7 +59,7 @@ def _stored(ex: Executor, op: Op, out: Value | None, result: Any) -> Array:
 
 
 def _empty(given: Any) -> Any:
-    """An array of a value's shape that takes no memory."""
+    """A broadcast array of a value's shape, without memory."""
     if isinstance(given, list | tuple):
         return [_empty(g) for g in given]
     return np.broadcast_to(np.zeros((), given.dtype), given.bound) if isinstance(given, Value) else given

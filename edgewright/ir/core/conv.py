@@ -1,4 +1,4 @@
-"""Products of weights: linear layers, convolutions, and of two matrices."""
+"""Linear layers, convolutions and matrix products."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def _accumulate(ex: Executor, op: Op, product: Callable[[Array, Array], Array], axis: int) -> Array:
-    """Linear and convolution, in whatever their operands are stored as. ``axis`` is that of the output's channels."""
+    """Linear and convolution on float, quantized or dynamically quantized operands. ``axis``: output channels."""
     x, w, b, out = op.args["input"], op.args["weight"], op.args.get("bias"), op.outputs[0]
     assert out is not None
     given = ex.stored(x)
@@ -116,7 +116,7 @@ def _conv_transpose2d(ex: Executor, op: Op) -> Array:
 
 @implements("whole_matmul")
 def _whole_matmul(ex: Executor, op: Op) -> Array:
-    """Stored integers without their zero points; sums by a scaling."""
+    """Integer matrix product without zero points, requantized by ``scaling``."""
     pair = zip((op.args["self"], op.args["other"]), op.args["zeros"], strict=True)
     left, right = (np.asarray(ex.stored(v)).astype(np.float64) - zero for v, zero in pair)
     out = op.outputs[0]

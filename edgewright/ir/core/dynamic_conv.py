@@ -1,4 +1,4 @@
-"""Which convolutions XNNPACK runs as a product of pixels: dynamically quantized, each pixel then has its own range."""
+"""Pointwise convolutions that XNNPACK runs as a gemm; dynamically quantized, each pixel is a row with its own scale."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from edgewright.ir.graph import Op
 
 
 def is_pointwise_gemm(op: Op, channels: tuple[int, int], kernel: tuple[int, ...]) -> bool:
-    """``channels``: of input and output. One of each makes a depthwise convolution, whose image has one range."""
+    """``channels``: of input and output. One of each is a depthwise convolution, with one scale per image."""
     ones = (*kernel, *op.args["stride"], op.args["groups"])
     return all(n == 1 for n in ones) and not any(op.args["padding"]) and channels != (1, 1)
 

@@ -1,4 +1,4 @@
-"""Element by element: arithmetic, functions, activations and conversions; and softmax."""
+"""Elementwise arithmetic, functions, activations and conversions; softmax."""
 
 from __future__ import annotations
 

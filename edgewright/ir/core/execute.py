@@ -1,7 +1,7 @@
-"""Runs a device graph in numpy: the meaning that engines and vendors' software are compared with.
+"""The numpy reference interpreter of core graphs, which the engine and vendors' software are compared with.
 
-Values are arrays of what is stored; a quantized value's parameters are in the graph, except for rows quantized on the
-fly, which carry theirs. Images are channels-last, as inside a device.
+Values are arrays of stored integers or floats. Quantization parameters are in the graph, except for dynamically
+quantized rows, which carry theirs. Images are NHWC.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _array(stored: Any) -> Array:
 
 
 def find_implementation(kind: str) -> Implementation | None:
-    """What an operator does: one of ours, of the op table, or of a vendor's (``tosa.conv2d``), which is loaded now."""
+    """The implementation of a kind: core, op table, or a vendor dialect (``tosa.conv2d``), imported on demand."""
     dialect = kind.partition(".")[0]
     if kind in IMPLEMENTATIONS or dialect not in DIALECTS:
         return IMPLEMENTATIONS.get(kind) or aten_reference(kind)
@@ -40,7 +40,7 @@ DIALECTS = ("tosa", "tflite", "qnn", "enn")
 
 
 def _in_dialect(ex: Executor, op: Op) -> Any:
-    """An operator of a vendor's table, on what is stored."""
+    """Run a vendor dialect's operator on stored values."""
     run: Callable[..., Any] = import_module(f"edgewright.ir.{op.kind.partition('.')[0]}.execute").run_op
     held = {v: ex.stored(v) for v in op.inputs()}
     made, out = run(op, held, ex.numerics.name), op.outputs[0]
@@ -53,7 +53,7 @@ def _in_dialect(ex: Executor, op: Op) -> Any:
 
 
 class Executor:
-    """Runs one graph; nothing is kept between runs. ``memory``: bytes that values may take at a time."""
+    """Runs one graph, without state between runs. ``memory``: limit on live values, in bytes."""
 
     def __init__(self, graph: Graph, numerics: Numerics, memory: int = 4 << 30) -> None:
         self._meanings = {op.kind: find_implementation(op.kind) for op in graph.ops}
@@ -88,7 +88,7 @@ class Executor:
         return outputs
 
     def _afford(self, op: Op) -> None:
-        """Refuse an operator whose result, with all that is held, would be larger than it may be."""
+        """Reject an operator whose result would exceed the memory limit."""
         size = size_bounds.max_elements(op, lambda value: _array(self.stored(value)).shape)
         if self._held + 8 * size > self.memory or size * size_bounds.reads_per_element(op) > 16 * self.memory:
             rule = f"values may take {self.memory} bytes at a time"
@@ -98,7 +98,7 @@ class Executor:
         return self.values.get(value, value.data)
 
     def real(self, value: Value) -> Array:
-        """A value in the type it is computed in."""
+        """A value in its compute type, dequantized."""
         array = self.stored(value)
         if isinstance(array, DynamicRows):
             return (array.stored.astype(np.int32) - array.zero).astype(np.float32) / array.scale
@@ -107,7 +107,7 @@ class Executor:
         return np.asarray(array.astype(compute_type(array.dtype), copy=False))
 
     def store(self, op: Op, real: Array) -> Array:
-        """A real result as the output stores it, clamped to the operator's limits."""
+        """Clamp a float result and quantize it to the output's type."""
         out = op.outputs[0]
         assert out is not None
         limits = op.args.get("limits")

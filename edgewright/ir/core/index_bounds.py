@@ -1,4 +1,4 @@
-"""Places that a tensor does not have, and what becomes of them where an operator of a device graph says ``outside``."""
+"""Out-of-range indices of core operators (argument ``outside``): raise, wrap or fill."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from edgewright.ir.graph import Array
 
 @dataclass(frozen=True)
 class OutOfRangePolicy:
-    """With a ``subject`` they are an error of its. Otherwise ``number`` is read there, and nothing is written."""
+    """With a ``subject``, an out-of-range index is an error. Otherwise reads give ``number`` and writes are dropped."""
 
     subject: str = ""
-    wrap: bool = False  # places below 0 count from the end
+    wrap: bool = False  # negative indices count from the end
     number: float = 0.0
 
     def least(self, size: int) -> int:
@@ -27,7 +27,7 @@ class OutOfRangePolicy:
         return ExecutionError(self.subject, rule, value=place, remedy=remedy)
 
     def check(self, places: Array, size: int) -> Array:
-        """Places, all of them inside and counted from the start."""
+        """Raise on an out-of-range index; return non-negative indices."""
         wrong = places[(places < self.least(size)) | (places >= size)]
         if wrong.size:
             raise self.error(size, int(wrong[-1]))

@@ -1,4 +1,4 @@
-"""Movement: elements as they are stored, in other places."""
+"""Data movement on stored elements."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _view(ex: Executor, op: Op) -> Array:
 
 @implements("slice")
 def _slice(ex: Executor, op: Op) -> Array:
-    """A length of 0 stands for the rest."""
+    """A length of 0 means up to the end."""
     array: Array = ex.stored(op.args["self"])
     starts = op.args["start"]
     lengths = [n or size - a for a, n, size in zip(starts, op.args["length"], array.shape, strict=True)]

@@ -41,7 +41,7 @@ def _max_pool2d(ex: Executor, op: Op) -> Array:
 
 @implements("avg_pool2d")
 def _avg_pool2d(ex: Executor, op: Op) -> Array:
-    """Padding is not counted."""
+    """Padding is excluded from the average."""
     image = _planar(ex.real(op.args["self"]))
     kernel, stride, pads = op.args["kernel_size"], op.args["stride"], op.args["padding"]
     top, bottom, left, right = pads

@@ -1,4 +1,4 @@
-"""Where meanings are registered by the operators' names, and rows that carry their own parameters."""
+"""Registry of reference implementations by operator kind, and dynamically quantized rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DynamicRows:
-    """Integers whose rows were quantized on the fly: real = (stored - zero) / scale."""
+    """Dynamically quantized rows: real = (stored - zero) / scale."""
 
     stored: Array
     scale: Array

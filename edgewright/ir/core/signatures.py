@@ -1,8 +1,8 @@
-"""Element types of the device dialect's own operators, which XNNPACK blobs consist of.
+"""Element types of core operators, which XNNPACK blobs consist of.
 
-Real numbers are float32 or float16. Bytes are quantized with one scale; what moves them, or picks some, keeps it.
-Weights of bytes have a zero point of 0 and one scale, or one for each output channel; biases are integers in units of
-the products. Activations that are quantized at run time (``di8``) are read by products only.
+Floats are float32 or float16. int8 and uint8 activations are quantized per tensor; data movement and max pooling keep
+their parameters. int8 weights are symmetric, per tensor or per output channel; biases are int32 in the scale of the
+accumulator. Only linear layers and convolutions read dynamically quantized activations (``di8``).
 """
 
 from __future__ import annotations

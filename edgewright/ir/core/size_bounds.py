@@ -1,4 +1,4 @@
-"""How large an operator's result will be, before it is computed: a file must not ask for more than it may have."""
+"""Upper bounds on result sizes before execution: an untrusted file must not exhaust memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Shapes = Callable[[Value], Shape]
 
 
 def max_elements(op: Op, shape_of: Shapes) -> int:
-    """At least as many elements as an operator's result has, and the largest it makes on the way."""
+    """An upper bound on the elements of an operator's result and of its largest intermediate."""
     size = _SIZES.get(op.kind)
     if size is not None:
         return size(op, shape_of)
@@ -21,7 +21,7 @@ def max_elements(op: Op, shape_of: Shapes) -> int:
 
 
 def reads_per_element(op: Op) -> int:
-    """How often a window's elements are read: what a pool costs beyond its result."""
+    """Reads per result element of a pooling window."""
     if "kernel_size" not in op.args:
         return 1
     return math.prod(int(k) for k in op.args["kernel_size"])

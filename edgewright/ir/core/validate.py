@@ -1,4 +1,4 @@
-"""Checks of device graphs that come from files, before they run: structure, parameters, element types and arguments.
+"""Validation of core graphs from untrusted files: structure, quantization, element types and arguments.
 
 Shapes are checked where they are known: graphs with dynamic shapes get theirs with the inputs
 (``engine/graph/validate.py``).
@@ -16,11 +16,11 @@ from edgewright.ir.core.signatures import OPERANDS, SIGNATURES, check_types
 from edgewright.ir.dialect_checks import check_ops
 from edgewright.ir.graph import Graph, Op, Value
 
-_MOST = 1 << 32
+_MAX_INT = 1 << 32
 
 
 def validate_graph(graph: Graph, memory: int) -> None:
-    """Raise unless a graph of the device dialect is sound, and its values can be afforded one by one."""
+    """Raise unless a core graph is well-formed and each value fits in ``memory`` bytes."""
     check_structure(graph)
     values = list(graph.values())
     for value in values:
@@ -68,7 +68,7 @@ def _check_tensors(name: str, given: Any) -> None:
 def _integers(low: int, count: int | None = None) -> Callable[[Any], bool]:
     def holds(given: Any) -> bool:
         listed = isinstance(given, list | tuple) and (count is None or len(given) == count)
-        return listed and all(type(n) is int and low <= n < _MOST for n in given)
+        return listed and all(type(n) is int and low <= n < _MAX_INT for n in given)
 
     _RULES[holds] = f"must be {'' if count is None else f'{count} '}integers from {low}"
     return holds
@@ -76,7 +76,7 @@ def _integers(low: int, count: int | None = None) -> Callable[[Any], bool]:
 
 def _integer(low: int) -> Callable[[Any], bool]:
     def holds(given: Any) -> bool:
-        return type(given) is int and low <= given < _MOST
+        return type(given) is int and low <= given < _MAX_INT
 
     _RULES[holds] = f"must be an integer from {low}"
     return holds
@@ -110,7 +110,7 @@ def _real(given: Any) -> bool:
 
 
 def _limits(given: Any) -> bool:
-    """Of limits that are not in order, the upper one has the last word."""
+    """Limits may be out of order; the upper one wins."""
     if given is None:
         return True
     return (
