@@ -33,7 +33,7 @@ class NeedsRetrace(Exception):  # noqa: N818  (not an error: the caller falls ba
 
 
 @dataclass(eq=False)
-class Storage:
+class AliasedStorage:
     """A storage: the node that holds its current contents, and the number of writes so far."""
 
     current: Any
@@ -54,7 +54,7 @@ class ViewOp:
 class TensorAlias:
     """A tensor: its storage, the view operators that lead to it, and its node at the version of the last read."""
 
-    storage: Storage
+    storage: AliasedStorage
     view_ops: tuple[ViewOp, ...] = ()
     value: Any = None
     version: int = 0
@@ -70,7 +70,7 @@ class AliasTracker:
 
     def define(self, old: fx.Node, new: Any) -> None:
         """Record ``old`` as a tensor with its own storage (or not a tensor), with value ``new``."""
-        self._references[old] = TensorAlias(Storage(new), (), new)
+        self._references[old] = TensorAlias(AliasedStorage(new), (), new)
 
     def define_view(self, old: fx.Node, of: fx.Node, view: ViewOp, new: Any) -> None:
         """Record ``old`` as a view of another tensor."""
