@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
     inputs, labels = images.load()
     compiles = importlib.util.find_spec("torch") is not None
     count = (_CLASSIFIED if compiles else len(inputs)) if args.images is None else args.images
-    most = len(inputs) - images.CALIBRATED if compiles else len(inputs)
+    most = len(inputs) - images.CALIBRATION_COUNT if compiles else len(inputs)
     if not 1 <= count <= most:
         remedy = "The model is calibrated with the others." if compiles else ""
         raise UsageError("--images", f"must be 1 to {most}", value=count, remedy=remedy)

@@ -14,7 +14,7 @@ import numpy as np
 from edgewright.backends.ethos_u import fvp
 from edgewright.backends.ethos_u.blob import read_blob
 from edgewright.backends.ethos_u.npu.stream import accelerator_of
-from edgewright.backends.ethos_u.target import ACCELERATORS, choose
+from edgewright.backends.ethos_u.target import ACCELERATORS, check_choice
 from edgewright.cli.inputs import load_inputs, ones
 from edgewright.cli.outputs import save_arrays
 from edgewright.console import clean, console
@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
         metadata = _prepare(args, program, folder)
         inputs = sorted(folder.glob("i*.bin"), key=lambda path: int(path.stem[1:]))
         words = ["executor_runner", "-m", "m.pte", "-o", "out", *(w for i in inputs for w in ("-i", i.name))]
-        platform = fvp.Platform(**base, folder=folder, words=words)
+        platform = fvp.Platform(**base, folder=folder, arguments=words)
         report = _start(args, platform)
         if args.output and report is not None:
             save_arrays(args.output, [[_read(folder, i, t) for i, t in enumerate(_tensors(metadata.outputs))]])
@@ -83,7 +83,7 @@ def _target(args: argparse.Namespace, program: schema.Program) -> str:
     if not found and args.target is None:
         remedy = "Compile it with EthosUPartitioner, or name the platform with --target."
         raise UsageError(args.model, "has no Ethos-U delegate that says which NPU it is for", remedy=remedy)
-    target = choose("--target", args.target or sorted(found)[0], ACCELERATORS)
+    target = check_choice("--target", args.target or sorted(found)[0], ACCELERATORS)
     if found - {target}:
         remedy = f"Compile it for {target}, or leave out --target."
         raise UsageError(args.model, f"must be compiled for {target}", value=", ".join(sorted(found)), remedy=remedy)
@@ -102,7 +102,7 @@ def _elf(args: argparse.Namespace, target: str, files: bool) -> Path:
     return elf.resolve()
 
 
-def _start(args: argparse.Namespace, platform: fvp.Platform) -> fvp.Report | None:
+def _start(args: argparse.Namespace, platform: fvp.Platform) -> fvp.FvpOutput | None:
     """Run the platform to completion; a dry run only prints the command."""
     if args.dry_run:
         words = platform.command()
@@ -116,7 +116,7 @@ def _start(args: argparse.Namespace, platform: fvp.Platform) -> fvp.Report | Non
     return report
 
 
-def _finish(args: argparse.Namespace, platform: fvp.Platform, report: fvp.Report | None) -> int:
+def _finish(args: argparse.Namespace, platform: fvp.Platform, report: fvp.FvpOutput | None) -> int:
     if args.json and report is not None:
         facts = {"platform": platform.executable, "target": platform.target, "cycles": report.cycles}
         print(json.dumps({**facts, "written": args.output, "log": report.lines}, indent=2))

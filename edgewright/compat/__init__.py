@@ -1,4 +1,4 @@
-"""Runs unmodified ExecuTorch scripts: their imports of ``executorch`` give what Edgewright has of the same name."""
+"""Runs unmodified ExecuTorch scripts: imports of ``executorch`` resolve to Edgewright's equivalents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``executorch.exir._serialize._program``: a program's bytes as a structure, blobs and all."""
+"""``executorch.exir._serialize._program``: deserializes a program, including delegate blobs."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from edgewright.formats.pte_reader import read_program
 
 @dataclass
 class PTEFile:
-    """A program whose delegates' bytes lie in ``program.backend_delegate_data``, as ExecuTorch's reader puts them."""
+    """A program with delegate blobs in ``program.backend_delegate_data``, like ExecuTorch's reader."""
 
     program: schema.Program
     named_data: dict[str, Buffer] = field(default_factory=dict)
 
 
 def deserialize_pte_binary(program_data: Source) -> PTEFile:
-    """Read and check a program."""
+    """Read and validate a program."""
     program = read_program(program_data)
     named = {item.key: program.segment(item.segment_index) for item in program.named_data or ()}
-    held: list[schema.BackendDelegateInlineData] = []
+    blobs: list[schema.BackendDelegateInlineData] = []
     for plan in program.execution_plan:
         for delegate in plan.delegates:
-            held.append(schema.BackendDelegateInlineData(data=bytes(program.blob(delegate))))
+            blobs.append(schema.BackendDelegateInlineData(data=bytes(program.blob(delegate))))
             delegate.processed = schema.BackendDelegateDataReference(
-                location=schema.DataLocation.INLINE, index=len(held) - 1
+                location=schema.DataLocation.INLINE, index=len(blobs) - 1
             )
-    program.backend_delegate_data = held
+    program.backend_delegate_data = blobs
     return PTEFile(program, named)

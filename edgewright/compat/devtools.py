@@ -1,4 +1,4 @@
-"""Of ``executorch.devtools``: programs with test cases, as ExecuTorch makes them; and what of a graph is delegated."""
+"""``executorch.devtools``: bundled programs with test cases, and delegation statistics of a graph."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from edgewright.frontend.importer import to_array
 
 
 class MethodTestCase:
-    """Inputs of one call, and the outputs it must give, if any."""
+    """Inputs of one call, and its expected outputs, if any."""
 
     def __init__(self, inputs: Any, expected_outputs: Any = None) -> None:
         self.inputs = tree_leaves(inputs)
@@ -36,7 +36,7 @@ class MethodTestSuite:
 
 
 class BundledProgram:
-    """A program (a manager, or the path of a ``.pte``) and the test cases of its methods."""
+    """A program (a manager, or the path of a ``.pte``) with test cases for its methods."""
 
     def __init__(
         self, executorch_program: Any = None, method_test_suites: Sequence[MethodTestSuite] = (),
@@ -49,7 +49,7 @@ class BundledProgram:
         self._path = pte_file_path
 
     def bundle(self) -> bpte.BundledProgram:
-        """The same, as Edgewright's writer takes it."""
+        """Convert to the type of Edgewright's writer."""
         if self._path is None:
             program = self.executorch_program.buffer
         else:
@@ -70,13 +70,13 @@ def _data(value: Any) -> Any:
 
 
 def serialize_from_bundled_program_to_flatbuffer(bundled_program: BundledProgram) -> bytes:
-    """The bytes of a ``.bpte``."""
+    """Serialize to ``.bpte``."""
     return bpte.write_bundled(bundled_program.bundle())
 
 
 @dataclass(frozen=True)
 class DelegationBreakdown:
-    """How often an operator is inside delegates, and outside."""
+    """Occurrences of an operator inside and outside delegates."""
 
     op_type: str
     delegated: int
@@ -85,7 +85,7 @@ class DelegationBreakdown:
 
 @dataclass
 class DelegationInfo:
-    """How much of a graph was delegated. Why not more is in the manager's ``partition_reports``."""
+    """Delegation statistics of a graph. The manager's ``partition_reports`` explain what was not delegated."""
 
     num_delegated_subgraphs: int
     delegated: dict[str, int]
@@ -114,7 +114,7 @@ class DelegationInfo:
         )
 
     def get_operator_delegation_dataframe(self) -> Any:
-        """A row for each operator, and one for all; needs pandas."""
+        """One row per operator and a total; needs pandas."""
         try:
             pandas = import_module("pandas")
         except ModuleNotFoundError as error:
@@ -128,7 +128,7 @@ class DelegationInfo:
 
 
 def get_delegation_info(graph_module: torch.fx.GraphModule) -> DelegationInfo:
-    """What was delegated, counted by operator."""
+    """Count delegated and other operators."""
     calls = [n for n in graph_module.graph.nodes if n.op == "call_function" and n.target is not operator.getitem]
     groups = [n for n in calls if n.target is executorch_call_delegate]
     delegated = Counter(_operator(name) for call in groups for name in call.meta.get("given", ()))
@@ -137,13 +137,13 @@ def get_delegation_info(graph_module: torch.fx.GraphModule) -> DelegationInfo:
 
 
 def print_delegation_info(graph_module: torch.fx.GraphModule) -> None:
-    """The same, for people."""
+    """Print the delegation statistics."""
     info = get_delegation_info(graph_module)
     print(info.get_summary())
-    for name, found in info.delegation_by_operator.items():
-        print(f"{name:<40} {found.delegated:>6} delegated {found.non_delegated:>6} not")
+    for name, counts in info.delegation_by_operator.items():
+        print(f"{name:<40} {counts.delegated:>6} delegated {counts.non_delegated:>6} not")
 
 
 def _operator(name: str) -> str:
-    """A node's name without its number."""
+    """A node's name without its numeric suffix."""
     return re.sub(r"_\d+$", "", name)

@@ -1,4 +1,4 @@
-"""``executorch.exir.dialects._ops.ops``: the operators of a graph. Ours are torch's own, under whatever dialect."""
+"""``executorch.exir.dialects._ops.ops``: operators by dialect. Edgewright uses torch's own for all dialects."""
 
 from __future__ import annotations
 

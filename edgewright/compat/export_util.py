@@ -1,4 +1,4 @@
-"""``executorch.extension.export_util``: export and lower in one call, and save."""
+"""``executorch.extension.export_util``: export, lower and save in one call."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ def export_to_edge(
     edge_compile_config: EdgeCompileConfig | None = None, strict: bool = True, verbose: bool = True,
     generate_etrecord: bool = False,
 ) -> EdgeProgramManager:  # fmt: skip
-    """A module as a manager of its graph."""
+    """Export a module to an edge program manager."""
     exported = torch.export.export(
         model, example_inputs, example_kwarg_inputs, dynamic_shapes=dynamic_shapes, strict=strict
     )
     config = edge_compile_config or EdgeCompileConfig(_skip_dim_order=True)
-    made = to_edge(exported, edge_constant_methods, config, generate_etrecord)
+    manager = to_edge(exported, edge_constant_methods, config, generate_etrecord)
     if verbose:
-        log.info("exported graph:\n%s", made)
-    return made
+        log.info("exported graph:\n%s", manager)
+    return manager
 
 
 def export_to_exec_prog(
     model: torch.nn.Module, example_inputs: tuple[Any, ...], *, backend_config: ExecutorchBackendConfig | None = None,
     **options: Any,
 ) -> ExecutorchProgramManager:  # fmt: skip
-    """A module as a finished program."""
+    """Export and lower a module to a program."""
     return export_to_edge(model.eval(), example_inputs, **options).to_executorch(backend_config)
 
 
 def save_pte_program(prog: ExecutorchProgramManager, model_name: str, output_dir: str | os.PathLike[str] = "") -> str:
-    """Write a program, and its external data beside it; the path. ``.pte`` is added if the name lacks it.
+    """Write a program and its external data, and return the path. ``.pte`` is appended if missing.
 
-    A program that a device alone can run has its host twin written beside it, too.
+    A program that only a device can run gets its host twin next to it.
     """
     path = Path(model_name) if model_name.endswith(".pte") else Path(output_dir) / f"{model_name}.pte"
     prog.save(path)

@@ -1,4 +1,4 @@
-"""The import finder: ``executorch`` and all inside it come from the table, even if ExecuTorch is installed."""
+"""Import finder: resolves ``executorch`` and its submodules from the table, even if ExecuTorch is installed."""
 
 from __future__ import annotations
 
@@ -12,45 +12,61 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from edgewright.compat.table import ABSENT, AT_USE, OWN, ROOT, TABLE, counterpart, is_own, modules, nearest
+from edgewright.compat.table import (
+    ABSENT,
+    EXECUTORCH_ONLY,
+    IMPORT_ONLY,
+    ROOT,
+    TABLE,
+    counterpart,
+    is_executorch_only,
+    modules,
+    nearest_equivalent,
+)
 from edgewright.errors import MissingCounterpartError, UsageError
 from edgewright.hints import did_you_mean
 
 
-def missing(module: str, name: str = "") -> MissingCounterpartError:
-    """The error of an import that has no counterpart: what is nearest, and names that are spelt alike."""
+def missing_error(module: str, name: str = "") -> MissingCounterpartError:
+    """Error for an import without a counterpart, with the nearest equivalent or similarly spelled names."""
     subject = f"{module}.{name}" if name else module
-    alike = did_you_mean(name or module, TABLE.get(module, {}) if name else modules(), alike=0.8)
-    near = nearest(module, name)
-    remedy = alike if alike and (name or not near) else f"Nearest: {near}." if near else ""
+    suggestion = did_you_mean(name or module, TABLE.get(module, {}) if name else modules(), alike=0.8)
+    equivalent = nearest_equivalent(module, name)
+    remedy = suggestion if suggestion and (name or not equivalent) else f"Nearest: {equivalent}." if equivalent else ""
     return MissingCounterpartError(subject, "has no counterpart in Edgewright", remedy=remedy)
 
 
-class StandIn(ModuleType):
-    """A module of ExecuTorch whose names are Edgewright's; each is imported when it is first used."""
+class ProxyModule(ModuleType):
+    """A module of ExecuTorch whose names resolve lazily to Edgewright's."""
 
     def __getattr__(self, name: str) -> Any:
         if name == "__all__":
             return [n for n in TABLE.get(self.__name__, {}) if not n.startswith("_")]
-        found = counterpart(self.__name__, name)
-        if found is not None:
-            value = getattr(import_module(found[0]), found[1])
+        target = counterpart(self.__name__, name)
+        if target is not None:
+            value = getattr(import_module(target[0]), target[1])
             setattr(self, name, value)
             return value
         if f"{self.__name__}:{name}" in ABSENT:
-            raise missing(self.__name__, name)
-        if name.startswith("__") or f"{self.__name__}.{name}" in modules() or is_own(f"{self.__name__}.{name}"):
-            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")  # the import system goes on
-        if f"{self.__name__}:{name}" in AT_USE:
-            return _refuse_later(missing(self.__name__, name))
-        raise missing(self.__name__, name)
+            raise missing_error(self.__name__, name)
+        if (
+            name.startswith("__")
+            or f"{self.__name__}.{name}" in modules()
+            or is_executorch_only(f"{self.__name__}.{name}")
+        ):
+            raise AttributeError(
+                f"module {self.__name__!r} has no attribute {name!r}"
+            )  # lets the import system try a submodule
+        if f"{self.__name__}:{name}" in IMPORT_ONLY:
+            return _unusable_class(missing_error(self.__name__, name))
+        raise missing_error(self.__name__, name)
 
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *TABLE.get(self.__name__, {})})
 
 
-def _refuse_later(error: MissingCounterpartError) -> type:
-    """A class that nothing is an instance of: scripts may ask, annotate, and must not use it."""
+def _unusable_class(error: MissingCounterpartError) -> type:
+    """A class for annotations and isinstance checks that raises when used."""
 
     class _Meta(type):
         def __getattr__(cls, name: str) -> Any:
@@ -64,30 +80,30 @@ def _refuse_later(error: MissingCounterpartError) -> type:
     return _Meta(error.subject.rpartition(".")[2], (), {})
 
 
-class Finder(MetaPathFinder, Loader):
-    """Finds ``executorch`` and what is inside it; nothing else."""
+class ExecutorchFinder(MetaPathFinder, Loader):
+    """Finds ``executorch`` and its submodules only."""
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
         if name != ROOT and not name.startswith(f"{ROOT}."):
             return None
-        if is_own(name):
-            found = PathFinder.find_spec(name, _folders(name) if name in OWN else path)
-            if found is None:
-                raise missing(name)
-            return found
+        if is_executorch_only(name):
+            spec = PathFinder.find_spec(name, _folders(name) if name in EXECUTORCH_ONLY else path)
+            if spec is None:
+                raise missing_error(name)
+            return spec
         if name not in modules():
-            raise missing(name)
+            raise missing_error(name)
         return ModuleSpec(name, self, is_package=True)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        return StandIn(spec.name, f"What Edgewright has of {spec.name}.")
+        return ProxyModule(spec.name, f"What Edgewright has of {spec.name}.")
 
     def exec_module(self, module: ModuleType) -> None:
-        """Nothing to run: names are looked up when they are used."""
+        """No-op: names resolve lazily."""
 
 
 def _folders(name: str) -> list[str]:
-    """Where ExecuTorch has the package around one of its modules, if it is installed."""
+    """Search path of an ExecuTorch package, if it is installed."""
     spec = PathFinder.find_spec(ROOT, None)
     inside = name.split(".")[1:-1]
     return [] if spec is None else [str(Path(f, *inside)) for f in spec.submodule_search_locations or ()]
@@ -95,15 +111,15 @@ def _folders(name: str) -> list[str]:
 
 @contextmanager
 def installed() -> Iterator[None]:
-    """Imports of ``executorch`` give Edgewright's names while this lasts.
+    """Context manager: imports of ``executorch`` resolve to Edgewright.
 
     >>> with installed():
     ...     from executorch.exir import EdgeCompileConfig
     >>> EdgeCompileConfig.__module__
     'edgewright.program.config'
     """
-    finder = Finder()
-    held = {name: sys.modules.pop(name) for name in list(sys.modules) if name.partition(".")[0] == ROOT}
+    finder = ExecutorchFinder()
+    original_modules = {name: sys.modules.pop(name) for name in list(sys.modules) if name.partition(".")[0] == ROOT}
     sys.meta_path.insert(0, finder)
     try:
         yield
@@ -111,4 +127,4 @@ def installed() -> Iterator[None]:
         sys.meta_path.remove(finder)
         for name in [n for n in sys.modules if n.partition(".")[0] == ROOT]:
             del sys.modules[name]
-        sys.modules.update(held)
+        sys.modules.update(original_modules)

@@ -1,6 +1,6 @@
-"""``executorch.devtools.Inspector``: a profile (``.etdp``) as blocks of events, joined to the model's source.
+"""``executorch.devtools.Inspector``: an ETDump profile (``.etdp``) as blocks of events, linked to the model's source.
 
-ExecuTorch's own Inspector reads the same files; this one needs no torch, and pandas only for a ``DataFrame``.
+ExecuTorch's Inspector reads the same files; this one needs no torch, and pandas only for a ``DataFrame``.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from edgewright.files import write_file
 from edgewright.formats.etdump import ProfileEvent, RunData, read_etdump
 from edgewright.formats.etrecord import ETRecord, read_record
 
-_WRAP = 1 << 32  # clocks of small devices start again here
-_TAX = "OPERATOR_CALL"  # the operator's own event stands before it
-_HIDDEN = ("raw", "delegate_debug_identifier", "stack_traces", "module_hierarchy", "debug_data", "start_time")
+_WRAP = 1 << 32  # clocks of small devices wrap around
+_OVERHEAD_EVENT = "OPERATOR_CALL"  # the operator's own event precedes it
+_HIDDEN_COLUMNS = ("raw", "delegate_debug_identifier", "stack_traces", "module_hierarchy", "debug_data", "start_time")
 
 
 class TimeScale(enum.Enum):
@@ -49,10 +49,10 @@ class PerfData:
 
     def _at(self, share: float) -> float:
         ordered = sorted(self.raw)
-        place = share * (len(ordered) - 1)
-        low = int(place)
+        position = share * (len(ordered) - 1)
+        low = int(position)
         high = min(low + 1, len(ordered) - 1)
-        return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
+        return ordered[low] + (ordered[high] - ordered[low]) * (position - low)
 
     p10 = property(lambda self: self._at(0.1))
     p50 = property(lambda self: self._at(0.5))
@@ -64,7 +64,7 @@ class PerfData:
 
 @dataclass
 class Event:
-    """An instruction, or a step inside a delegate: its times, and what of the model's source it is."""
+    """An instruction, or a step inside a delegate: times and source location."""
 
     name: str
     perf_data: PerfData | None = None
@@ -80,7 +80,7 @@ class Event:
     debug_data: list[Any] = field(default_factory=list)
 
     def row(self, units: str = "") -> dict[str, Any]:
-        """The event as a row of a table."""
+        """The event as a table row."""
         kinds = ("p10", "p50", "p90", "avg", "min", "max")
         return {
             "event_name": self.name,
@@ -99,7 +99,7 @@ class Event:
 
 @dataclass
 class EventBlock:
-    """Runs that went the same way."""
+    """Runs with the same sequence of events."""
 
     name: str
     events: list[Event] = field(default_factory=list)
@@ -110,7 +110,7 @@ Key = tuple[str, int, int, Union[int, str, None]]
 
 
 class Inspector:
-    """What a profile says, and with an ETRecord, about which lines of the model."""
+    """Contents of a profile and, with an ETRecord, the source of each event."""
 
     def __init__(
         self, etdump_path: str | None = None, etdump_data: bytes | None = None, etrecord: Any = None,
@@ -131,41 +131,45 @@ class Inspector:
         self._scale = _PER_SECOND[target_time_scale] / _PER_SECOND[source_time_scale]
         self._parser = delegate_metadata_parser
         self._convert = delegate_time_scale_converter
-        self._record = _recorded(etrecord)
+        self._record = _load_record(etrecord)
         dump = read_etdump(etdump_data or b"" if etdump_path is None else etdump_path)
         self.event_blocks = self._blocks(dump.run_data or [])
 
     def _blocks(self, runs: Sequence[RunData]) -> list[EventBlock]:
-        """Runs of one name with the same events are one block."""
-        alike: dict[tuple[Any, ...], dict[Key, list[ProfileEvent]]] = {}
+        """Group runs of one name with the same events."""
+        groups: dict[tuple[Any, ...], dict[Key, list[ProfileEvent]]] = {}
         for run in runs:
-            found: dict[Key, list[ProfileEvent]] = {}
+            events_by_key: dict[Key, list[ProfileEvent]] = {}
             for event in run.events or ():
                 if event.profile_event is not None:
-                    found.setdefault(_key(event.profile_event), []).append(event.profile_event)
-            if found:
-                held = alike.setdefault((run.name or "", run.bundled_input_index, tuple(found)), {})
-                for key, events in found.items():
-                    held.setdefault(key, []).extend(events)
+                    events_by_key.setdefault(_key(event.profile_event), []).append(event.profile_event)
+            if events_by_key:
+                merged = groups.setdefault((run.name or "", run.bundled_input_index, tuple(events_by_key)), {})
+                for key, events in events_by_key.items():
+                    merged.setdefault(key, []).extend(events)
         return [
-            EventBlock(name, [self._event(key, seen) for key, seen in held.items()], None if index < 0 else index)
-            for (name, index, _), held in alike.items()
+            EventBlock(name, [self._event(key, seen) for key, seen in merged.items()], None if index < 0 else index)
+            for (name, index, _), merged in groups.items()
         ]
 
     def _event(self, key: Key, seen: list[ProfileEvent]) -> Event:
         name, chain, instruction, inside = key
-        times = [float(_spent(event)) for event in seen]
-        told = [bytes(e.delegate_debug_metadata) for e in seen if e.delegate_debug_metadata]
+        times = [float(_duration(event)) for event in seen]
+        metadata = [bytes(e.delegate_debug_metadata) for e in seen if e.delegate_debug_metadata]
         if inside is not None and self._convert is not None:
             times = [self._convert(inside, t) for t in times]
         else:
             times = [t * self._scale for t in times]
-        made = Event(name, PerfData(times), delegate_debug_identifier=inside, is_delegated_op=inside is not None)
-        made.start_time = [event.start_time for event in seen]
-        made.delegate_debug_metadatas = self._parser(told) if told and self._parser is not None else told
+        joined_event = Event(
+            name, PerfData(times), delegate_debug_identifier=inside, is_delegated_op=inside is not None
+        )
+        joined_event.start_time = [event.start_time for event in seen]
+        joined_event.delegate_debug_metadatas = (
+            self._parser(metadata) if metadata and self._parser is not None else metadata
+        )
         if chain >= 0:
-            self._join(made, instruction)
-        return made
+            self._join(joined_event, instruction)
+        return joined_event
 
     def _join(self, event: Event, instruction: int) -> None:
         event.debug_handles = self._record.handles.get(instruction, ())
@@ -176,19 +180,19 @@ class Inspector:
         event.delegate_backend_name = self._record.delegates.get(instruction)
 
     def rows(self, include_units: bool = True, include_delegate_debug_data: bool = False) -> list[dict[str, Any]]:
-        """A row for each event of each block."""
+        """One row per event of each block."""
         units = f" ({self.target_time_scale.value})" if include_units else ""
-        made = []
+        table_rows = []
         for block in self.event_blocks:
             for event in block.events:
                 row = {"event_block_name": block.name, **event.row(units)}
                 if include_delegate_debug_data:
                     row["delegate_debug_metadata"] = event.delegate_debug_metadatas
-                made.append(row)
-        return made
+                table_rows.append(row)
+        return table_rows
 
     def to_dataframe(self, include_units: bool = True, include_delegate_debug_data: bool = False) -> Any:
-        """The same for pandas."""
+        """The rows as a pandas DataFrame."""
         try:
             pandas = import_module("pandas")
         except ModuleNotFoundError as error:
@@ -198,8 +202,8 @@ class Inspector:
     def print_data_tabular(
         self, file: IO[str] | None = None, include_units: bool = True, include_delegate_debug_data: bool = False
     ) -> None:
-        """The table without its widest columns, for people."""
-        rows = [[_shown(v) for v in row] for row in self._visible(include_units, include_delegate_debug_data)]
+        """Print the table without its widest columns."""
+        rows = [[_format_cell(v) for v in row] for row in self._visible(include_units, include_delegate_debug_data)]
         widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))] if rows else []
         for row in rows:
             line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
@@ -208,7 +212,7 @@ class Inspector:
     def save_data_to_tsv(
         self, file: Union[str, IO[str]], include_units: bool = True, include_delegate_debug_data: bool = False
     ) -> None:
-        """The same with tabs, to a path or an open file."""
+        """Write the table as TSV to a path or an open file."""
         lines = self._visible(include_units, include_delegate_debug_data)
         numbered = [["" if i == 0 else i - 1, *line] for i, line in enumerate(lines)]
         if isinstance(file, str):
@@ -217,21 +221,21 @@ class Inspector:
             csv.writer(file, delimiter="\t", lineterminator="\n").writerows(numbered)
 
     def _visible(self, include_units: bool, include_delegate_debug_data: bool) -> list[list[Any]]:
-        rows = [r for r in self.rows(include_units, include_delegate_debug_data) if r["event_name"] != _TAX]
-        columns = [name for name in (rows[0] if rows else {}) if name not in _HIDDEN]
+        rows = [r for r in self.rows(include_units, include_delegate_debug_data) if r["event_name"] != _OVERHEAD_EVENT]
+        columns = [name for name in (rows[0] if rows else {}) if name not in _HIDDEN_COLUMNS]
         return [columns, *([row[name] for name in columns] for row in rows)] if rows else []
 
     def find_total_for_module(self, module_name: str) -> float:
-        """The mean times of all operators inside a module, summed; a delegate that holds some of it counts whole."""
+        """Sum of the mean times of all operators in a module; a delegate that contains part of it counts fully."""
         total = 0.0
-        for event in (e for block in self.event_blocks for e in block.events if e.name != _TAX):
+        for event in (e for block in self.event_blocks for e in block.events if e.name != _OVERHEAD_EVENT):
             inside = (key for levels in event.module_hierarchy.values() for key, _ in levels.values())
             if event.perf_data is not None and event.is_delegated_op is False and module_name in inside:
                 total += event.perf_data.avg
         return total
 
 
-def _recorded(etrecord: Any) -> ETRecord:
+def _load_record(etrecord: Any) -> ETRecord:
     if etrecord is None:
         return ETRecord()
     return read_record(etrecord.to_bytes() if hasattr(etrecord, "to_bytes") else etrecord)
@@ -243,7 +247,7 @@ def _key(event: ProfileEvent) -> Key:
     return event.name or "", event.chain_index, event.instruction_id, inside
 
 
-def _spent(event: ProfileEvent) -> int:
+def _duration(event: ProfileEvent) -> int:
     spent = event.end_time - event.start_time
     if spent < 0 and event.start_time < _WRAP:
         spent += _WRAP
@@ -252,7 +256,7 @@ def _spent(event: ProfileEvent) -> int:
     return spent
 
 
-def _shown(value: Any) -> str:
+def _format_cell(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
     if isinstance(value, list) and len(value) > 4:

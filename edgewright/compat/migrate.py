@@ -1,4 +1,4 @@
-"""Rewrites a script's imports of ExecuTorch to Edgewright's, by the table; everything else stays as it is written."""
+"""Rewrites a script's ExecuTorch imports to Edgewright's by the table; all other text is unchanged."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from edgewright.compat.finder import missing
-from edgewright.compat.table import ABSENT, ROOT, TABLE, counterpart, is_own, modules
+from edgewright.compat.finder import missing_error
+from edgewright.compat.table import ABSENT, ROOT, TABLE, counterpart, is_executorch_only, modules
 from edgewright.errors import UsageError
 
 _WIDTH = 100
 
 
 @dataclass(frozen=True)
-class Left:
-    """An import that stays, and why."""
+class Unmigrated:
+    """An import that was not rewritten, and the reason."""
 
     line: int
     name: str
@@ -26,14 +26,14 @@ class Left:
 
 
 @dataclass
-class Migrated:
-    """A script after migration, and what of it could not be rewritten."""
+class MigrationResult:
+    """The rewritten script, and the imports that could not be rewritten."""
 
     text: str
-    left: list[Left] = field(default_factory=list)
+    left: list[Unmigrated] = field(default_factory=list)
 
 
-def migrate(text: str, name: str = "script") -> Migrated:
+def migrate(text: str, name: str = "script") -> MigrationResult:
     """Rewrite the imports of a script.
 
     >>> print(migrate("from executorch.exir import to_edge").text)
@@ -44,73 +44,75 @@ def migrate(text: str, name: str = "script") -> Migrated:
     except SyntaxError as error:
         raise UsageError(name, "must be Python", value=f"line {error.lineno}: {error.msg}") from error
     lines = text.splitlines(keepends=True)
-    left: list[Left] = []
-    for statement, alone in sorted(_imports(tree), key=lambda found: -found[0].lineno):
-        made = _rewritten(statement, tree, left)
-        if made is not None:
-            _replace(lines, statement, made, alone, left)
-    return Migrated("".join(lines), sorted(left, key=lambda item: item.line))
+    unmigrated: list[Unmigrated] = []
+    for statement, only_statement in sorted(_imports(tree), key=lambda found: -found[0].lineno):
+        replacement = _rewrite(statement, tree, unmigrated)
+        if replacement is not None:
+            _replace(lines, statement, replacement, only_statement, unmigrated)
+    return MigrationResult("".join(lines), sorted(unmigrated, key=lambda item: item.line))
 
 
 def _imports(tree: ast.Module) -> Iterator[tuple[ast.Import | ast.ImportFrom, bool]]:
-    """Statements that import something of ExecuTorch's; True with those that are all there is in their block."""
+    """Statements that import from ExecuTorch, and whether each is the only statement of its block."""
     for node in ast.walk(tree):
         for block in ("body", "orelse", "finalbody"):
             statements = getattr(node, block, None)
             if not isinstance(statements, list):
                 continue
             for statement in statements:
-                if _concerns(statement):
+                if _imports_executorch(statement):
                     yield statement, len(statements) == 1 and not isinstance(node, ast.Module)
 
 
-def _concerns(statement: ast.stmt) -> bool:
+def _imports_executorch(statement: ast.stmt) -> bool:
     if isinstance(statement, ast.ImportFrom):
         return statement.level == 0 and (statement.module or "").partition(".")[0] == ROOT
     return isinstance(statement, ast.Import) and any(a.name.partition(".")[0] == ROOT for a in statement.names)
 
 
-def _rewritten(statement: ast.Import | ast.ImportFrom, tree: ast.Module, left: list[Left]) -> list[str] | None:
-    """The statements that take the place of one; None if it stays as it is."""
+def _rewrite(
+    statement: ast.Import | ast.ImportFrom, tree: ast.Module, unmigrated: list[Unmigrated]
+) -> list[str] | None:
+    """Replacement statements, or None to keep the statement."""
     if isinstance(statement, ast.Import):
-        return _plain_import(statement, tree, left)
+        return _plain_import(statement, tree, unmigrated)
     module = str(statement.module)
     groups: dict[str, list[str]] = {}
     for alias in statement.names:
-        named = TABLE.get(module, {}) if alias.name == "*" else [alias.name]
-        for name in named or ["*"]:
-            found = counterpart(module, name)
-            if found is not None:
-                shown = alias.asname or name
-                groups.setdefault(found[0], []).append(_as(found[1], shown))
-            elif TABLE.get(f"{module}.{name}") != {}:  # a module that is imported for what it does is left out
-                groups.setdefault(module, []).append(_as(name, alias.asname or name))
-                left.append(Left(statement.lineno, f"{module}.{name}", _why(module, name)))
+        imported = TABLE.get(module, {}) if alias.name == "*" else [alias.name]
+        for name in imported or ["*"]:
+            target = counterpart(module, name)
+            if target is not None:
+                bound_name = alias.asname or name
+                groups.setdefault(target[0], []).append(_import_clause(target[1], bound_name))
+            elif TABLE.get(f"{module}.{name}") != {}:  # modules imported for side effects are dropped
+                groups.setdefault(module, []).append(_import_clause(name, alias.asname or name))
+                unmigrated.append(Unmigrated(statement.lineno, f"{module}.{name}", _reason(module, name)))
     if list(groups) == [module]:
         return None
-    return [_from(ours, sorted(names)) for ours, names in groups.items()]
+    return [_from_import(ours, sorted(names)) for ours, names in groups.items()]
 
 
-def _plain_import(statement: ast.Import, tree: ast.Module, left: list[Left]) -> list[str] | None:
-    made, kept = [], 0
+def _plain_import(statement: ast.Import, tree: ast.Module, unmigrated: list[Unmigrated]) -> list[str] | None:
+    replacement, unchanged = [], 0
     for alias in statement.names:
         if alias.name.partition(".")[0] != ROOT:
-            made.append(f"import {_as(alias.name, alias.asname or alias.name)}")
+            replacement.append(f"import {_import_clause(alias.name, alias.asname or alias.name)}")
             continue
         if TABLE.get(alias.name) == {} and alias.asname is None:
             continue
-        ours = _whole(alias, tree)
+        ours = _replacement_module(alias, tree)
         if ours is None:
-            kept += 1
-            made.append(f"import {_as(alias.name, alias.asname or alias.name)}")
-            left.append(Left(statement.lineno, alias.name, "name what is used: from ... import ..."))
+            unchanged += 1
+            replacement.append(f"import {_import_clause(alias.name, alias.asname or alias.name)}")
+            unmigrated.append(Unmigrated(statement.lineno, alias.name, "name what is used: from ... import ..."))
         else:
-            made.append(f"import {_as(ours, str(alias.asname))}")
-    return None if kept == len(statement.names) else made
+            replacement.append(f"import {_import_clause(ours, str(alias.asname))}")
+    return None if unchanged == len(statement.names) else replacement
 
 
-def _whole(alias: ast.alias, tree: ast.Module) -> str | None:
-    """Our module that has everything a script uses of one of ExecuTorch's, under the same names; or None."""
+def _replacement_module(alias: ast.alias, tree: ast.Module) -> str | None:
+    """The Edgewright module with all names a script uses of a module, or None."""
     if alias.asname is None:
         return None
     used = {
@@ -118,38 +120,42 @@ def _whole(alias: ast.alias, tree: ast.Module) -> str | None:
         for node in ast.walk(tree)
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == alias.asname
     }
-    found = {(counterpart(alias.name, name) or ("", ""))[0] for name in used}
+    targets = {(counterpart(alias.name, name) or ("", ""))[0] for name in used}
     same = all((counterpart(alias.name, name) or ("", ""))[1] == name for name in used)
-    return found.pop() if len(found) == 1 and same and "" not in found else None
+    return targets.pop() if len(targets) == 1 and same and "" not in targets else None
 
 
-def _why(module: str, name: str) -> str:
-    if is_own(module):
+def _reason(module: str, name: str) -> str:
+    if is_executorch_only(module):
         return "comes with ExecuTorch's own examples"
     if f"{module}.{name}" in modules() and f"{module}:{name}" not in ABSENT:
         return "is a module: name what is used of it"
-    error = missing(module, name) if module in modules() else missing(module)
+    error = missing_error(module, name) if module in modules() else missing_error(module)
     return f"{error.rule}. {error.remedy}".strip()
 
 
-def _as(name: str, shown: str) -> str:
-    return name if name == shown else f"{name} as {shown}"
+def _import_clause(name: str, bound_name: str) -> str:
+    return name if name == bound_name else f"{name} as {bound_name}"
 
 
-def _from(module: str, names: list[str]) -> str:
+def _from_import(module: str, names: list[str]) -> str:
     line = f"from {module} import {', '.join(names)}"
     if len(line) <= _WIDTH:
         return line
     return "\n".join([f"from {module} import (", *(f"    {name}," for name in names), ")"])
 
 
-def _replace(lines: list[str], statement: ast.stmt, made: list[str], alone: bool, left: list[Left]) -> None:
+def _replace(
+    lines: list[str], statement: ast.stmt, replacement: list[str], only_statement: bool, unmigrated: list[Unmigrated]
+) -> None:
     first, last = statement.lineno - 1, (statement.end_lineno or statement.lineno) - 1
     before = lines[first].encode()[: statement.col_offset].decode()
     after = lines[last].encode()[statement.end_col_offset :].decode()
     if before.strip() or after.lstrip().startswith(";"):
-        left.append(Left(statement.lineno, ast.unparse(statement), "shares its line with another statement"))
+        unmigrated.append(
+            Unmigrated(statement.lineno, ast.unparse(statement), "shares its line with another statement")
+        )
         return
-    made = made or (["pass"] if alone else [])
-    text = "\n".join(f"{before}{line}" for each in made for line in each.split("\n"))
-    lines[first : last + 1] = [text + after] if made else []
+    replacement = replacement or (["pass"] if only_statement else [])
+    text = "\n".join(f"{before}{line}" for each in replacement for line in each.split("\n"))
+    lines[first : last + 1] = [text + after] if replacement else []

@@ -11,8 +11,8 @@ from edgewright.errors import UsageError
 _CHECKED = Verification.InternalConsistency
 
 
-class _Loaded:
-    """A program that was loaded, to be run in one way or another."""
+class _LoadedProgram:
+    """Base of loaded programs."""
 
     def __init__(self, program: Program, profiled: bool) -> None:
         self._program = program
@@ -28,11 +28,11 @@ class _Loaded:
         self._program.write_etdump_result_to_file(path, debug_buffer_path)
 
 
-class ExecuTorchModule(_Loaded):
-    """A program as one object to call."""
+class ExecuTorchModule(_LoadedProgram):
+    """A program with callable methods."""
 
     def run_method(self, method_name: str = "forward", inputs: Sequence[Any] = (), clone_outputs: bool = True) -> Any:
-        """Run a method; the outputs are copies, whatever ``clone_outputs`` says."""
+        """Run a method; outputs are always copies."""
         return self._program.load_method(method_name).execute(inputs)
 
     def forward(self, inputs: Sequence[Any] = (), clone_outputs: bool = True) -> Any:
@@ -72,7 +72,7 @@ class ExecuTorchMethod:
         return self._method.metadata
 
 
-class ExecuTorchProgram(_Loaded):
+class ExecuTorchProgram(_LoadedProgram):
     """A loaded program."""
 
     def num_methods(self) -> int:
@@ -101,7 +101,7 @@ def _load_for_executorch_from_buffer(
     buffer: bytes, enable_etdump: bool = False, debug_buffer_size: int = 0,
     program_verification: Verification = _CHECKED,
 ) -> ExecuTorchModule:  # fmt: skip
-    """Load a file's bytes."""
+    """Load a program from bytes."""
     return ExecuTorchModule(_load(buffer, None, enable_etdump, program_verification), enable_etdump)
 
 
@@ -109,7 +109,7 @@ def _load_program(
     path: str, enable_etdump: bool = False, debug_buffer_size: int = 0,
     program_verification: Verification = _CHECKED, data_path: str | None = None,
 ) -> ExecuTorchProgram:  # fmt: skip
-    """Load a file, its methods later."""
+    """Load a file; methods load lazily."""
     return ExecuTorchProgram(_load(path, data_path, enable_etdump, program_verification), enable_etdump)
 
 
@@ -117,7 +117,7 @@ def _load_program_from_buffer(
     buffer: bytes, enable_etdump: bool = False, debug_buffer_size: int = 0,
     program_verification: Verification = _CHECKED, data_path: str | None = None,
 ) -> ExecuTorchProgram:  # fmt: skip
-    """Load a file's bytes, its methods later."""
+    """Load a program from bytes; methods load lazily."""
     return ExecuTorchProgram(_load(buffer, data_path, enable_etdump, program_verification), enable_etdump)
 
 

@@ -18,11 +18,11 @@ _FAILED = 1
 
 
 def run(script: str, arguments: Sequence[str] = (), *, module: bool = False) -> int:
-    """Run ``script`` as ``python script`` would; its exit code. ``module``: it is a module's name (``python -m``)."""
+    """Run ``script`` like ``python script`` and return its exit code. ``module``: a module name (``python -m``)."""
     if not module and not Path(script).is_file():
         raise FileAccessError(script, "is not a file", remedy="Give the path of a script, or -m and a module's name.")
     first = "" if module else str(Path(script).resolve().parent)
-    with installed(), _as_main([script, *arguments], first):
+    with installed(), _script_environment([script, *arguments], first):
         try:
             if module:
                 runpy.run_module(script, run_name="__main__", alter_sys=True)
@@ -31,7 +31,7 @@ def run(script: str, arguments: Sequence[str] = (), *, module: bool = False) -> 
         except SystemExit as stop:
             return _exit_code(stop.code)
         except EdgewrightError as error:
-            _say_where(error, script, module)
+            _print_location(error, script, module)
             raise
         except Exception as error:
             _print_traceback(error)
@@ -40,8 +40,8 @@ def run(script: str, arguments: Sequence[str] = (), *, module: bool = False) -> 
 
 
 @contextmanager
-def _as_main(argv: list[str], first: str) -> Iterator[None]:
-    """What Python itself sets before it runs a script."""
+def _script_environment(argv: list[str], first: str) -> Iterator[None]:
+    """Set up sys.argv and sys.path like Python does for a script."""
     old_argv, old_path = sys.argv, list(sys.path)
     sys.argv = argv
     sys.path.insert(0, first)
@@ -52,15 +52,15 @@ def _as_main(argv: list[str], first: str) -> Iterator[None]:
         sys.path[:] = old_path
 
 
-def _exit_code(given: object) -> int:
-    if given is None or isinstance(given, int):
-        return given or 0
-    print(given, file=sys.stderr)
+def _exit_code(code: object) -> int:
+    if code is None or isinstance(code, int):
+        return code or 0
+    print(code, file=sys.stderr)
     return _FAILED
 
 
-def _say_where(error: BaseException, script: str, module: bool) -> None:
-    """The script's own line that led to an error of ours: the error says the rest."""
+def _print_location(error: BaseException, script: str, module: bool) -> None:
+    """Print the script's line that led to an Edgewright error."""
     name = script.rpartition(".")[2] if module else Path(script).stem
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if Path(frame.filename).stem == name:
@@ -69,7 +69,7 @@ def _say_where(error: BaseException, script: str, module: bool) -> None:
 
 
 def _print_traceback(error: BaseException) -> None:
-    """A script's own error, as Python shows it, without the frames that started the script."""
+    """Print a script's own exception, without the frames that started the script."""
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename in (__file__, runpy.__file__, "<frozen runpy>"):
         trace = trace.tb_next

@@ -1,4 +1,4 @@
-"""``executorch.runtime`` on Edgewright's runtime: the same classes, the same calls."""
+"""``executorch.runtime`` on Edgewright's runtime."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from edgewright.runtime.metadata import MethodMetadata
 from edgewright.runtime.metadata import TensorInfo as Tensor
 from edgewright.runtime.profile import Profile
 from edgewright.runtime.program import LoadedProgram
-from edgewright.runtime.program import Runtime as Own
+from edgewright.runtime.program import Runtime as EdgewrightRuntime
 
 Data = Union[bytes, bytearray, memoryview, BinaryIO, str, "os.PathLike[str]"]
 
 
 class Verification(enum.Enum):
-    """How much of a file is checked. Here it is always all of it."""
+    """Verification levels of ExecuTorch. Edgewright always checks everything."""
 
     Minimal = 0
     InternalConsistency = 1
 
 
 class TensorInfo:
-    """A tensor at a method's edge."""
+    """A tensor input or output of a method."""
 
     def __init__(self, info: Any) -> None:
         if not isinstance(info, Tensor):
@@ -40,7 +40,7 @@ class TensorInfo:
         return self._info.shape
 
     def dtype(self) -> int:
-        """The number of the element's type, as ExecuTorch counts them."""
+        """ExecuTorch's scalar type number."""
         return int(to_scalar_type(parse_dtype(self._info.dtype)))
 
     def nbytes(self) -> int:
@@ -54,7 +54,7 @@ class TensorInfo:
 
 
 class MethodMeta:
-    """What a method takes, gives and needs."""
+    """Inputs, outputs and memory of a method."""
 
     def __init__(self, metadata: MethodMetadata) -> None:
         self._metadata = metadata
@@ -75,18 +75,18 @@ class MethodMeta:
         return TensorInfo(_item(f"outputs of {self.name()!r}", self._metadata.outputs, index))
 
     def __repr__(self) -> str:
-        inputs, outputs = (", ".join(map(str, ends)) for ends in (self._metadata.inputs, self._metadata.outputs))
+        inputs, outputs = (", ".join(map(str, side)) for side in (self._metadata.inputs, self._metadata.outputs))
         return f"MethodMeta({self.name()}: ({inputs}) -> ({outputs}))"
 
 
-def _item(what: str, items: Sequence[Any], index: int) -> Any:
+def _item(subject: str, items: Sequence[Any], index: int) -> Any:
     if not 0 <= index < len(items):
-        raise UsageError(what, f"are numbered from 0 to {len(items) - 1}", value=index)
+        raise UsageError(subject, f"are numbered from 0 to {len(items) - 1}", value=index)
     return items[index]
 
 
 class Method:
-    """A method that is ready to run."""
+    """A loaded method."""
 
     def __init__(self, method: methods.Method, profile: Profile | None) -> None:
         self._method = method
@@ -102,7 +102,7 @@ class Method:
 
 
 class Program:
-    """A program and its methods, each loaded once."""
+    """A program; each method is loaded once."""
 
     def __init__(self, program: LoadedProgram, profile: Profile | None = None) -> None:
         self._program = program
@@ -122,7 +122,7 @@ class Program:
         return MethodMeta(self._program.metadata(method_name))
 
     def write_etdump_result_to_file(self, etdump_path: str, debug_buffer_path: str | None = None) -> None:
-        """Write the profile of all runs so far. Values between operators are not recorded: the buffer is empty."""
+        """Write the profile of all runs so far. Intermediate values are not recorded: the debug buffer is empty."""
         if self._profile is None:
             remedy = "Load the program with enable_etdump=True."
             raise UsageError("write_etdump_result_to_file", "needs a program that records its runs", remedy=remedy)
@@ -132,26 +132,26 @@ class Program:
 
 
 class BackendRegistry:
-    """The backends whose delegates run here."""
+    """Backends whose delegates run here."""
 
     @property
     def registered_backend_names(self) -> list[str]:
-        return Own.get().delegates
+        return EdgewrightRuntime.get().delegates
 
     def is_available(self, backend_name: str) -> bool:
         return backend_name in self.registered_backend_names
 
 
 class OperatorRegistry:
-    """The operators that have kernels here."""
+    """Operators with kernels here."""
 
     @property
     def operator_names(self) -> set[str]:
-        return set(Own.get().operators)
+        return set(EdgewrightRuntime.get().operators)
 
 
 class Runtime:
-    """Loads programs, with the registries of what runs here.
+    """Loads programs; has the registries of backends and operators.
 
     >>> Runtime.get().backend_registry.is_available("XnnpackBackend")
     True
@@ -172,15 +172,15 @@ class Runtime:
         self, data: Data, *, verification: Verification = Verification.InternalConsistency,
         enable_etdump: bool = False, debug_buffer_size: int = 0, data_path: str | os.PathLike[str] | None = None,
     ) -> Program:  # fmt: skip
-        """Read and verify a program from a path, bytes, or an open file. Every level of verification checks it all."""
+        """Read and verify a program from a path, bytes, or an open file. Every verification level checks everything."""
         if not isinstance(verification, Verification):
             raise UsageError("verification", "must be a Verification", value=verification)
-        loaded = Own.get().load_program(source_of(data), None if data_path is None else Path(data_path))
+        loaded = EdgewrightRuntime.get().load_program(source_of(data), None if data_path is None else Path(data_path))
         return Program(loaded, Profile() if enable_etdump else None)
 
 
 def source_of(data: Any) -> Any:
-    """What our reader takes: a path, or bytes."""
+    """A path or bytes, as Edgewright's reader accepts."""
     if hasattr(data, "read"):
         return data.read()
     if not isinstance(data, bytes | bytearray | memoryview | str | os.PathLike):

@@ -1,11 +1,10 @@
-"""ExecuTorch's names and ours: the one table that imports, migration and the docs read.
+"""Table of ExecuTorch's names and their Edgewright equivalents, read by imports, migration and the docs.
 
-``TABLE``: by module of ExecuTorch, the names that can be imported from it, and the module that has each of them here
-(``module:name`` where ours is called differently). A module without names is imported for what it does, which is
-nothing here: its operators are there already.
-``ABSENT``: modules, or single names (``module:name``), that have no counterpart, and what comes nearest. What is said
-of a module holds for the modules inside it.
-``AT_USE``: absent names that may be imported and must not be used: scripts import them at the top for an option.
+``TABLE``: per ExecuTorch module, the names that can be imported from it and the module that has each here
+(``module:name`` where the name differs). A module without names is imported for its side effect, which is not needed
+here. ``ABSENT``: modules, or single names (``module:name``), without a counterpart, and the nearest equivalent. An
+entry of a module applies to its submodules. ``IMPORT_ONLY``: absent names that may be imported but not used: scripts
+import them at the top for an option.
 """
 
 from __future__ import annotations
@@ -13,8 +12,8 @@ from __future__ import annotations
 from functools import cache
 
 ROOT = "executorch"
-# Scripts and their data, not an API: they are run from where ExecuTorch keeps them.
-OWN = (
+# Scripts and their data, not an API: they run from ExecuTorch's folder.
+EXECUTORCH_ONLY = (
     f"{ROOT}.examples",
     f"{ROOT}.backends.arm.scripts",
     f"{ROOT}.backends.nxp.tests",
@@ -22,61 +21,63 @@ OWN = (
 )
 
 
-def _at(module: str, names: str) -> dict[str, str]:
+def _from_module(module: str, names: str) -> dict[str, str]:
     return dict.fromkeys(names.split(), module)
 
 
 _PROGRAM = {
-    **_at("edgewright", "EdgeCompileConfig ExecutorchBackendConfig to_edge to_edge_transform_and_lower"),
-    **_at("edgewright.program.edge", "EdgeProgramManager ExecutorchProgramManager"),
+    **_from_module("edgewright", "EdgeCompileConfig ExecutorchBackendConfig to_edge to_edge_transform_and_lower"),
+    **_from_module("edgewright.program.edge", "EdgeProgramManager ExecutorchProgramManager"),
 }
-_TORCH = _at("torch.export", "ExportedProgram ExportGraphSignature")
-_EXPORT = _at("edgewright.compat.export_util", "export_to_edge export_to_exec_prog save_pte_program")
+_TORCH = _from_module("torch.export", "ExportedProgram ExportGraphSignature")
+_EXPORT = _from_module("edgewright.compat.export_util", "export_to_edge export_to_exec_prog save_pte_program")
 _BINDINGS = {
-    **_at("edgewright.compat.runtime", "MethodMeta TensorInfo Verification"),
-    **_at("edgewright.compat.pybindings", "ExecuTorchMethod ExecuTorchModule ExecuTorchProgram"),
-    **_at("edgewright.compat.pybindings", "_get_operator_names _get_registered_backend_names _is_available"),
-    **_at("edgewright.compat.pybindings", "_load_for_executorch _load_for_executorch_from_buffer"),
-    **_at("edgewright.compat.pybindings", "_load_program _load_program_from_buffer"),
+    **_from_module("edgewright.compat.runtime", "MethodMeta TensorInfo Verification"),
+    **_from_module("edgewright.compat.pybindings", "ExecuTorchMethod ExecuTorchModule ExecuTorchProgram"),
+    **_from_module("edgewright.compat.pybindings", "_get_operator_names _get_registered_backend_names _is_available"),
+    **_from_module("edgewright.compat.pybindings", "_load_for_executorch _load_for_executorch_from_buffer"),
+    **_from_module("edgewright.compat.pybindings", "_load_program _load_program_from_buffer"),
 }
 _BUNDLES = "edgewright.compat.devtools"
-_INSPECTOR = _at("edgewright.compat.inspector", "Event EventBlock Inspector PerfData TimeScale")
-_RECORDS = _at("edgewright.program.etrecord", "ETRecord generate_etrecord")
+_INSPECTOR = _from_module("edgewright.compat.inspector", "Event EventBlock Inspector PerfData TimeScale")
+_RECORDS = _from_module("edgewright.program.etrecord", "ETRecord generate_etrecord")
 
 _XNNPACK = "edgewright.backends.xnnpack"
 _PARTITIONERS = {
-    **_at(_XNNPACK, "XnnpackPartitioner XnnpackFloatingPointPartitioner"),
-    **_at(_XNNPACK, "XnnpackQuantizedPartitioner XnnpackDynamicallyQuantizedPartitioner"),
+    **_from_module(_XNNPACK, "XnnpackPartitioner XnnpackFloatingPointPartitioner"),
+    **_from_module(_XNNPACK, "XnnpackQuantizedPartitioner XnnpackDynamicallyQuantizedPartitioner"),
 }
 _XNNPACK_CONFIGS = {
-    **_at(f"{_XNNPACK}.compat", "get_transform_passes"),
-    **_at(f"{_XNNPACK}.compat", "get_xnnpack_edge_compile_config get_xnnpack_executorch_backend_config"),
+    **_from_module(f"{_XNNPACK}.compat", "get_transform_passes"),
+    **_from_module(f"{_XNNPACK}.compat", "get_xnnpack_edge_compile_config get_xnnpack_executorch_backend_config"),
 }
 _ARM = "edgewright.backends.ethos_u"
 _ARM_QUANTIZER = {
-    **_at(_ARM, "EthosUQuantizer get_symmetric_quantization_config get_uint8_io_quantization_config"),
-    **_at(_ARM, "get_symmetric_a16w8_quantization_config get_symmetric_a8w4_quantization_config"),
+    **_from_module(_ARM, "EthosUQuantizer get_symmetric_quantization_config get_uint8_io_quantization_config"),
+    **_from_module(_ARM, "get_symmetric_a16w8_quantization_config get_symmetric_a8w4_quantization_config"),
 }
-_CONFIG = _at("edgewright.quantize.recipes", "QuantizationConfig")
+_CONFIG = _from_module("edgewright.quantize.recipes", "QuantizationConfig")
 _QNN = "edgewright.backends.qualcomm"
 _QNN_UTILS = {
-    **_at(_QNN, "QcomChipset generate_htp_compiler_spec generate_qnn_executorch_compiler_spec"),
-    **_at(_QNN, "get_soc_to_chipset_map"),
-    **_at(f"{_QNN}.compat", "to_edge_transform_and_lower_to_qnn update_spill_fill_size"),
-    **_at("edgewright.backends.qualcomm.script_helpers", "convert_linear_to_conv2d draw_graph dump_context_from_pte"),
+    **_from_module(_QNN, "QcomChipset generate_htp_compiler_spec generate_qnn_executorch_compiler_spec"),
+    **_from_module(_QNN, "get_soc_to_chipset_map"),
+    **_from_module(f"{_QNN}.compat", "to_edge_transform_and_lower_to_qnn update_spill_fill_size"),
+    **_from_module(
+        "edgewright.backends.qualcomm.script_helpers", "convert_linear_to_conv2d draw_graph dump_context_from_pte"
+    ),
 }
 _QNN_OWN = "edgewright.backends.qualcomm.script_helpers"
-_QNN_PASSES = _at(_QNN_OWN, "QCOM_PASS_ACTIVATE_KEY QCOM_PASS_ARGS_KWARGS_DEFAULTS_KEY")
+_QNN_PASSES = _from_module(_QNN_OWN, "QCOM_PASS_ACTIVATE_KEY QCOM_PASS_ARGS_KWARGS_DEFAULTS_KEY")
 _ENN = "edgewright.backends.samsung"
 _NXP = "edgewright.backends.nxp"
 _NXP_BACKEND = {
-    **_at(_NXP, "NeutronCompileSpecBuilder generate_neutron_compile_spec"),
-    **_at(f"{_NXP}.compat", "core_aten_ops_exception_list"),
+    **_from_module(_NXP, "NeutronCompileSpecBuilder generate_neutron_compile_spec"),
+    **_from_module(f"{_NXP}.compat", "core_aten_ops_exception_list"),
 }
 
 TABLE: dict[str, dict[str, str]] = {
     "executorch.exir": {**_PROGRAM, **_TORCH},
-    "executorch.exir._serialize._program": _at("edgewright.compat.binaries", "PTEFile deserialize_pte_binary"),
+    "executorch.exir._serialize._program": _from_module("edgewright.compat.binaries", "PTEFile deserialize_pte_binary"),
     "executorch.exir.backend.backend_details": {"CompileSpec": "edgewright.formats.schema"},
     "executorch.exir.backend.compile_spec_schema": {"CompileSpec": "edgewright.formats.schema"},
     "executorch.exir.backend.operator_support": {
@@ -90,15 +91,17 @@ TABLE: dict[str, dict[str, str]] = {
     },
     "executorch.exir.dialects._ops": {"ops": "edgewright.compat.dialects"},
     "executorch.exir.pass_base": {
-        "ExportPass": "torch._export.pass_base:_ExportPassBaseDeprecatedDoNotUse",  # where ExecuTorch has it from
+        "ExportPass": "torch._export.pass_base:_ExportPassBaseDeprecatedDoNotUse",  # where ExecuTorch imports it from
         "PassResult": "torch.fx.passes.infra.pass_base",
     },
     "executorch.exir.passes": {"MemoryPlanningPass": "edgewright"},
     "executorch.exir.passes.memory_planning_pass": {"MemoryPlanningPass": "edgewright"},
-    "executorch.exir.passes.quantize_io_pass": _at("edgewright.compat.quantize_io", "QuantizeInputs QuantizeOutputs"),
+    "executorch.exir.passes.quantize_io_pass": _from_module(
+        "edgewright.compat.quantize_io", "QuantizeInputs QuantizeOutputs"
+    ),
     "executorch.exir.program": _PROGRAM,
     "executorch.exir.program._program": _PROGRAM,
-    "executorch.runtime": _at(
+    "executorch.runtime": _from_module(
         "edgewright.compat.runtime", "BackendRegistry Method OperatorRegistry Program Runtime Verification"
     ),
     "executorch.extension.export_util": _EXPORT,
@@ -112,7 +115,7 @@ TABLE: dict[str, dict[str, str]] = {
         "Inspector": "edgewright.compat.inspector",
         **_RECORDS,
     },
-    "executorch.devtools.backend_debug": _at(_BUNDLES, "get_delegation_info print_delegation_info"),
+    "executorch.devtools.backend_debug": _from_module(_BUNDLES, "get_delegation_info print_delegation_info"),
     "executorch.devtools.bundled_program.config": {"MethodTestCase": _BUNDLES, "MethodTestSuite": _BUNDLES},
     "executorch.devtools.bundled_program.core": {"BundledProgram": _BUNDLES},
     "executorch.devtools.bundled_program.serialize": {
@@ -122,7 +125,7 @@ TABLE: dict[str, dict[str, str]] = {
     "executorch.devtools.etrecord": _RECORDS,
     "executorch.devtools.inspector": _INSPECTOR,
     "executorch.devtools.inspector._inspector": _INSPECTOR,
-    "executorch.devtools.inspector._inspector_utils": _at("edgewright.compat.inspector", "TimeScale"),
+    "executorch.devtools.inspector._inspector_utils": _from_module("edgewright.compat.inspector", "TimeScale"),
     # XNNPACK
     "executorch.backends.xnnpack": {**_PARTITIONERS, **_XNNPACK_CONFIGS},
     "executorch.backends.xnnpack.partition.config.xnnpack_config": {"ConfigPrecisionType": _XNNPACK},
@@ -143,17 +146,21 @@ TABLE: dict[str, dict[str, str]] = {
     "executorch.backends.arm.quantizer": {**_ARM_QUANTIZER, **_CONFIG},
     "executorch.backends.arm.quantizer.arm_quantizer": _ARM_QUANTIZER,
     "executorch.backends.arm.quantizer.quantization_config": _CONFIG,
-    "executorch.backends.arm.util._factory": _at(f"{_ARM}.compat", "create_partitioner create_quantizer"),
-    "executorch.backends.cortex_m.passes.replace_quant_nodes_pass": _at(f"{_ARM}.compat", "ReplaceQuantNodesPass"),
+    "executorch.backends.arm.util._factory": _from_module(f"{_ARM}.compat", "create_partitioner create_quantizer"),
+    "executorch.backends.cortex_m.passes.replace_quant_nodes_pass": _from_module(
+        f"{_ARM}.compat", "ReplaceQuantNodesPass"
+    ),
     # Qualcomm
     "executorch.backends.qualcomm._passes.qnn_pass_manager": {
         **_QNN_PASSES,
         "get_qnn_pass_manager_cls": _QNN_OWN,
     },
     "executorch.backends.qualcomm.export_utils": {
-        **_at(f"{_QNN}.export_utils", "QnnConfig SimpleADB build_executorch_binary generate_inputs get_backend_type"),
-        **_at(f"{_QNN}.export_utils", "make_quantizer setup_common_args_and_variables"),
-        **_at(_QNN, "QuantDtype QcomChipset"),
+        **_from_module(
+            f"{_QNN}.export_utils", "QnnConfig SimpleADB build_executorch_binary generate_inputs get_backend_type"
+        ),
+        **_from_module(f"{_QNN}.export_utils", "make_quantizer setup_common_args_and_variables"),
+        **_from_module(_QNN, "QuantDtype QcomChipset"),
     },
     "executorch.backends.qualcomm.partition.qnn_partitioner": {"QnnPartitioner": _QNN},
     "executorch.backends.qualcomm.quantizer.qconfig": {
@@ -162,7 +169,7 @@ TABLE: dict[str, dict[str, str]] = {
     },
     "executorch.backends.qualcomm.quantizer.quantizer": {
         "QnnQuantizer": f"{_QNN}.compat",
-        **_at(_QNN, "ModuleQConfig QuantDtype get_submodule_name_predicate get_submodule_type_predicate"),
+        **_from_module(_QNN, "ModuleQConfig QuantDtype get_submodule_name_predicate get_submodule_type_predicate"),
     },
     "executorch.backends.qualcomm.serialization.qc_schema": {
         "QcomChipset": _QNN,
@@ -173,15 +180,17 @@ TABLE: dict[str, dict[str, str]] = {
     "executorch.backends.qualcomm.utils.qnn_sdk_setup": {"setup_qnn_sdk": f"{_QNN}.qnn.library:find_folder"},
     "executorch.backends.qualcomm.utils.utils": _QNN_UTILS,
     # Samsung
-    "executorch.backends.samsung.partition.enn_partitioner": _at(_ENN, "EnnPartitioner"),
-    "executorch.backends.samsung.quantizer": _at(_ENN, "EnnQuantizer Precision"),
-    "executorch.backends.samsung.quantizer.qconfig": _at(_ENN, "Precision get_quant_config"),
-    "executorch.backends.samsung.quantizer.quantizer": _at(_ENN, "EnnQuantizer Precision"),
+    "executorch.backends.samsung.partition.enn_partitioner": _from_module(_ENN, "EnnPartitioner"),
+    "executorch.backends.samsung.quantizer": _from_module(_ENN, "EnnQuantizer Precision"),
+    "executorch.backends.samsung.quantizer.qconfig": _from_module(_ENN, "Precision get_quant_config"),
+    "executorch.backends.samsung.quantizer.quantizer": _from_module(_ENN, "EnnQuantizer Precision"),
     "executorch.backends.samsung.serialization.compile_options": {
-        **_at(_ENN, "COMPILE_OPTION_SCHEMA_NAME ENN_COMPILE_OPTION_TITLE EnnExecuTorchOptions PerformanceMode"),
-        **_at(_ENN, "SamsungChipset gen_samsung_backend_compile_spec gen_samsung_backend_compile_spec_core"),
+        **_from_module(
+            _ENN, "COMPILE_OPTION_SCHEMA_NAME ENN_COMPILE_OPTION_TITLE EnnExecuTorchOptions PerformanceMode"
+        ),
+        **_from_module(_ENN, "SamsungChipset gen_samsung_backend_compile_spec gen_samsung_backend_compile_spec_core"),
     },
-    "executorch.backends.samsung.utils.export_utils": _at(
+    "executorch.backends.samsung.utils.export_utils": _from_module(
         _ENN, "get_edge_compile_config quantize_module to_edge_transform_and_lower_to_enn"
     ),
     # NXP
@@ -234,11 +243,13 @@ ABSENT: dict[str, str] = {
     "executorch.extension": "edgewright.runtime",
     "executorch.extension.llm": "language models are not among Edgewright's targets yet",
     "executorch.kernels": "kernels are registered with edgewright.runtime.register_kernel",
-    **dict.fromkeys(OWN, "scripts and data that come with ExecuTorch: install it, or put its folder on the path"),
+    **dict.fromkeys(
+        EXECUTORCH_ONLY, "scripts and data that come with ExecuTorch: install it, or put its folder on the path"
+    ),
 }
 
 _QC = "executorch.backends.qualcomm"
-AT_USE = {
+IMPORT_ONLY = {
     *(f"{_QC}._passes.qnn_pass_manager:{name}" for name in ("FoldQDQ", "I64toI32", "TagQuantIO")),
     f"{_QC}.builders.custom_ops:_hadamard_matrix",
     f"{_QC}.python.PyQnnManagerAdaptor:QnnManager",
@@ -259,28 +270,28 @@ AT_USE = {
 
 @cache
 def modules() -> frozenset[str]:
-    """Every module that can be imported: those with names, and the packages around them."""
-    known = [*TABLE, *(name.partition(":")[0] for name in AT_USE)]
-    return frozenset(".".join(parts[:n]) for parts in (m.split(".") for m in known) for n in range(1, len(parts) + 1))
+    """All modules that can be imported: those with names, and their parent packages."""
+    paths = [*TABLE, *(name.partition(":")[0] for name in IMPORT_ONLY)]
+    return frozenset(".".join(parts[:n]) for parts in (m.split(".") for m in paths) for n in range(1, len(parts) + 1))
 
 
-def is_own(module: str) -> bool:
-    """True of ExecuTorch's own scripts, which are run as they are, on imports of ours."""
-    return any(module == own or module.startswith(f"{own}.") for own in OWN)
+def is_executorch_only(module: str) -> bool:
+    """True for ExecuTorch's own scripts, which run unchanged with redirected imports."""
+    return any(module == prefix or module.startswith(f"{prefix}.") for prefix in EXECUTORCH_ONLY)
 
 
 def counterpart(module: str, name: str) -> tuple[str, str] | None:
-    """Where Edgewright has a name of ExecuTorch's: the module and the name, or None."""
-    found = TABLE.get(module, {}).get(name)
-    if found is None:
+    """Edgewright's module and name for a name of ExecuTorch, or None."""
+    target = TABLE.get(module, {}).get(name)
+    if target is None:
         return None
-    ours, _, other = found.partition(":")
+    ours, _, other = target.partition(":")
     return ours, other or name
 
 
-def nearest(module: str, name: str = "") -> str:
-    """What comes nearest to something that has no counterpart, as a sentence; never empty for known packages."""
-    own = ABSENT.get(f"{module}:{name}") if name else None
+def nearest_equivalent(module: str, name: str = "") -> str:
+    """The nearest equivalent of a name without a counterpart, as a sentence; never empty for known packages."""
+    exact = ABSENT.get(f"{module}:{name}") if name else None
     parts = module.split(".")
-    around = (ABSENT.get(".".join(parts[:n])) for n in range(len(parts), 0, -1))
-    return own or next((text for text in around if text), "")
+    enclosing = (ABSENT.get(".".join(parts[:n])) for n in range(len(parts), 0, -1))
+    return exact or next((text for text in enclosing if text), "")

@@ -1,4 +1,4 @@
-"""The demo's model, weights and images. ``model`` needs torch; nothing else here does."""
+"""Model, weights and images of the demo. Only ``model`` imports torch."""
 
 from __future__ import annotations
 

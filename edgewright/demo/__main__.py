@@ -1,4 +1,4 @@
-"""``python -m edgewright.demo`` compiles the shipped program afresh, after a change of the compiler."""
+"""``python -m edgewright.demo`` recompiles the shipped program after a change of the compiler."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from edgewright.demo import MODEL
 
 
 def main() -> None:
-    from edgewright.demo.model import exported, lowered
+    from edgewright.demo.model import export_cifarnet, lower_cifarnet
 
-    print(f"wrote {MODEL} ({lowered(exported()).save(MODEL)} bytes)")
+    print(f"wrote {MODEL} ({lower_cifarnet(export_cifarnet()).save(MODEL)} bytes)")
 
 
 if __name__ == "__main__":

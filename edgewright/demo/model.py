@@ -1,4 +1,4 @@
-"""CifarNet: what ``edgewright demo`` compiles, and an example for ``edgewright compile``."""
+"""CifarNet: the model of ``edgewright demo``, and an example for ``edgewright compile``."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class CifarNet(torch.nn.Module):
 
 
 def cifarnet() -> CifarNet:
-    """The trained model. Its weights stay in the mapped file."""
+    """The trained model. Its weights stay memory-mapped."""
     with torch.device("meta"):
         model = CifarNet()
     load_weights(model, WEIGHTS)
@@ -43,15 +43,15 @@ def cifarnet() -> CifarNet:
 
 
 def calibration() -> list[torch.Tensor]:
-    """What it is calibrated with: images that the demo does not classify."""
-    return [torch.from_numpy(x) for x in images.load()[0][-images.CALIBRATED :]]
+    """Calibration inputs: images that the demo does not classify."""
+    return [torch.from_numpy(x) for x in images.load()[0][-images.CALIBRATION_COUNT :]]
 
 
-def exported() -> ExportedProgram:
+def export_cifarnet() -> ExportedProgram:
     model = cifarnet()
     return export(model, model.example_inputs())
 
 
-def lowered(program: ExportedProgram) -> Any:
-    """The program as it is shipped: without a manifest, so that every torch release gives the same bytes."""
+def lower_cifarnet(program: ExportedProgram) -> Any:
+    """Lower to the shipped program: without a manifest, so that every torch release gives the same bytes."""
     return to_edge_transform_and_lower(program).to_executorch(ExecutorchBackendConfig(manifest=False))

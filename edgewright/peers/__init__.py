@@ -1,6 +1,6 @@
-"""Other runtimes, measured beside Edgewright: which there are, where they are installed, and what they say.
+"""Other runtimes to benchmark against: registry, discovery, measurement.
 
-Each runs in a process of its own (``serve.py``), on the file that its own tools made; nothing of ours imports it.
+Each runs in its own process (``serve.py``) on a file of its own format; Edgewright imports none of them.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from edgewright.errors import MissingError, UsageError, VendorError
 
 SERVE = Path(__file__).with_name("serve.py")
 PYTHON = "EDGEWRIGHT_PEERS_PYTHON"
-_PATIENCE = 180  # seconds that a peer may take to start, beyond those it is measured for
-_FIRST, _MOST = 3, 100_000  # inferences
+_START_TIMEOUT = 180  # seconds, in addition to the measurement
+_WARMUP_RUNS, _MAX_RUNS = 3, 100_000  # inferences
 
 
 @dataclass(frozen=True)
 class Peer:
-    """A runtime: its name in ``serve.py``, its title, the module that it is, and the package that brings it."""
+    """A runtime: its name in ``serve.py``, title, Python module and package."""
 
     name: str
     title: str
@@ -41,8 +41,8 @@ PEERS: dict[str, Peer] = {
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What a peer measured: seconds of inferences, and its first output."""
+class Measurement:
+    """Latencies in seconds, and the first output."""
 
     peer: Peer
     version: str
@@ -51,18 +51,18 @@ class Answer:
 
 
 def peer_of(path: str) -> Peer:
-    """The runtime that a file is for, by its suffix."""
-    found = PEERS.get(Path(path).suffix)
-    if found is None:
-        known = ", ".join(f"{suffix} ({peer.title})" for suffix, peer in PEERS.items())
-        raise UsageError("--peer", f"takes {known}", value=path)
+    """The runtime of a file, by its suffix."""
+    match = PEERS.get(Path(path).suffix)
+    if match is None:
+        choices = ", ".join(f"{suffix} ({peer.title})" for suffix, peer in PEERS.items())
+        raise UsageError("--peer", f"takes {choices}", value=path)
     if not Path(path).is_file():
         raise UsageError("--peer", "must be a file", value=path)
-    return found
+    return match
 
 
 def find_python(peer: Peer) -> str:
-    """The Python that has a peer: this one, or the one that ``EDGEWRIGHT_PEERS_PYTHON`` names."""
+    """A Python with the peer installed: this one, or ``EDGEWRIGHT_PEERS_PYTHON``."""
     probe = f"import importlib.util, sys; sys.exit(importlib.util.find_spec({peer.module!r}) is None)"
     for python in filter(None, (sys.executable, os.environ.get(PYTHON, ""))):
         try:
@@ -74,28 +74,28 @@ def find_python(peer: Peer) -> str:
     raise MissingError(peer.title, "is not installed", remedy=remedy)
 
 
-def measure(peer: Peer, path: str, inputs: str | os.PathLike[str], seconds: float, threads: int) -> Answer:
-    """Run a file in its runtime for some seconds; ``inputs`` is an .npz of what it is given, in order."""
+def measure(peer: Peer, path: str, inputs: str | os.PathLike[str], seconds: float, threads: int) -> Measurement:
+    """Run a file in its runtime for ``seconds``; ``inputs`` is an .npz of the inputs in order."""
     command = [find_python(peer), str(SERVE), peer.name, os.path.abspath(path), os.fspath(inputs), str(threads)]
     environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "TF_CPP_MIN_LOG_LEVEL": "3"}
-    first = _ask(peer, path, command, environment, [_FIRST], _PATIENCE)
-    spent = sorted(first[1]["times"])[0] / 1e3
-    count = max(_FIRST, min(_MOST, int(seconds / max(spent, 1e-6))))
-    facts, *answers = _ask(peer, path, command, environment, [_FIRST, count], _PATIENCE + 3 * seconds)
-    return Answer(peer, str(facts["version"]), [t / 1e3 for t in answers[-1]["times"]], facts["logits"])
+    warmup = _run_peer(peer, path, command, environment, [_WARMUP_RUNS], _START_TIMEOUT)
+    latency = sorted(warmup[1]["times"])[0] / 1e3
+    count = max(_WARMUP_RUNS, min(_MAX_RUNS, int(seconds / max(latency, 1e-6))))
+    info, *answers = _run_peer(peer, path, command, environment, [_WARMUP_RUNS, count], _START_TIMEOUT + 3 * seconds)
+    return Measurement(peer, str(info["version"]), [t / 1e3 for t in answers[-1]["times"]], info["logits"])
 
 
-def _ask(
-    peer: Peer, path: str, command: Sequence[str], environment: dict[str, str], counts: Sequence[int], patience: float
+def _run_peer(
+    peer: Peer, path: str, command: Sequence[str], environment: dict[str, str], counts: Sequence[int], timeout: float
 ) -> list[dict[str, Any]]:
     try:
-        done = subprocess.run(
-            command, input="".join(f"{n}\n" for n in counts), capture_output=True, text=True, timeout=patience,
+        process = subprocess.run(
+            command, input="".join(f"{n}\n" for n in counts), capture_output=True, text=True, timeout=timeout,
             check=False, env=environment,
         )  # fmt: skip
     except subprocess.TimeoutExpired as error:
-        raise VendorError(f"{peer.title} on {path}", "did not finish in time", value=f"{patience:g} s") from error
-    if done.returncode or len(done.stdout.splitlines()) != len(counts) + 1:
-        told = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
-        raise VendorError(f"{peer.title} on {path}", "failed", value=told)
-    return [json.loads(line) for line in done.stdout.splitlines()]
+        raise VendorError(f"{peer.title} on {path}", "did not finish in time", value=f"{timeout:g} s") from error
+    if process.returncode or len(process.stdout.splitlines()) != len(counts) + 1:
+        reason = (process.stderr.strip().splitlines() or ["no reason given"])[-1]
+        raise VendorError(f"{peer.title} on {path}", "failed", value=reason)
+    return [json.loads(line) for line in process.stdout.splitlines()]

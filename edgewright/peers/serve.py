@@ -1,10 +1,10 @@
-"""Runs one network in one engine, as told through a pipe: ``python serve.py peer file input.npy|inputs.npz threads``.
+"""Benchmark server for one network in one runtime: ``python serve.py peer file input.npy|inputs.npz threads``.
 
-Says what it is and what it computes in one JSON line, then answers each line read with the times of inferences, in
-milliseconds: a line holds their number and, if each is to come after a pause, that pause in milliseconds.
+Prints one JSON line with version and outputs, then answers each line read from stdin with inference times in
+milliseconds. A line holds the number of inferences and, optionally, a pause in milliseconds before each.
 
-A process of its own, started by path: peers share no library, thread or memory with Edgewright, nothing of which
-imports this file, and they may lie in another environment than it does.
+It runs in its own process, started by path: peers share no library, thread or memory with Edgewright, and may be
+installed in another environment.
 """
 
 from __future__ import annotations
@@ -43,20 +43,20 @@ def onnxruntime(path: str, inputs: list[Any], threads: int) -> Run:
     options = ort.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
     session = ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-    places = session.get_inputs()
-    given = {p.name: fitted(x, p.shape, p.name) for p, x in zip(places, inputs, strict=True)}
-    return lambda: session.run(None, given)[0]
+    input_infos = session.get_inputs()
+    feeds = {p.name: match_layout(x, p.shape, p.name) for p, x in zip(input_infos, inputs, strict=True)}
+    return lambda: session.run(None, feeds)[0]
 
 
 def openvino(path: str, inputs: list[Any], threads: int) -> Run:
     ov = importlib.import_module("openvino")
-    # Latency, and no bf16: this processor has it, and it would not be the same arithmetic.
+    # Latency, and no bf16: it would not be the same arithmetic.
     settings = {"INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32"}
     model = ov.Core().compile_model(path, "CPU", settings)
     request = model.create_infer_request()
-    for i, (place, x) in enumerate(zip(model.inputs, inputs, strict=True)):
-        shape = list(place.shape) if place.partial_shape.is_static else list(x.shape)
-        request.set_input_tensor(i, ov.Tensor(fitted(x, shape, f"input {i}"), shared_memory=True))
+    for i, (port, x) in enumerate(zip(model.inputs, inputs, strict=True)):
+        shape = list(port.shape) if port.partial_shape.is_static else list(x.shape)
+        request.set_input_tensor(i, ov.Tensor(match_layout(x, shape, f"input {i}"), shared_memory=True))
 
     def run() -> Any:
         request.infer()
@@ -70,84 +70,87 @@ def litert(path: str, inputs: list[Any], threads: int) -> Run:
         model_path=path, num_threads=threads
     )
     interpreter.allocate_tensors()
-    places, (target, *_) = interpreter.get_input_details(), interpreter.get_output_details()
-    given = [(p["index"], quantized(fitted(x, p["shape"], p["name"]), p)) for p, x in zip(places, inputs, strict=True)]
+    input_infos, (target, *_) = interpreter.get_input_details(), interpreter.get_output_details()
+    prepared = [
+        (p["index"], quantize(match_layout(x, p["shape"], p["name"]), p))
+        for p, x in zip(input_infos, inputs, strict=True)
+    ]
 
     def run() -> Any:
-        for index, x in given:
+        for index, x in prepared:
             interpreter.set_tensor(index, x)
         interpreter.invoke()
-        return real(interpreter.get_tensor(target["index"]), target)
+        return dequantize(interpreter.get_tensor(target["index"]), target)
 
     return run
 
 
-def fitted(x: Any, shape: Any, name: str) -> Any:
-    """An input as a peer's file has it: images with their channels last, if that is how it wants them."""
+def match_layout(x: Any, shape: Any, name: str) -> Any:
+    """An input in the layout of the peer's file: transposed to channels last if the shape requires it."""
     import numpy as np
 
-    wanted = tuple(n if isinstance(n, int | np.integer) else None for n in shape)
+    expected = tuple(n if isinstance(n, int | np.integer) else None for n in shape)
 
-    def fits(given: tuple[int, ...]) -> bool:
-        return len(given) == len(wanted) and all(w in (None, g) for w, g in zip(wanted, given, strict=True))
+    def fits(actual: tuple[int, ...]) -> bool:
+        return len(actual) == len(expected) and all(w in (None, g) for w, g in zip(expected, actual, strict=True))
 
     if fits(x.shape):
         return np.ascontiguousarray(x)
     if x.ndim == 4 and fits(x.transpose(0, 2, 3, 1).shape):
         return np.ascontiguousarray(x.transpose(0, 2, 3, 1))
-    raise SystemExit(f"{name} must have the shape {list(wanted)}; got {list(x.shape)}")
+    raise SystemExit(f"{name} must have the shape {list(expected)}; got {list(x.shape)}")
 
 
-def quantized(x: Any, place: Any) -> Any:
-    """A float input in the integers that a file takes."""
+def quantize(x: Any, info: Any) -> Any:
+    """Quantize a float input to the integer type of the file."""
     import numpy as np
 
-    scale, zero = place["quantization"]
-    if x.dtype.kind != "f" or np.dtype(place["dtype"]).kind == "f":
-        return x.astype(place["dtype"])
-    limits = np.iinfo(place["dtype"])
-    return np.clip(np.round(x / (scale or 1)) + zero, limits.min, limits.max).astype(place["dtype"])
+    scale, zero = info["quantization"]
+    if x.dtype.kind != "f" or np.dtype(info["dtype"]).kind == "f":
+        return x.astype(info["dtype"])
+    limits = np.iinfo(info["dtype"])
+    return np.clip(np.round(x / (scale or 1)) + zero, limits.min, limits.max).astype(info["dtype"])
 
 
-def real(y: Any, place: Any) -> Any:
-    scale, zero = place["quantization"]
+def dequantize(y: Any, info: Any) -> Any:
+    scale, zero = info["quantization"]
     return (y.astype("float32") - zero) * scale if scale else y
 
 
 def peak_mb() -> float:
-    """The most memory this process has had. (What getrusage says includes the parent's before the program started.)"""
+    """Peak memory of this process. (getrusage would include the parent's before exec.)"""
     try:
         with open("/proc/self/status") as lines:
             return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
-    except OSError:  # another system than Linux
+    except OSError:  # not Linux
         return 0.0
 
 
 def main() -> None:
     peer, path, source, threads = sys.argv[1:]
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what libraries print is no answer
+    os.dup2(2, 1)  # libraries may print to stdout
     start = time.perf_counter()
     import numpy as np
 
-    held = np.load(source)
-    inputs = [held[n] for n in held.files] if source.endswith(".npz") else [held]
+    data = np.load(source)
+    inputs = [data[n] for n in data.files] if source.endswith(".npz") else [data]
     run: Run = globals()[peer](path, inputs, int(threads))
     loaded = time.perf_counter()
     logits = np.asarray(run()).reshape(-1)
-    facts = {
+    info = {
         "version": importlib.metadata.version(PACKAGES.get(peer, peer)),
         "load_ms": (loaded - start) * 1e3,
         "first_ms": (time.perf_counter() - loaded) * 1e3,
         "logits": logits.astype(float).tolist(),
     }
-    print(json.dumps(facts), file=answers, flush=True)
+    print(json.dumps(info), file=answers, flush=True)
     for line in sys.stdin:
-        print(json.dumps({**measured(run, line), "peak_mb": peak_mb()}), file=answers, flush=True)
+        print(json.dumps({**measure_runs(run, line), "peak_mb": peak_mb()}), file=answers, flush=True)
 
 
-def measured(run: Run, line: str) -> dict[str, Any]:
-    """Times of as many inferences as a line asks for."""
+def measure_runs(run: Run, line: str) -> dict[str, Any]:
+    """Times of the inferences that a line requests."""
     times, spent = [], []
     count, _, pause = line.strip().partition(" ")
     for _ in range(int(count)):

@@ -11,7 +11,7 @@ from types import ModuleType
 import pytest
 
 from edgewright.compat.finder import installed
-from edgewright.compat.table import ABSENT, AT_USE, ROOT, TABLE, counterpart, is_own, modules
+from edgewright.compat.table import ABSENT, IMPORT_ONLY, ROOT, TABLE, counterpart, is_executorch_only, modules
 from edgewright.errors import MissingCounterpartError, MissingError, UsageError
 from tests.compat.seeds import DATA, PAGES, blocks
 
@@ -57,10 +57,14 @@ def test_what_the_pages_import_is_ours(module: str, name: str) -> None:
 
 @pytest.mark.parametrize(("module", "name"), RECORDED, ids=lambda part: str(part) or "-")
 def test_what_example_scripts_import_is_ours_or_refused_with_the_nearest(module: str, name: str) -> None:
-    if is_own(module):
+    if is_executorch_only(module):
         return  # scripts of ExecuTorch's, found where it keeps them
     with installed():
-        if counterpart(module, name) is not None or (not name and module in modules()) or f"{module}:{name}" in AT_USE:
+        if (
+            counterpart(module, name) is not None
+            or (not name and module in modules())
+            or f"{module}:{name}" in IMPORT_ONLY
+        ):
             take(module, name)
             return
         if f"{module}.{name}" in modules() or (name == "*" and module in TABLE):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from edgewright.compat.finder import installed
-from edgewright.compat.table import AT_USE, counterpart, is_own, modules
+from edgewright.compat.table import IMPORT_ONLY, counterpart, is_executorch_only, modules
 from edgewright.errors import MissingCounterpartError
 from tests.compat.test_table import imported, take
 
@@ -32,13 +32,13 @@ def found() -> dict[tuple[str, str], str]:
         source = path.read_text(encoding="utf-8")
         if all(node.level == 0 for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ImportFrom)):
             names.update(dict.fromkeys(imported(source), path.name))
-    return {name: script for name, script in names.items() if not is_own(name[0])}
+    return {name: script for name, script in names.items() if not is_executorch_only(name[0])}
 
 
 def is_ours(module: str, name: str) -> bool:
     if not name or name == "*":
         return module in modules()
-    return counterpart(module, name) is not None or f"{module}.{name}" in modules() or f"{module}:{name}" in AT_USE
+    return counterpart(module, name) is not None or f"{module}.{name}" in modules() or f"{module}:{name}" in IMPORT_ONLY
 
 
 def test_every_import_is_ours_or_refused_in_words() -> None:
@@ -60,5 +60,5 @@ def test_every_import_is_ours_or_refused_in_words() -> None:
 @pytest.mark.parametrize("script", ["nxp/aot_neutron_compile.py", "xnnpack/aot_compiler.py"])
 def test_scripts_that_need_nothing_that_is_absent(script: str) -> None:
     (path,) = (p for p in scripts() if str(p).endswith(script))
-    absent = {n for n in imported(path.read_text(encoding="utf-8")) if not is_own(n[0]) and not is_ours(*n)}
+    absent = {n for n in imported(path.read_text(encoding="utf-8")) if not is_executorch_only(n[0]) and not is_ours(*n)}
     assert absent <= {("executorch.extension.llm.custom_ops", "custom_ops")}, absent

@@ -77,7 +77,7 @@ def test_network(case: Case) -> None:
 
 def test_trained_network() -> None:
     """CifarNet with trained weights: the same logits everywhere, and the accuracy that training gave."""
-    exported = model.exported()
+    exported = model.export_cifarnet()
     program = compile_exported(exported)
     with np.load(IMAGES) as file:
         images, labels = [prepare(i) for i in file["images"]], file["labels"]

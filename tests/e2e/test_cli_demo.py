@@ -71,9 +71,9 @@ def test_images_that_it_is_calibrated_with_are_not_classified(cli: Cli, images: 
 
 def test_the_shipped_program_is_what_the_demo_compiles() -> None:
     """After a change of the compiler, ``python -m edgewright.demo`` makes it afresh."""
-    from edgewright.demo.model import exported, lowered
+    from edgewright.demo.model import export_cifarnet, lower_cifarnet
 
-    assert lowered(exported()).buffer == MODEL.read_bytes()
+    assert lower_cifarnet(export_cifarnet()).buffer == MODEL.read_bytes()
 
 
 def test_without_torch_the_shipped_program_runs(tmp_path: Path) -> None:

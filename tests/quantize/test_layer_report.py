@@ -42,7 +42,7 @@ def test_the_reason_is_what_the_backend_has() -> None:
 
 def test_a_small_npu_says_what_is_needed() -> None:
     result = ew.compile(volumes(), DATA[0], target="ethos-u55-128", quantize="int8", calibration=DATA, quiet=True)
-    assert "'conv3d' in 0 — convolutions of volumes need a U85; got ethos-u55-128" in result.summary
+    assert "'conv3d' in 0 — 3-D convolutions need a U85; got ethos-u55-128" in result.summary
 
 
 @pytest.mark.parametrize("padding", ["valid", "same"])

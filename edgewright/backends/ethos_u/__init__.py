@@ -1,4 +1,4 @@
-"""Arm Ethos-U55, U65 and U85: quantize, lower to TOSA, compile with Vela, run the commands on this machine."""
+"""Arm Ethos-U55, U65 and U85 backend: quantizes, lowers to TOSA, compiles with Vela, simulates the NPU on the host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lowering of adaptive pools: the sizes of the result are given, and windows follow."""
+"""Lowering of adaptive pooling: windows follow from the output size."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from typing import NamedTuple
 import numpy as np
 
 from edgewright.backends.ethos_u.lower import TosaLowering, result
-from edgewright.backends.ethos_u.movement import stored_as
+from edgewright.backends.ethos_u.movement import requantize_to
 from edgewright.backends.ethos_u.pool import (
     MAX_WINDOW,
-    all_sums,
-    divided,
-    image_mean,
-    image_of,
-    largest,
-    name_image,
+    alias_image,
+    divide_by_counts,
+    emit_max_pool,
+    global_average,
     spatial_dims,
+    strided_window_sum,
+    to_nhwc_image,
 )
-from edgewright.backends.ethos_u.slice_concat import cut, joined
+from edgewright.backends.ethos_u.slice_concat import concat, slice_axis
 from edgewright.ir.graph import Op, Value
 
 
-class Run(NamedTuple):
-    """Windows of an adaptive pool along one dimension: of one length, and equally far apart."""
+class WindowRun(NamedTuple):
+    """Consecutive windows along one axis with equal length and stride."""
 
     first: int
     length: int
@@ -37,13 +37,13 @@ class Run(NamedTuple):
         return (self.windows - 1) * self.step + self.length
 
 
-def adaptive_runs(size: int, count: int) -> list[Run]:
-    """All windows of an adaptive pool, as few runs."""
-    found: list[Run] = []
+def window_runs(size: int, count: int) -> list[WindowRun]:
+    """The windows of an adaptive pool as runs of equal windows."""
+    runs: list[WindowRun] = []
     for o in range(count):
         first = o * size // count
         length = -(-(o + 1) * size // count) - first
-        run = found[-1] if found else None
+        run = runs[-1] if runs else None
         step = first - (run.first + (run.windows - 1) * run.step) if run else 0
         if (
             run
@@ -52,46 +52,46 @@ def adaptive_runs(size: int, count: int) -> list[Run]:
             and step > 0
             and (run.windows == 1 or run.step == step)
         ):
-            found[-1] = Run(run.first, length, run.windows + 1, step)
+            runs[-1] = WindowRun(run.first, length, run.windows + 1, step)
         else:
-            found.append(Run(first, length, 1, 1))
-    return found
+            runs.append(WindowRun(first, length, 1, 1))
+    return runs
 
 
-Pooled = Callable[[Value, Run, Run], Value]
+RegionPool = Callable[[Value, WindowRun, WindowRun], Value]
 
 
-def adaptive(low: TosaLowering, op: Op, pooled: Pooled) -> None:
-    """Regions whose windows are alike are pooled together, and joined."""
+def pool_regions(low: TosaLowering, op: Op, pool_region: RegionPool) -> None:
+    """Pool each region of equal windows with one operator and concatenate the results."""
     x, out = op.args["self"], result(op)
     dims = spatial_dims(op)
-    image = image_of(low, x, dims)
-    rows = adaptive_runs(image.bound[1], out.bound[-2] if dims == 2 else 1)
-    columns = adaptive_runs(image.bound[2], out.bound[-1])
-    lines = []
+    image = to_nhwc_image(low, x, dims)
+    rows = window_runs(image.bound[1], out.bound[-2] if dims == 2 else 1)
+    columns = window_runs(image.bound[2], out.bound[-1])
+    pooled_rows = []
     for row in rows:
-        line = cut(low, image, 1, row.first, row.extent)
-        parts = [pooled(cut(low, line, 2, column.first, column.extent), row, column) for column in columns]
-        lines.append(joined(low, parts, 2))
-    name_image(low, out, dims, joined(low, lines, 1))
+        strip = slice_axis(low, image, 1, row.first, row.extent)
+        parts = [pool_region(slice_axis(low, strip, 2, column.first, column.extent), row, column) for column in columns]
+        pooled_rows.append(concat(low, parts, 2))
+    alias_image(low, out, dims, concat(low, pooled_rows, 1))
 
 
 def adaptive_max_pool2d(low: TosaLowering, op: Op) -> None:
-    def pooled(region: Value, row: Run, column: Run) -> Value:
-        made = largest(low, region, [row.length, column.length], [row.step, column.step], [0] * 4)
-        return stored_as(low, op.args["self"], result(op), made)
+    def pooled(region: Value, row: WindowRun, column: WindowRun) -> Value:
+        maxima = emit_max_pool(low, region, [row.length, column.length], [row.step, column.step], [0] * 4)
+        return requantize_to(low, op.args["self"], result(op), maxima)
 
-    adaptive(low, op, pooled)
+    pool_regions(low, op, pooled)
 
 
 def adaptive_avg_pool(low: TosaLowering, op: Op) -> None:
     x = op.args["self"]
 
-    def pooled(region: Value, row: Run, column: Run) -> Value:
+    def pooled(region: Value, row: WindowRun, column: WindowRun) -> Value:
         kernel = [row.length, column.length]
         if kernel == list(region.bound[1:3]):
-            return image_mean(low, op, x, region)
-        acc = all_sums(low, region, x, kernel, [row.step, column.step], [0] * 4)
-        return divided(low, op, acc, np.array([[math.prod(kernel)]]))
+            return global_average(low, op, x, region)
+        acc = strided_window_sum(low, region, x, kernel, [row.step, column.step], [0] * 4)
+        return divide_by_counts(low, op, acc, np.array([[math.prod(kernel)]]))
 
-    adaptive(low, op, pooled)
+    pool_regions(low, op, pooled)

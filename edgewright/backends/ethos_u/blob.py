@@ -1,11 +1,11 @@
-"""The Ethos-U delegate's blob: blocks with a header each, byte for byte what stock's runtime reads.
+"""Ethos-U delegate blob: a sequence of named blocks, byte for byte what ExecuTorch's runtime reads.
 
 ::
 
-    name, 16 bytes with zeros behind | u32 size | u8 external | 11 zeros | payload | zeros to a multiple of 16
+    name, 16 bytes, zero-padded | u32 size | u8 external | 11 zeros | payload | zeros to a multiple of 16
 
 The blocks are ``vela_bin_stream`` (empty), ``cmd_data``, ``weight_data``, ``scratch_size``, ``inputs``, ``outputs`` and
-``vela_end_stream`` (empty). The payload of an external block is the key of data that travels beside the blob.
+``vela_end_stream`` (empty). The payload of an external block is the key of named data stored outside the blob.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from edgewright.formats.flatbuffer import Buffer
 
 HEADER = struct.Struct("<16sIB11s")
 ALIGNMENT = 16
-SCRATCH = 1  # the region that holds inputs, outputs and whatever lives between
+SCRATCH = 1  # region of inputs, outputs and temporaries
 RANK = 6
-_TENSOR = struct.Struct("<9i")
+_TENSOR_RECORD = struct.Struct("<9i")
 _START, _END = "vela_bin_stream", "vela_end_stream"
 _BLOCKS = ("cmd_data", "weight_data", "scratch_size", "inputs", "outputs")
 _EXTERNAL = ("cmd_data", "weight_data")
 _MAGICS = (b"COP1", b"COP2")
-_ELEMENTS = (1, 2, 4, 8)
+_ELEMENT_SIZES = (1, 2, 4, 8)
 _KEY_BYTES = 64
 
 
 @dataclass(frozen=True)
 class Tensor:
-    """An input or output: where it lies in the scratch, and as what."""
+    """Location and shape of an input or output in the scratch region."""
 
-    shape: tuple[int, ...]  # six sizes, ones in front
+    shape: tuple[int, ...]  # six sizes, padded with leading ones
     element_size: int
     offset: int
     region: int = SCRATCH
@@ -47,18 +47,18 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Blob:
-    """What a delegate is: commands, constants, the size of its scratch, and where its arguments go."""
+    """Contents of a delegate: commands, constants, scratch size, and the layout of its inputs and outputs."""
 
     cmd_data: Buffer = field(repr=False)
     weight_data: Buffer = field(repr=False)
     scratch_size: int
     inputs: Sequence[Tensor]
     outputs: Sequence[Tensor]
-    external: Mapping[str, str] = field(default_factory=dict)  # blocks that are elsewhere, and their keys
+    external: Mapping[str, str] = field(default_factory=dict)  # keys of external blocks
 
 
 def write_blob(blob: Blob) -> bytes:
-    """The bytes of a blob, checked as if they came from a file."""
+    """Validate and serialize a blob."""
     verify(blob)
     payloads = {
         "cmd_data": blob.cmd_data,
@@ -80,25 +80,25 @@ def _block(name: str, payload: Buffer, external: int) -> bytes:
 
 
 def _pack(tensors: Sequence[Tensor]) -> bytes:
-    packed = [_TENSOR.pack(*t.shape, t.element_size, t.offset, t.region) for t in tensors]
+    packed = [_TENSOR_RECORD.pack(*t.shape, t.element_size, t.offset, t.region) for t in tensors]
     return b"".join([struct.pack("<i", len(packed)), *packed])
 
 
 def read_blob(data: Buffer, named: Mapping[str, Buffer] | None = None) -> Blob:
-    """Read and check a blob. ``named``: the data that external blocks look up."""
+    """Read and validate a blob. ``named``: the data that external blocks refer to."""
     view = memoryview(data).cast("B")
     try:
-        found, external = _blocks(view)
+        payloads, external = _blocks(view)
         for name, key in external.items():
             if named is None or key not in named:
                 remedy = "Load the program with the .ptd files that were written with it."
                 raise MissingDataError(f"Ethos-U {name}", f"is external, under the key {key}", remedy=remedy)
-            found[name] = memoryview(named[key]).cast("B")
-        if len(found["scratch_size"]) != 4:
-            raise FormatError("must be 4 bytes", where="scratch_size", value=len(found["scratch_size"]))
-        (scratch,) = struct.unpack("<I", found["scratch_size"])
-        ends = [_unpack(found[name], name) for name in ("inputs", "outputs")]
-        blob = Blob(found["cmd_data"], found["weight_data"], scratch, ends[0], ends[1], external)
+            payloads[name] = memoryview(named[key]).cast("B")
+        if len(payloads["scratch_size"]) != 4:
+            raise FormatError("must be 4 bytes", where="scratch_size", value=len(payloads["scratch_size"]))
+        (scratch,) = struct.unpack("<I", payloads["scratch_size"])
+        tensors = [_unpack(payloads[name], name) for name in ("inputs", "outputs")]
+        blob = Blob(payloads["cmd_data"], payloads["weight_data"], scratch, tensors[0], tensors[1], external)
         verify(blob)
     except FormatError as error:
         raise error.inside("Ethos-U blob") from None
@@ -106,38 +106,38 @@ def read_blob(data: Buffer, named: Mapping[str, Buffer] | None = None) -> Blob:
 
 
 def _blocks(view: memoryview) -> tuple[dict[str, memoryview], dict[str, str]]:
-    """The payloads of all blocks, and the keys of those that are elsewhere."""
-    found: dict[str, memoryview] = {}
+    """Payloads of all blocks, and the keys of external ones."""
+    payloads: dict[str, memoryview] = {}
     external: dict[str, str] = {}
     at = 0
-    while _END not in found:
+    while _END not in payloads:
         checked_int.check_range(at, HEADER.size, len(view), "a block's header")
-        raw, size, outside, reserved = HEADER.unpack_from(view, at)
-        name = _name(raw, found, at)
+        raw, size, is_external, reserved = HEADER.unpack_from(view, at)
+        name = _name(raw, payloads, at)
         checked_int.check_range(at + HEADER.size, checked_int.align(size, ALIGNMENT), len(view), f"block {name!r}")
         start = at + HEADER.size
         payload, at = view[start : start + size], start + checked_int.align(size, ALIGNMENT)
-        if any(reserved) or any(view[start + size : at]) or outside > 1:
+        if any(reserved) or any(view[start + size : at]) or is_external > 1:
             raise FormatError("must have zeros where nothing is stored", where=name, offset=start)
         if size and name in (_START, _END):
             raise FormatError("must be empty", where=name, value=size)
-        if outside:
+        if is_external:
             external[name] = _key(name, payload)
-        found[name] = payload
+        payloads[name] = payload
     if at != len(view):
         raise FormatError("must end with its last block", value=f"{len(view) - at} more bytes", offset=at)
-    missing = [name for name in _BLOCKS if name not in found]
+    missing = [name for name in _BLOCKS if name not in payloads]
     if missing:
         raise FormatError(f"must have the blocks {', '.join(missing)}")
-    return found, external
+    return payloads, external
 
 
-def _name(raw: bytes, found: Mapping[str, memoryview], at: int) -> str:
+def _name(raw: bytes, seen: Mapping[str, memoryview], at: int) -> str:
     text, _, rest = raw.partition(b"\0")
     name = text.decode("ascii", "replace")
     if any(rest) or name not in (_START, *_BLOCKS, _END):
         raise FormatError("must be the name of a block", where="name", value=raw, offset=at)
-    if (name == _START) != (at == 0) or name in found:
+    if (name == _START) != (at == 0) or name in seen:
         raise FormatError(f"blocks start with {_START!r} and differ", where="name", value=name, offset=at)
     return name
 
@@ -151,15 +151,15 @@ def _key(name: str, payload: memoryview) -> str:
 
 def _unpack(data: memoryview, where: str) -> list[Tensor]:
     count = struct.unpack_from("<i", data)[0] if len(data) >= 4 else -1
-    if count < 0 or checked_int.add(4, checked_int.product((count, _TENSOR.size))) != len(data):
-        rule = f"must be a count and {_TENSOR.size} bytes for each"
+    if count < 0 or checked_int.add(4, checked_int.product((count, _TENSOR_RECORD.size))) != len(data):
+        rule = f"must be a count and {_TENSOR_RECORD.size} bytes for each"
         raise FormatError(rule, where=where, value=f"{count} in {len(data)} bytes")
-    rows = (_TENSOR.unpack_from(data, 4 + _TENSOR.size * i) for i in range(count))
+    rows = (_TENSOR_RECORD.unpack_from(data, 4 + _TENSOR_RECORD.size * i) for i in range(count))
     return [Tensor(row[:RANK], *row[RANK:]) for row in rows]
 
 
 def verify(blob: Blob) -> None:
-    """Raise ``FormatError`` unless the parts fit together."""
+    """Raise ``FormatError`` unless the parts are consistent."""
     if bytes(blob.cmd_data[:4]) not in _MAGICS:
         raise FormatError("must start with COP1 or COP2", where="cmd_data", value=bytes(blob.cmd_data[:4]))
     if not 0 <= blob.scratch_size < 1 << 32:
@@ -175,8 +175,8 @@ def verify(blob: Blob) -> None:
 def _verify_tensor(tensor: Tensor, scratch: int) -> None:
     if len(tensor.shape) != RANK:
         raise FormatError(f"must have {RANK} sizes", where="shape", value=tensor.shape)
-    if tensor.element_size not in _ELEMENTS:
-        raise FormatError(f"must be one of {_ELEMENTS}", where="element_size", value=tensor.element_size)
+    if tensor.element_size not in _ELEMENT_SIZES:
+        raise FormatError(f"must be one of {_ELEMENT_SIZES}", where="element_size", value=tensor.element_size)
     if tensor.region != SCRATCH:
         raise FormatError(f"must be {SCRATCH}, the scratch", where="region", value=tensor.region)
     checked_int.check_range(tensor.offset, tensor.nbytes, scratch, "the scratch")

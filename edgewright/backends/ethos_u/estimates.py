@@ -1,4 +1,4 @@
-"""Vela's estimates of a compiled delegate. They are the compiler's arithmetic, not measurements, and always say so."""
+"""Vela's performance estimates of a compiled delegate. Labelled as estimates: they are not measurements."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from edgewright.backends.ethos_u.target import EthosUCompileSpec
 from edgewright.lowering.estimates import MEMORIES, describe
 
 LABEL = "Vela's estimate"
-_REPORTED = {name.replace("_", ""): name for name in MEMORIES}  # memories as the in-process compiler calls them
+_REPORTED = {name.replace("_", ""): name for name in MEMORIES}  # memory names of the in-process compiler
 
 
 @dataclass(frozen=True)
 class Layer:
-    """One operation of the NPU, under the name of the tensor it makes."""
+    """One NPU operation, named after its output tensor."""
 
     name: str
     operator: str
@@ -26,7 +26,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class Estimates:
-    """What Vela expects of a delegate: cycles, memory by kind in bytes, and how far weights were compressed."""
+    """Vela's estimates: cycles, memory in bytes by kind, weight compression."""
 
     target: str
     system_config: str
@@ -47,7 +47,7 @@ class Estimates:
 
     @property
     def mac_utilisation(self) -> float:
-        """The share of the multiply-accumulates that the cycles had room for."""
+        """MACs over the MACs that the cycles allow."""
         room = self.total_cycles * self.macs_per_cycle
         return self.macs / room if room else 0.0
 
@@ -57,11 +57,11 @@ class Estimates:
         return self.encoded_weights / self.original_weights if self.original_weights else 1.0
 
     def utilisation(self, layer: Layer) -> float:
-        """A layer's share of the multiply-accumulates that its cycles had room for."""
+        """MAC utilisation of a layer."""
         return layer.macs / (layer.cycles * self.macs_per_cycle) if layer.cycles else 0.0
 
     def summary(self) -> dict[str, Any]:
-        """The totals as plain data, the same bytes each time: what a manifest holds."""
+        """Totals as plain data, deterministic, for manifests."""
         return {
             "basis": LABEL,
             "target": self.target,
@@ -86,7 +86,7 @@ class Estimates:
 
 
 def from_report(report: Any, database: Any, spec: EthosUCompileSpec, config: Mapping[str, Any]) -> Estimates:
-    """What the in-process compiler says. ``config``: the system's clock and the ports of the memory mode."""
+    """Estimates of the in-process compiler. ``config``: clock, and whether constants share the arena's SRAM."""
     memory = {}
     for name, used in report.memories.items():
         key = _REPORTED.get(str(name).lower())
@@ -94,7 +94,7 @@ def from_report(report: Any, database: Any, spec: EthosUCompileSpec, config: Map
             memory[key] = int(used.peakUsage)
     constants = int(report.readOnlyPeakUsage)
     if config["constants_in_sram"] and constants and "on_chip_flash" not in memory:
-        memory["on_chip_flash"] = constants  # Vela counts constants in the arena's SRAM apart, under this name
+        memory["on_chip_flash"] = constants  # Vela reports constants in the arena's SRAM under this name
         memory["sram"] = memory.get("sram", 0) - constants
     return Estimates(
         **_target(spec, config["clock"]),
@@ -134,7 +134,7 @@ def _layers(database: Any) -> tuple[Layer, ...]:
 
 
 def from_table(row: Mapping[str, str], spec: EthosUCompileSpec, layers: Sequence[Mapping[str, str]] = ()) -> Estimates:
-    """What the tables say that Vela's command line writes."""
+    """Estimates from the CSV files of Vela's command line."""
     used = {name: round(float(row[f"{name}_memory_used"]) * 1024) for name in MEMORIES}
     return Estimates(
         **_target(spec, float(row["core_clock"])),

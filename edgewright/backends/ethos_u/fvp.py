@@ -1,7 +1,7 @@
 """Runs a program on Arm's Fixed Virtual Platforms: Corstone-300 for Ethos-U55 and U65, Corstone-320 for U85.
 
-The platform runs ExecuTorch's own ``arm_executor_runner``. The program is part of that binary, is placed in memory, or
-is read from this machine's files (semihosting), as the runner was built.
+The platform runs ExecuTorch's ``arm_executor_runner``. Depending on how the runner was built, the program is part of
+that binary, is loaded to memory, or is read from the host's files (semihosting).
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ _CYCLES = re.compile(r"ethosu_pmu_cycle_cntr\s*:\s*(\d{1,20})")
 _PROBLEM = re.compile(
     r"^(?:[EF][: ]|\[critical\]|Hard fault|Info: Simulation is stopping\. Reason: CPU time has been exceeded)"
 )
-_GRACE = 60  # seconds of this machine's time beyond the simulated limit
-_MAX_WORDS = 256  # a platform cuts longer semihosting command lines
+_GRACE = 60  # seconds of host time beyond the simulated limit
+_MAX_COMMAND_LINE = 256  # platforms truncate longer semihosting command lines
 
 
 @dataclass(frozen=True)
 class Board:
-    """A platform, and where its parameters are. ``quiet``: what switches its windows and terminals off."""
+    """A platform and its parameter names. ``headless_parameters``: disable its windows and terminals."""
 
     executable: str
     name: str
     npu: str
     cpu: str
-    quiet: tuple[str, ...]
+    headless_parameters: tuple[str, ...]
 
 
 def _mps3(executable: str) -> Board:
-    quiet = ("mps3_board.visualisation.disable-visualisation=1", "mps3_board.telnetterminal0.start_telnet=0",
+    headless = ("mps3_board.visualisation.disable-visualisation=1", "mps3_board.telnetterminal0.start_telnet=0",
              "mps3_board.uart0.out_file=-", "mps3_board.uart0.shutdown_on_eot=1")  # fmt: skip
-    return Board(executable, "Corstone-300", "ethosu", "cpu0", quiet)
+    return Board(executable, "Corstone-300", "ethosu", "cpu0", headless)
 
 
 BOARDS = {
@@ -58,7 +58,7 @@ BOARDS = {
 
 @dataclass(frozen=True)
 class Platform:
-    """How to start a platform for a target. ``folder``: where semihosting reads and writes; None without it."""
+    """Command line of a platform for a target. ``folder``: the semihosting folder; None without semihosting."""
 
     target: str
     elf: Path
@@ -67,7 +67,7 @@ class Platform:
     address: int | None = None
     program: Path | None = None
     folder: Path | None = None
-    words: Sequence[str] = field(default=())
+    arguments: Sequence[str] = field(default=())
     trace: str | None = None
 
     @property
@@ -77,7 +77,7 @@ class Platform:
     def command(self) -> list[str]:
         """The platform's command line."""
         board = self.board
-        parameters = [f"{board.npu}.num_macs={self.target.rsplit('-', 1)[1]}", *board.quiet]
+        parameters = [f"{board.npu}.num_macs={self.target.rsplit('-', 1)[1]}", *board.headless_parameters]
         if self.trace is not None:
             parameters.append(f"{board.npu}.extra_args=--pmu-trace {self.trace}")
         if self.folder is not None:
@@ -87,40 +87,42 @@ class Platform:
         return [self.executable, *settings, "-a", str(self.elf), *data, "--timelimit", str(self.timeout)]
 
     def _semihosting(self) -> list[str]:
-        words = " ".join(self.words)
-        if len(words) > _MAX_WORDS:
-            raise UsageError("semihosting", f"takes a command line of {_MAX_WORDS} characters", value=len(words))
+        command_line = " ".join(self.arguments)
+        if len(command_line) > _MAX_COMMAND_LINE:
+            raise UsageError(
+                "semihosting", f"takes a command line of {_MAX_COMMAND_LINE} characters", value=len(command_line)
+            )
         cpu = self.board.cpu
         return [
             f"{cpu}.semihosting-enable=1",
             f"{cpu}.semihosting-stack_base=0",
             f"{cpu}.semihosting-heap_limit=0",
             f"{cpu}.semihosting-cwd={self.folder}",
-            f"{cpu}.semihosting-cmd_line={words}",
+            f"{cpu}.semihosting-cmd_line={command_line}",
         ]
 
 
-def find_executable(target: str, given: str | None) -> str:
-    """The platform for a target: the file given, or what is on PATH."""
+def find_executable(target: str, path: str | None) -> str:
+    """The platform for a target: the given path, or the one on PATH."""
     board = BOARDS[target.split("-")[1]]
-    if given is not None:
-        if not os.access(given, os.X_OK) or os.path.isdir(given):
-            raise FileAccessError(given, "must be an executable file", remedy=f"Give the path of {board.executable}.")
-        return os.path.abspath(given)
-    found = shutil.which(board.executable)
-    if found is None:
+    if path is not None:
+        if not os.access(path, os.X_OK) or os.path.isdir(path):
+            raise FileAccessError(path, "must be an executable file", remedy=f"Give the path of {board.executable}.")
+        return os.path.abspath(path)
+    executable = shutil.which(board.executable)
+    if executable is None:
         remedy = (
             f"Install Arm's {board.name} FVP (free, for Linux: developer.arm.com, or examples/arm/setup.sh of"
             f" ExecuTorch), put {board.executable} on PATH, or name it with --fvp. Without it, `edgewright run` runs"
             " the file on this machine."
         )
         raise MissingError(board.executable, f"is needed to run {target} and is not on PATH", remedy=remedy)
-    return found
+    return executable
 
 
 @dataclass
-class Report:
-    """What a platform printed, and what of it is bad news. ``cycles``: the NPU's own count, where it was printed."""
+class FvpOutput:
+    """Output of a platform and the error lines in it. ``cycles``: the NPU's cycle counter, if printed."""
 
     lines: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
@@ -130,14 +132,14 @@ class Report:
         self.lines.append(line)
         if _PROBLEM.search(line):
             self.problems.append(line)
-        found = _CYCLES.search(line)
-        if found:
-            self.cycles = int(found.group(1))
+        match = _CYCLES.search(line)
+        if match:
+            self.cycles = int(match.group(1))
 
 
-def run(platform: Platform, show: Callable[[str], None]) -> Report:
-    """Run the platform to its end, showing what it prints; raise if it or the program on it failed."""
-    report = Report()
+def run(platform: Platform, show: Callable[[str], None]) -> FvpOutput:
+    """Run the platform to completion, passing its output to ``show``; raise if it or the program failed."""
+    report = FvpOutput()
     try:
         process = subprocess.Popen(
             platform.command(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"

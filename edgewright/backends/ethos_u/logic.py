@@ -1,4 +1,4 @@
-"""Lowering of comparison, logic, bits and choice: what a U85 does on whole numbers and truth values."""
+"""Lowering of comparison, logic, bitwise operators and select on integers and bools (U85)."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import numpy as np
 
 from edgewright.backends.ethos_u.elementwise import operand
 from edgewright.backends.ethos_u.lower import BOOL, FLOAT32, INT32, TosaLowering, result, scale_of, zero_of
-from edgewright.backends.ethos_u.movement import same, stored_as, stored_number
+from edgewright.backends.ethos_u.movement import copy, quantize_scalar, requantize_to
 from edgewright.ir.graph import Op, Value
 from edgewright.lowering.passes.layout import Order, common_order
 
 Lower = Callable[[TosaLowering, Op], None]
-NEVER = 1 << 30  # more than any stored integer
+BEYOND_RANGE = 1 << 30  # above any stored integer
 
 
 def _shape(out: Value, order: Order) -> list[int]:
@@ -30,7 +30,7 @@ def _cast(low: TosaLowering, x: Value, dtype: Any) -> Value:
     if x.dtype == np.dtype(dtype):
         return x
     if x.constant and x.data is not None:
-        return low.tensor(x.data.astype(dtype))
+        return low.const(x.data.astype(dtype))
     return low.node("cast", x.bound, dtype, input=x, dtype=str(np.dtype(dtype)))
 
 
@@ -38,147 +38,147 @@ def _cast(low: TosaLowering, x: Value, dtype: Any) -> Value:
 
 
 def threshold(kind: str, number: float) -> int:
-    """The whole number to compare with instead of ``number``."""
+    """The integer to compare with instead of the real ``number``."""
     if kind in ("eq", "ne"):
-        whole = round(number) if math.isfinite(number) else NEVER
-        return int(whole) if math.isclose(whole, number, rel_tol=1e-6, abs_tol=1e-6) else NEVER
+        nearest = round(number) if math.isfinite(number) else BEYOND_RANGE
+        return int(nearest) if math.isclose(nearest, number, rel_tol=1e-6, abs_tol=1e-6) else BEYOND_RANGE
     if not math.isfinite(number):
-        return NEVER if number > 0 else -NEVER
-    near = round(number)
-    exact = math.isclose(near, number, rel_tol=1e-6, abs_tol=1e-6)
-    made = near if exact else math.floor(number) if kind in ("gt", "le") else math.ceil(number)
-    return max(min(int(made), NEVER), -NEVER)
+        return BEYOND_RANGE if number > 0 else -BEYOND_RANGE
+    nearest = round(number)
+    exact = math.isclose(nearest, number, rel_tol=1e-6, abs_tol=1e-6)
+    bound = nearest if exact else math.floor(number) if kind in ("gt", "le") else math.ceil(number)
+    return max(min(int(bound), BEYOND_RANGE), -BEYOND_RANGE)
 
 
-def compared(low: TosaLowering, op: Op) -> None:
-    """Whole numbers in one unit. TOSA has "equal", "greater" and "greater or equal"; the rest are their opposites."""
+def compare(low: TosaLowering, op: Op) -> None:
+    """Compare integers of one scale. TOSA has EQUAL, GREATER and GREATER_EQUAL; the others swap or negate."""
     x, other, out, kind = op.args["self"], op.args["other"], result(op), op.kind
     order = _order(low, op)
-    a, b = _numbers(low, op, x, other, order)
+    a, b = _comparison_operands(low, op, x, other, order)
     if kind in ("lt", "le"):
         a, b = b, a
     name = {"eq": "equal", "ne": "equal", "gt": "greater", "lt": "greater"}.get(kind, "greater_equal")
-    if a.dtype == BOOL:  # truth values have no order of their own
+    if a.dtype == BOOL:  # TOSA does not compare bools
         a, b = (_cast(low, _cast(low, v, np.int8), INT32) for v in (a, b))
-    made = low.node(name, _shape(out, order), BOOL, a=a, b=b)
-    low.alias(out, order, low.node("logical_not", made.bound, BOOL, input=made) if kind == "ne" else made)
+    compared = low.node(name, _shape(out, order), BOOL, a=a, b=b)
+    low.alias(out, order, low.node("logical_not", compared.bound, BOOL, input=compared) if kind == "ne" else compared)
 
 
-def _numbers(low: TosaLowering, op: Op, x: Value, other: Any, order: Order) -> tuple[Value, Value]:
-    """Both operands as 32-bit (or real) numbers in one unit."""
+def _comparison_operands(low: TosaLowering, op: Op, x: Value, other: Any, order: Order) -> tuple[Value, Value]:
+    """Both operands as int32 (or float) in one unit."""
     a = operand(low, x, order)
     if not isinstance(other, Value):
         if a.dtype == FLOAT32:
-            return a, low.tensor(np.full([1] * len(order), other), np.float32)
+            return a, low.const(np.full([1] * len(order), other), np.float32)
         if a.dtype == BOOL:
-            return a, low.tensor(np.full([1] * len(order), bool(other)))
-        place = threshold(op.kind, float(other) / scale_of(x))
+            return a, low.const(np.full([1] * len(order), bool(other)))
+        bound = threshold(op.kind, float(other) / scale_of(x))
         wide = low.rescale(a, INT32, 1.0, zero_of(x)) if x.q is not None else _cast(low, a, INT32)
-        return wide, low.tensor(np.full([1] * len(order), place), np.int32)
+        return wide, low.const(np.full([1] * len(order), bound), np.int32)
     b = operand(low, other, order)
     if x.q is None or other.q is None:
         return (a, b) if a.dtype in (FLOAT32, BOOL) else (_cast(low, a, INT32), _cast(low, b, INT32))
     unit = max(scale_of(x), scale_of(other)) / 2.0 ** (20 if x.q.dtype.itemsize == 1 else 14)
     unit = scale_of(x) if scale_of(x) == scale_of(other) else unit
-    made = [low.rescale(h, INT32, scale_of(v) / unit, zero_of(v)) for h, v in ((a, x), (b, other))]
-    return made[0], made[1]
+    scaled = [low.rescale(h, INT32, scale_of(v) / unit, zero_of(v)) for h, v in ((a, x), (b, other))]
+    return scaled[0], scaled[1]
 
 
 # ----------------------------------------------------------------------------------------------------- logic, bits
 
 
-def _both(low: TosaLowering, op: Op, order: Order, dtype: Any) -> tuple[Value, Value]:
-    """Two operands of one type; a number becomes a tensor of one element."""
-    made = []
+def _same_type_operands(low: TosaLowering, op: Op, order: Order, dtype: Any) -> tuple[Value, Value]:
+    """Both operands in one type; a scalar becomes a tensor of one element."""
+    operands = []
     for name in ("self", "other"):
-        given = op.args[name]
-        if isinstance(given, Value):
-            made.append(_cast(low, operand(low, given, order), dtype))
+        argument = op.args[name]
+        if isinstance(argument, Value):
+            operands.append(_cast(low, operand(low, argument, order), dtype))
         else:
-            made.append(low.tensor(np.full([1] * len(order), given), dtype))
-    return made[0], made[1]
+            operands.append(low.const(np.full([1] * len(order), argument), dtype))
+    return operands[0], operands[1]
 
 
 def logical(low: TosaLowering, op: Op) -> None:
-    """``logical_and`` and the like: truth values, or whole numbers as such."""
+    """``logical_and`` and the like on bools, or on integers as bools."""
     out, order = result(op), _order(low, op)
-    a, b = _both(low, op, order, BOOL)
+    a, b = _same_type_operands(low, op, order, BOOL)
     low.alias(out, order, low.node(op.kind, _shape(out, order), BOOL, a=a, b=b))
 
 
 def bitwise(low: TosaLowering, op: Op) -> None:
     out, order = result(op), _order(low, op)
-    a, b = _both(low, op, order, out.dtype)
+    a, b = _same_type_operands(low, op, order, out.dtype)
     kind = op.kind.replace("bitwise", "logical") if out.dtype == BOOL else op.kind
     low.alias(out, order, low.node(kind, _shape(out, order), out.dtype, a=a, b=b))
 
 
-def negated(low: TosaLowering, op: Op) -> None:
+def invert(low: TosaLowering, op: Op) -> None:
     """``logical_not`` and ``bitwise_not``."""
     x, out = op.args["self"], result(op)
     order = _order(low, op)
-    held = low.get(x, order)
+    stored = low.get(x, order)
     kind = "logical_not" if op.kind == "logical_not" or out.dtype == BOOL else "bitwise_not"
-    held = _cast(low, held, BOOL) if kind == "logical_not" else held
-    low.alias(out, order, low.node(kind, held.bound, held.dtype, input=held))
+    stored = _cast(low, stored, BOOL) if kind == "logical_not" else stored
+    low.alias(out, order, low.node(kind, stored.bound, stored.dtype, input=stored))
 
 
-def shifted(low: TosaLowering, op: Op) -> None:
-    """By more than there are bits, nothing is left but the sign (and that only to the right)."""
+def shift(low: TosaLowering, op: Op) -> None:
+    """Shifts; an amount of at least the bit width leaves the sign (right) or zero (left)."""
     out, order = result(op), _order(low, op)
-    a, b = _both(low, op, order, out.dtype)
-    shape, most = _shape(out, order), 8 * (out.dtype.itemsize if out.dtype is not None else 4) - 1
-    beyond = None if b.constant else _beyond(low, b, most)
-    if beyond is not None:
-        last = low.tensor(np.full([1] * len(order), most), out.dtype)
-        b = low.node("select", b.bound, b.dtype, condition=beyond, on_true=last, on_false=b)
+    a, b = _same_type_operands(low, op, order, out.dtype)
+    shape, max_shift = _shape(out, order), 8 * (out.dtype.itemsize if out.dtype is not None else 4) - 1
+    out_of_range = None if b.constant else _out_of_range(low, b, max_shift)
+    if out_of_range is not None:
+        limit = low.const(np.full([1] * len(order), max_shift), out.dtype)
+        b = low.node("select", b.bound, b.dtype, condition=out_of_range, on_true=limit, on_false=b)
     if op.kind == "bitwise_right_shift":
         low.alias(out, order, low.node("arithmetic_right_shift", shape, out.dtype, a=a, b=b, round=False))
         return
-    made = low.node("logical_left_shift", shape, out.dtype, a=a, b=b)
-    if beyond is not None:
-        nothing = low.tensor(np.zeros([1] * len(order)), out.dtype)
-        made = low.node("select", shape, out.dtype, condition=beyond, on_true=nothing, on_false=made)
-    low.alias(out, order, made)
+    shifted = low.node("logical_left_shift", shape, out.dtype, a=a, b=b)
+    if out_of_range is not None:
+        zero = low.const(np.zeros([1] * len(order)), out.dtype)
+        shifted = low.node("select", shape, out.dtype, condition=out_of_range, on_true=zero, on_false=shifted)
+    low.alias(out, order, shifted)
 
 
-def _beyond(low: TosaLowering, places: Value, most: int) -> Value:
-    """Where a number of bits is negative, or more than ``most``."""
-    wide, one = _cast(low, places, INT32), [1] * len(places.bound)
-    zero, last = low.tensor(np.zeros(one), np.int32), low.tensor(np.full(one, most), np.int32)
-    few = low.node("greater", wide.bound, BOOL, a=zero, b=wide)
-    many = low.node("greater", wide.bound, BOOL, a=wide, b=last)
-    return low.node("logical_or", wide.bound, BOOL, a=few, b=many)
+def _out_of_range(low: TosaLowering, amounts: Value, max_shift: int) -> Value:
+    """True where a shift amount is negative or above ``max_shift``."""
+    wide, one = _cast(low, amounts, INT32), [1] * len(amounts.bound)
+    zero, limit = low.const(np.zeros(one), np.int32), low.const(np.full(one, max_shift), np.int32)
+    negative = low.node("greater", wide.bound, BOOL, a=zero, b=wide)
+    too_large = low.node("greater", wide.bound, BOOL, a=wide, b=limit)
+    return low.node("logical_or", wide.bound, BOOL, a=negative, b=too_large)
 
 
 # ---------------------------------------------------------------------------------------------------------- choice
 
 
-def _chosen(low: TosaLowering, op: Op, given: Any, order: Order) -> Value:
-    """An operand as the result is stored."""
+def _select_operand(low: TosaLowering, op: Op, argument: Any, order: Order) -> Value:
+    """An operand in the quantization of the result."""
     out = result(op)
-    if not isinstance(given, Value):
-        return low.tensor(np.full([1] * len(order), stored_number(given, out)), out.dtype)
-    if given.constant and given.q is None and given.data is not None:
-        flat = np.vectorize(lambda n: stored_number(n, out), otypes=[out.dtype])(given.data)
-        return low.tensor(flat.reshape([1] * (len(order) - flat.ndim) + list(flat.shape)).transpose(order))
-    return stored_as(low, given, out, operand(low, given, order))
+    if not isinstance(argument, Value):
+        return low.const(np.full([1] * len(order), quantize_scalar(argument, out)), out.dtype)
+    if argument.constant and argument.q is None and argument.data is not None:
+        flat = np.vectorize(lambda n: quantize_scalar(n, out), otypes=[out.dtype])(argument.data)
+        return low.const(flat.reshape([1] * (len(order) - flat.ndim) + list(flat.shape)).transpose(order))
+    return requantize_to(low, argument, out, operand(low, argument, order))
 
 
 def where(low: TosaLowering, op: Op) -> None:
-    """``where``, and ``masked_fill``, which names its operands otherwise."""
+    """``where`` and ``masked_fill``."""
     out, order = result(op), _order(low, op)
     mask, first, second = ("condition", "self", "other") if op.kind == "where" else ("mask", "value", "self")
     condition = operand(low, op.args[mask], order)
-    a, b = (_chosen(low, op, op.args[name], order) for name in (first, second))
-    made = low.node("select", _shape(out, order), out.dtype, condition=condition, on_true=a, on_false=b)
-    low.alias(out, order, made)
+    a, b = (_select_operand(low, op, op.args[name], order) for name in (first, second))
+    selected = low.node("select", _shape(out, order), out.dtype, condition=condition, on_true=a, on_false=b)
+    low.alias(out, order, selected)
 
 
 def cast(low: TosaLowering, op: Op) -> None:
     x, out = op.args["self"], result(op)
     if x.dtype == out.dtype and (x.q is None) == (out.q is None):
-        same(low, op)
+        copy(low, op)
         return
     order = _order(low, op)
     low.alias(out, order, _cast(low, low.get(x, order), out.dtype))

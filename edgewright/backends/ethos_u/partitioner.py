@@ -1,4 +1,4 @@
-"""``EthosUPartitioner``: what runs on an Ethos-U."""
+"""``EthosUPartitioner``: selects and compiles the subgraphs that run on an Ethos-U."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from edgewright.backends.ethos_u.blob import write_blob
 from edgewright.backends.ethos_u.lower import TosaLowering
 from edgewright.backends.ethos_u.npu import supported
 from edgewright.backends.ethos_u.ops import BACKEND
-from edgewright.backends.ethos_u.pool_scale import coarsen_means
+from edgewright.backends.ethos_u.pool_scale import keep_input_scale
 from edgewright.backends.ethos_u.target import ACCELERATORS, EthosUCompileSpec
 from edgewright.backends.ethos_u.tosa_file import write_tosa
 from edgewright.backends.ethos_u.vela import compile_tosa
-from edgewright.backends.ethos_u.verify_vela import prove
+from edgewright.backends.ethos_u.verify_vela import verify_commands
 from edgewright.backends.table import FLOAT, STATIC, Backend, precision_of
 from edgewright.errors import UsageError
 from edgewright.formats.twin_writer import write_twin
@@ -31,7 +31,7 @@ from edgewright.lowering.passes.constant_folding import fold_constants
 from edgewright.lowering.passes.legalize import legalize
 
 aten = torch.ops.aten
-KEPT = (
+NO_DECOMPOSE = (
     aten.hardswish.default, aten.elu.default, aten.relu6.default, aten.celu.default, aten.selu.default,
     aten.silu.default, aten.mish.default, aten.softplus.default, aten.logit.default, aten.hardsigmoid.default,
     aten.prelu.default, aten.glu.default, aten.erfinv.default, aten.square.default, aten.softmax.int,
@@ -39,23 +39,23 @@ KEPT = (
     aten.rms_norm.default, aten.linalg_vector_norm.default, aten.floor_divide.default, aten.conv3d.default,
     aten.conv3d.padding,
 )  # fmt: skip
-# Movement alone is not worth a delegate.
-_IDLE = {
+# A partition of data movement only is not worth a delegate.
+_DATA_MOVEMENT = {
     "permute", "transpose", "t", "view", "reshape", "flatten", "unsqueeze", "squeeze", "expand", "clone", "slice",
     "cat", "dropout", "requantize",
 }  # fmt: skip
 
 
 class EthosUPartitioner(Partitioner):
-    """Delegates to an Ethos-U as much as its rows take.
+    """Delegates all operators that the backend's rules support.
 
     ``additional_checks``: ``DontPartition(...)`` and the like, or objects with ``is_node_supported``. ``verify``: run
-    what Vela made on the simulator and compare it with the graph, bit for bit.
+    Vela's command stream on the simulator and compare it with the graph bit for bit.
     """
 
     backend = BACKEND
     backend_id = "EthosUBackend"
-    kept = KEPT
+    kept = NO_DECOMPOSE
 
     def __init__(
         self, compile_spec: EthosUCompileSpec, additional_checks: Sequence[Any] = (), *, verbose: bool = False,
@@ -63,7 +63,7 @@ class EthosUPartitioner(Partitioner):
     ) -> None:  # fmt: skip
         super().__init__(list(additional_checks or ()), verbose=verbose)
         self.verify = verify
-        self.compile_spec = checked_spec(compile_spec)
+        self.compile_spec = check_spec(compile_spec)
 
     @classmethod
     def for_target(cls, target: str | None) -> EthosUPartitioner:
@@ -80,7 +80,7 @@ class EthosUPartitioner(Partitioner):
         return super().partition(exported, method)
 
     def keep(self, ops: Sequence[Op]) -> bool:
-        return any(op.kind not in _IDLE for op in ops)
+        return any(op.kind not in _DATA_MOVEMENT for op in ops)
 
     def lower(self, group: Graph) -> LoweredBackendModule:
         device = to_tosa(group, self.compile_spec)
@@ -88,62 +88,63 @@ class EthosUPartitioner(Partitioner):
         inputs, outputs = ([value.nbytes for value in side] for side in (device.inputs, device.outputs))
         compiled = compile_tosa(write_tosa(device), spec, inputs=inputs, outputs=outputs)
         if self.verify:
-            prove(device, compiled, spec.target)
+            verify_commands(device, compiled, spec.target)
         twin = None if supported(spec.target) is None else write_twin({"": device})
         expected = None if compiled.performance is None else compiled.performance.to_dict()
         specs = spec.to_compile_specs()
         return LoweredBackendModule(self.backend_id, write_blob(compiled), specs, {}, twin, estimates=expected)
 
 
-# Operators that read places: which of their arguments are.
-_PLACES = {aten.embedding.default: 1, aten.index_select.default: 2}
+# Position of the index argument.
+_INDEX_ARGUMENTS = {aten.embedding.default: 1, aten.index_select.default: 2}
 
 
 def narrow_indices(module: fx.GraphModule) -> None:
-    """Let places be in 32 bits, which the NPU has; a conversion on the CPU narrows those that come in 64."""
+    """Cast int64 indices to int32, which the NPU supports, with a cast that runs on the CPU."""
     graph = module.graph
     for node in list(graph.nodes):
-        at = _PLACES.get(node.target)
-        places: Any = node.args[at] if at is not None else None
-        if not isinstance(places, fx.Node) or places.meta["val"].dtype != torch.int64 or places.op == "get_attr":
+        position = _INDEX_ARGUMENTS.get(node.target)
+        indices: Any = node.args[position] if position is not None else None
+        if not isinstance(indices, fx.Node) or indices.meta["val"].dtype != torch.int64 or indices.op == "get_attr":
             continue
         with graph.inserting_before(node):
-            narrow = graph.call_function(aten._to_copy.default, (places,), {"dtype": torch.int32})
-        narrow.meta = {**node.meta, "val": places.meta["val"].to(torch.int32)}
-        node.replace_input_with(places, narrow)
+            cast = graph.call_function(aten._to_copy.default, (indices,), {"dtype": torch.int32})
+        cast.meta = {**node.meta, "val": indices.meta["val"].to(torch.int32)}
+        node.replace_input_with(indices, cast)
     module.recompile()
 
 
-def checked_spec(given: object) -> EthosUCompileSpec:
-    if not isinstance(given, EthosUCompileSpec):
+def check_spec(spec: object) -> EthosUCompileSpec:
+    if not isinstance(spec, EthosUCompileSpec):
         remedy = 'Make one: EthosUCompileSpec("ethos-u55-128").'
-        raise UsageError("compile_spec", "must be an EthosUCompileSpec", value=type(given).__name__, remedy=remedy)
-    return given
+        raise UsageError("compile_spec", "must be an EthosUCompileSpec", value=type(spec).__name__, remedy=remedy)
+    return spec
 
 
 def to_tosa(group: Graph, target: EthosUCompileSpec | None) -> Graph:
-    """A group as a device graph of TOSA operators."""
+    """Lower a partition to a graph of TOSA operators."""
     apply(
         group,
         lambda graph: fold_constants(graph, OPS),
         lambda graph: legalize(graph, BACKEND.rows, target),
-        lambda graph: coarsen_means(graph, target),
+        lambda graph: keep_input_scale(graph, target),
     )
     device = TosaLowering(group, BACKEND.rows, target).run()
     verify(device)
     return device
 
 
-# --------------------------------------------------------------------------------------- TOSA alone, for debugging
+# ---------------------------------------------------------------------------------------- TOSA export, for debugging
 
-# What TOSA has in floating point, and rows lower to.
-_REAL = {
+# Operators with a floating-point lowering.
+_FLOAT_OPS = {
     "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "linear", "mm", "bmm", "add", "sub", "mul",
     "maximum", "minimum", "relu", "relu6", "hardtanh", "clamp", "batch_norm", "abs", "ceil", "cos", "erf", "exp",
     "floor", "log", "reciprocal", "rsqrt", "sigmoid", "sin", "tanh",
 }  # fmt: skip
 _ROWS = [
-    replace(row, precisions=(FLOAT, STATIC) if row.op in _REAL else row.precisions) for row in BACKEND.rows.values()
+    replace(row, precisions=(FLOAT, STATIC) if row.op in _FLOAT_OPS else row.precisions)
+    for row in BACKEND.rows.values()
 ]
 
 
@@ -168,9 +169,9 @@ class _TosaPartitioner(Partitioner):
 
 
 def export_tosa(exported: ExportedProgram) -> list[bytes]:
-    """The groups of a program that TOSA can express, each as a TOSA 1.0 file, in the order they run.
+    """Export the partitions of a program that TOSA can express, each as a TOSA 1.0 file, in execution order.
 
-    A program that is not quantized becomes floating-point TOSA, which Arm's reference model runs and Ethos-U does not.
+    An unquantized program becomes floating-point TOSA, which Arm's reference model runs and Ethos-U does not.
     """
     partitioner = _TosaPartitioner()
     from edgewright.program.edge import to_edge_transform_and_lower

@@ -1,55 +1,63 @@
-"""Means that are pooled in 8 bits keep their input's scale, where nobody would notice a finer one.
+"""Keeps the input scale for global averages that are pooled in 8 bits, where a finer output scale has no effect.
 
-A pool rounds to its input's steps. Storing the result in finer ones is one more operation that adds nothing, if only
-convolutions and products read it: they take any scale.
+AVG_POOL2D rounds to the steps of its input. Requantizing its result to a finer scale is an extra operation without
+extra precision if only convolutions and matrix products, which accept any scale, read it.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from edgewright.backends.ethos_u.pool import pools_in_two_steps
+from edgewright.backends.ethos_u.pool import prefers_avg_pool
 from edgewright.backends.table import over
 from edgewright.ir.graph import Graph, Op, Value
 
-_NAMES = ("view", "reshape", "flatten", "squeeze", "unsqueeze", "dropout", "clone")  # the same integers, reshaped
-_PRODUCTS = ("linear", "conv1d", "conv2d")
+_RESHAPES = (
+    "view",
+    "reshape",
+    "flatten",
+    "squeeze",
+    "unsqueeze",
+    "dropout",
+    "clone",
+)  # keep the integers, change the shape
+_MATMULS = ("linear", "conv1d", "conv2d")
 
 
-def coarsen_means(graph: Graph, target: Any) -> None:
-    """Let means of images be stored as their input is, if all that read them are products."""
+def keep_input_scale(graph: Graph, target: Any) -> None:
+    """Give global averages the quantization of their input if only matrix products read them."""
     readers: dict[Value, list[Op]] = {}
     for op in graph.ops:
         for value in op.inputs():
             readers.setdefault(value, []).append(op)
-    returned = set(graph.outputs)
+    outputs = set(graph.outputs)
     for op in graph.ops:
         x, out = op.args.get("self"), op.outputs[0]
-        if not isinstance(x, Value) or out is None or "limits" in op.args or not _of_images(op):
+        if not isinstance(x, Value) or out is None or "limits" in op.args or not _is_global_mean(op):
             continue
-        chain = _chain(out, readers, returned)
-        if chain is not None and pools_in_two_steps(x, out, x.bound[-2:], target):
+        chain = _reshape_chain(out, readers, outputs)
+        if chain is not None and prefers_avg_pool(x, out, x.bound[-2:], target):
             for value in chain:
                 value.q = x.q
 
 
-def _of_images(op: Op) -> bool:
+def _is_global_mean(op: Op) -> bool:
     if op.kind == "adaptive_avg_pool2d":
         return list(op.args["output_size"]) == [1, 1]
     return op.kind == "mean" and len(op.args["self"].shape) == 4 and over(op) == [2, 3]
 
 
-def _chain(value: Value, readers: dict[Value, list[Op]], returned: set[Value]) -> list[Value] | None:
-    """A value and its other shapes, if nothing but products reads any of them."""
-    if value in returned:
+def _reshape_chain(value: Value, readers: dict[Value, list[Op]], outputs: set[Value]) -> list[Value] | None:
+    """A value and its reshapes, if only matrix products read them; otherwise None."""
+    if value in outputs:
         return None
-    found = [value]
+    chain = [value]
     for op in readers.get(value, []):
-        if op.kind in _PRODUCTS and op.args["input"] is value:
+        if op.kind in _MATMULS and op.args["input"] is value:
             continue
-        out = op.outputs[0] if op.kind in _NAMES else None
-        more = _chain(out, readers, returned) if out is not None and out.q == value.q else None
+        out = op.outputs[0] if op.kind in _RESHAPES else None
+        more = _reshape_chain(out, readers, outputs) if out is not None and out.q == value.q else None
         if more is None:
             return None
-        found += more
-    return found
+        chain += more
+    return chain

@@ -1,4 +1,4 @@
-"""``EthosUQuantizer``: presets for quantizing what an Ethos-U runs. The rows say the rest."""
+"""``EthosUQuantizer`` and its quantization presets. The op table rows define the rest."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import ClassVar
 from torch import fx
 
 from edgewright.backends.ethos_u.ops import BACKEND
-from edgewright.backends.ethos_u.partitioner import KEPT, checked_spec, narrow_indices
+from edgewright.backends.ethos_u.partitioner import NO_DECOMPOSE, check_spec, narrow_indices
 from edgewright.backends.ethos_u.target import EthosUCompileSpec
 from edgewright.quantize.quantizer import TableQuantizer
 from edgewright.quantize.recipes import QuantizationConfig, symmetric_config
 from edgewright.quantize.simplify import simplify_operators
 
-EPSILON_8, EPSILON_16 = 2.0**-16, 2.0**-12  # the smallest scales of activations
+EPSILON_8, EPSILON_16 = 2.0**-16, 2.0**-12  # smallest activation scales
 
 
 def get_symmetric_quantization_config(
@@ -25,24 +25,24 @@ def get_symmetric_quantization_config(
     weight_qmin: int = -127,
     weight_qmax: int = 127,
 ) -> QuantizationConfig:
-    """a8w8: 8-bit activations with a zero point, and 8-bit weights without one."""
+    """a8w8: asymmetric 8-bit activations, symmetric 8-bit weights."""
     return symmetric_config(
         is_per_channel, is_qat, is_dynamic, (act_qmin, act_qmax), (weight_qmin, weight_qmax), epsilon=EPSILON_8
     )
 
 
 def get_symmetric_a8w4_quantization_config(is_per_channel: bool = True, is_qat: bool = True) -> QuantizationConfig:
-    """8-bit activations, 4-bit weights: smaller, and better trained with them than calibrated."""
+    """8-bit activations, 4-bit weights: smaller; quantization-aware training recommended."""
     return symmetric_config(is_per_channel, is_qat, weight=(-7, 7), epsilon=EPSILON_8)
 
 
 def get_symmetric_a16w8_quantization_config(is_per_channel: bool = True, is_qat: bool = False) -> QuantizationConfig:
-    """16-bit activations without a zero point, 8-bit weights."""
+    """Symmetric 16-bit activations, 8-bit weights."""
     return symmetric_config(is_per_channel, is_qat, activation=(-32767, 32767), bits=16, epsilon=EPSILON_16)
 
 
 def get_uint8_io_quantization_config(is_qat: bool = False) -> QuantizationConfig:
-    """Inputs and outputs as ``uint8``, for ``set_io``: what cameras give and displays take."""
+    """``uint8`` inputs and outputs, for ``set_io``: for cameras and displays."""
     return symmetric_config(is_qat=is_qat, activation=(0, 255), unsigned=True, epsilon=EPSILON_8)
 
 
@@ -55,7 +55,7 @@ class EthosUQuantizer(TableQuantizer):
     """
 
     backend = BACKEND
-    kept = KEPT
+    kept = NO_DECOMPOSE
     presets: ClassVar = {
         "int8": get_symmetric_quantization_config,
         "a16w8": get_symmetric_a16w8_quantization_config,
@@ -64,7 +64,7 @@ class EthosUQuantizer(TableQuantizer):
 
     def __init__(self, compile_spec: EthosUCompileSpec) -> None:
         super().__init__()
-        self.compile_spec = checked_spec(compile_spec)
+        self.compile_spec = check_spec(compile_spec)
 
     @classmethod
     def for_target(cls, target: str | None) -> EthosUQuantizer:
@@ -74,7 +74,7 @@ class EthosUQuantizer(TableQuantizer):
         return self.compile_spec
 
     def transform_for_annotation(self, model: fx.GraphModule) -> fx.GraphModule:
-        """As lowering decomposes, and simpler where only single results can be quantized."""
-        made = simplify_operators(super().transform_for_annotation(model))
-        narrow_indices(made)
-        return made
+        """Decompose like lowering does, and simplify operators with results that cannot be quantized."""
+        simplified = simplify_operators(super().transform_for_annotation(model))
+        narrow_indices(simplified)
+        return simplified

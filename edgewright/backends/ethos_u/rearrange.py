@@ -1,4 +1,4 @@
-"""Lowering of operators that take shapes apart and put them together: pixel blocks, windows, memory read anew."""
+"""Lowering of rearrangements: pixel shuffle, channel shuffle, unfold, strided reads."""
 
 from __future__ import annotations
 
@@ -6,100 +6,100 @@ import math
 
 import numpy as np
 
-from edgewright.backends.ethos_u.lower import BOOL, FLOAT32, INT32, TosaLowering, result, sizes, zero_of
-from edgewright.backends.ethos_u.movement import stored_as
-from edgewright.backends.ethos_u.pool import image_of, name_image
-from edgewright.backends.ethos_u.slice_concat import picked, runs
+from edgewright.backends.ethos_u.lower import BOOL, FLOAT32, INT32, TosaLowering, result, static_sizes, zero_of
+from edgewright.backends.ethos_u.movement import requantize_to
+from edgewright.backends.ethos_u.pool import alias_image, to_nhwc_image
+from edgewright.backends.ethos_u.slice_concat import strided_runs, take
 from edgewright.ir.aten.ops import OPS
 from edgewright.ir.graph import Op, Value
 from edgewright.lowering.passes.layout import Order, common_order, identity
 
-MAX_RUNS = 256  # pieces of memory that are joined to one tensor
+MAX_SLICES = 256  # slices concatenated to one tensor
 
 
 def pixel_shuffle(low: TosaLowering, op: Op) -> None:
-    """Channels become pixels. First the channels of a row of pixels, then those of a column."""
-    image = image_of(low, op.args["self"], 2)
+    """Channels to pixels: first along the width, then along the height."""
+    image = to_nhwc_image(low, op.args["self"], 2)
     n, h, w, c = image.bound
     f = op.args["upscale_factor"]
     each = c // f**2
-    parts = low.transposed(low.reshaped(image, [n * h * w, each, f, f]), [0, 2, 3, 1])
-    turned = low.transposed(low.reshaped(parts, [n * h, w, f, f * each]), [0, 2, 1, 3])
-    _name(low, op, low.reshaped(turned, [n, h * f, w * f, each]))
+    parts = low.transpose(low.reshape(image, [n * h * w, each, f, f]), [0, 2, 3, 1])
+    transposed = low.transpose(low.reshape(parts, [n * h, w, f, f * each]), [0, 2, 1, 3])
+    _alias_result(low, op, low.reshape(transposed, [n, h * f, w * f, each]))
 
 
 def pixel_unshuffle(low: TosaLowering, op: Op) -> None:
-    """The way back."""
-    image = image_of(low, op.args["self"], 2)
+    """Inverse of ``pixel_shuffle``."""
+    image = to_nhwc_image(low, op.args["self"], 2)
     n, h, w, c = image.bound
     f = op.args["downscale_factor"]
-    turned = low.transposed(low.reshaped(image, [n * h // f, f, w // f, f * c]), [0, 2, 1, 3])
-    parts = low.transposed(low.reshaped(turned, [n * (h // f) * (w // f), f, f, c]), [0, 3, 1, 2])
-    _name(low, op, low.reshaped(parts, [n, h // f, w // f, c * f * f]))
+    transposed = low.transpose(low.reshape(image, [n * h // f, f, w // f, f * c]), [0, 2, 1, 3])
+    parts = low.transpose(low.reshape(transposed, [n * (h // f) * (w // f), f, f, c]), [0, 3, 1, 2])
+    _alias_result(low, op, low.reshape(parts, [n, h // f, w // f, c * f * f]))
 
 
-def _name(low: TosaLowering, op: Op, made: Value) -> None:
-    name_image(low, result(op), 2, stored_as(low, op.args["self"], result(op), made))
+def _alias_result(low: TosaLowering, op: Op, image: Value) -> None:
+    alias_image(low, result(op), 2, requantize_to(low, op.args["self"], result(op), image))
 
 
 def channel_shuffle(low: TosaLowering, op: Op) -> None:
     x, out = op.args["self"], result(op)
     rank = len(x.shape)
     order: Order = (0, *range(2, rank), 1)
-    held, groups = low.get(x, order), op.args["groups"]
-    pixels, each = math.prod(held.bound[:-1]), x.bound[1] // groups
-    dealt = low.transposed(low.reshaped(held, [pixels, groups, each]), [0, 2, 1])
-    low.alias(out, order, stored_as(low, x, out, low.reshaped(dealt, held.bound)))
+    x_last, groups = low.get(x, order), op.args["groups"]
+    pixels, each = math.prod(x_last.bound[:-1]), x.bound[1] // groups
+    shuffled = low.transpose(low.reshape(x_last, [pixels, groups, each]), [0, 2, 1])
+    low.alias(out, order, requantize_to(low, x, out, low.reshape(shuffled, x_last.bound)))
 
 
 def unfold(low: TosaLowering, op: Op) -> None:
-    """Windows along one dimension; places in a window become the last."""
+    """Windows along one dimension; positions within a window become the last dimension."""
     x, out = op.args["self"], result(op)
     rank, dim = len(x.shape), op.args["dimension"] % len(x.shape)
     count, size = out.bound[dim], op.args["size"]
-    places = [i * op.args["step"] + j for i in range(count) for j in range(size)]
-    found = picked(low, low.get(x), dim, places)
+    indices = [i * op.args["step"] + j for i in range(count) for j in range(size)]
+    selected = take(low, low.get(x), dim, indices)
     outer, inner = math.prod(x.bound[:dim]), math.prod(x.bound[dim + 1 :])
-    windows = low.transposed(low.reshaped(found, [outer * count, size, inner]), [0, 2, 1])
-    low.alias(out, identity(rank + 1), low.reshaped(stored_as(low, x, out, windows), sizes(out)))
+    windows = low.transpose(low.reshape(selected, [outer * count, size, inner]), [0, 2, 1])
+    low.alias(out, identity(rank + 1), low.reshape(requantize_to(low, x, out, windows), static_sizes(out)))
 
 
-def elements_read(op: Op) -> list[int]:
-    """Which elements, counted in their order, an operator reads one after the other."""
+def read_elements(op: Op) -> list[int]:
+    """Flat indices of the elements an operator reads, in order of its result."""
     x = op.args["self"]
-    numbers = np.arange(math.prod(x.bound)).reshape(x.bound)
-    return np.asarray(OPS[op.kind].call({**op.args, "self": numbers})[0]).ravel().tolist()  # type: ignore[no-any-return]
+    positions = np.arange(math.prod(x.bound)).reshape(x.bound)
+    return np.asarray(OPS[op.kind].call({**op.args, "self": positions})[0]).ravel().tolist()  # type: ignore[no-any-return]
 
 
-def memory(low: TosaLowering, op: Op) -> None:
-    """``as_strided``, ``diagonal``: runs of elements, as they lie in memory."""
+def strided_read(low: TosaLowering, op: Op) -> None:
+    """``as_strided`` and ``diagonal``: strided runs of the flattened input."""
     x, out = op.args["self"], result(op)
-    line = low.reshaped(low.get(x), [math.prod(x.bound)])
-    made = picked(low, line, 0, elements_read(op))
-    low.alias(out, identity(len(out.shape)), low.reshaped(stored_as(low, x, out, made), sizes(out)))
+    flat = low.reshape(low.get(x), [math.prod(x.bound)])
+    selected = take(low, flat, 0, read_elements(op))
+    low.alias(out, identity(len(out.shape)), low.reshape(requantize_to(low, x, out, selected), static_sizes(out)))
 
 
-def pieces(op: Op) -> int:
-    """How many slices a reading of memory, or of windows, takes."""
+def slice_count(op: Op) -> int:
+    """Number of slices that a strided read or an unfold takes."""
     if op.kind == "unfold":
         count, size, step = result(op).bound[op.args["dimension"]], op.args["size"], op.args["step"]
-        return len(runs([i * step + j for i in range(count) for j in range(size)]))
-    return len(runs(elements_read(op)))
+        return len(strided_runs([i * step + j for i in range(count) for j in range(size)]))
+    return len(strided_runs(read_elements(op)))
 
 
 def tril(low: TosaLowering, op: Op) -> None:
-    """A product with ones and zeros; nothing is rounded."""
+    """Multiply by a mask of ones and zeros: no rounding."""
     x, out = op.args["self"], result(op)
     order = common_order(low, op, len(x.shape))
-    held = low.get(x, order)
+    stored = low.get(x, order)
     ones = OPS["tril"].call({**op.args, "self": np.ones([1] * (len(x.shape) - 2) + list(x.bound[-2:]))})[0]
     mask = np.asarray(ones).transpose(order)
-    if held.dtype == BOOL:
-        made = low.node("logical_and", held.bound, BOOL, a=held, b=low.tensor(mask, np.bool_))
-    elif held.dtype in (FLOAT32, INT32):
-        made = low.node("mul", held.bound, held.dtype, a=held, b=low.tensor(mask, held.dtype), shift=0)
+    if stored.dtype == BOOL:
+        masked = low.node("logical_and", stored.bound, BOOL, a=stored, b=low.const(mask, np.bool_))
+    elif stored.dtype in (FLOAT32, INT32):
+        masked = low.node("mul", stored.bound, stored.dtype, a=stored, b=low.const(mask, stored.dtype), shift=0)
     else:
-        wide = low.rescale(held, INT32, 1.0, zero_of(x))
-        acc = low.node("mul", held.bound, INT32, a=wide, b=low.tensor(mask, np.int32), shift=0)
-        made = low.rescale(acc, held.dtype, 1.0, 0, zero_of(x))
-    low.alias(out, order, stored_as(low, x, out, made))
+        wide = low.rescale(stored, INT32, 1.0, zero_of(x))
+        acc = low.node("mul", stored.bound, INT32, a=wide, b=low.const(mask, np.int32), shift=0)
+        masked = low.rescale(acc, stored.dtype, 1.0, 0, zero_of(x))
+    low.alias(out, order, requantize_to(low, x, out, masked))

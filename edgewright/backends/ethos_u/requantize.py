@@ -1,4 +1,4 @@
-"""Lowering of changes of scale or type between stored integers."""
+"""Lowering of requantization between quantized tensors."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from edgewright.lowering.passes.layout import common_order
 
 
 def requantize(low: TosaLowering, op: Op) -> None:
-    """The same real numbers, stored otherwise: signed from unsigned, or in another scale."""
+    """Change scale or signedness, keeping the real values."""
     x, out = op.args["self"], result(op)
     order = common_order(low, op, len(out.shape))
-    held = low.get(x, order)
+    stored = low.get(x, order)
     if x.dtype.kind == "u" and out.dtype is not None and out.dtype.kind == "u":
-        held, zero = low.rescale(held, INT32, 1.0, zero_of(x)), 0  # TOSA has no way from unsigned to unsigned
+        stored, zero = low.rescale(stored, INT32, 1.0, zero_of(x)), 0  # TOSA cannot rescale unsigned to unsigned
     else:
         zero = zero_of(x)
     assert out.q is not None
-    made = low.rescale(held, out.q.dtype, scale_of(x) / scale_of(out), zero, zero_of(out))
-    low.alias(out, order, low.within(made, out))
+    rescaled = low.rescale(stored, out.q.dtype, scale_of(x) / scale_of(out), zero, zero_of(out))
+    low.alias(out, order, low.clamp_to(rescaled, out))

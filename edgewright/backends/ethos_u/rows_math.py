@@ -1,4 +1,4 @@
-"""Rows of arithmetic, of functions by table, of softmax and of the normalisations."""
+"""Op table rows of arithmetic, table functions, softmax and normalizations."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from typing import Any
 
 from edgewright.backends.ethos_u import division, elementwise, norm, softmax, variance
 from edgewright.backends.ethos_u.dtypes import ACTIVATIONS
-from edgewright.backends.ethos_u.elementwise import some_alpha
-from edgewright.backends.ethos_u.lookup_table import one_width, smooth, unary
-from edgewright.backends.ethos_u.variance import known_order, not_too_many, spare, spread_enough
+from edgewright.backends.ethos_u.elementwise import nonzero_alpha
+from edgewright.backends.ethos_u.lookup_table import same_width, table_precision, unary
+from edgewright.backends.ethos_u.variance import max_elements, more_than_correction, norm_order, variance_precision
 from edgewright.backends.rules import rooted_statistics
 from edgewright.backends.table import STATIC, OpSpec, Rule, constant
 from edgewright.ir.ports import INDEX
 
 INT = (STATIC,)
 
-# By TOSA's name for it in floating point, if it has one.
+# TOSA's floating-point operator, if it has one.
 _TABLES = {
     "abs": "abs", "acos": "", "acosh": "", "asin": "", "asinh": "", "atan": "", "atanh": "", "cos": "cos", "cosh": "",
     "erf": "erf", "erfinv": "", "exp": "exp", "expm1": "", "log": "log", "log10": "", "log1p": "", "log2": "",
@@ -24,47 +24,47 @@ _TABLES = {
     "mish": "", "softplus": "", "logit": "", "sigmoid": "sigmoid", "hardsigmoid": "", "tanh": "tanh",
 }  # fmt: skip
 
-known = constant("weight", "bias", "running_mean", "running_var")
-_DIVISION = (division.reached, division.some_divisor)
-_REAL = {"weight": INDEX, "bias": INDEX}  # constants that stay real numbers until they are lowered
+constant_parameters = constant("weight", "bias", "running_mean", "running_var")
+_DIVISION = (division.quotient_precision, division.nonzero_divisor)
+_REAL = {"weight": INDEX, "bias": INDEX}  # constants that stay float until lowering
 
 
 def _arithmetic(op: str, lower: Any, *rules: Rule) -> OpSpec:
-    """Of two tensors, or of one and a number."""
-    return OpSpec(op, lower, (one_width, smooth, *rules), INT, ACTIVATIONS, numbers=True)
+    """An operator on two tensors, or a tensor and a scalar."""
+    return OpSpec(op, lower, (same_width, table_precision, *rules), INT, ACTIVATIONS, numbers=True)
 
 
 def _norm(op: str, lower: Any, *rules: Rule) -> OpSpec:
-    return OpSpec(op, lower, (known, *rules), INT, ACTIVATIONS, ports=_REAL)
+    return OpSpec(op, lower, (constant_parameters, *rules), INT, ACTIVATIONS, ports=_REAL)
 
 
 ROWS: tuple[OpSpec, ...] = (
-    _arithmetic("add", elementwise.sums("add"), some_alpha),
-    _arithmetic("sub", elementwise.sums("sub"), some_alpha),
-    _arithmetic("rsub", elementwise.sums("sub"), some_alpha),
-    _arithmetic("mul", elementwise.product),
+    _arithmetic("add", elementwise.add_or_compare("add"), nonzero_alpha),
+    _arithmetic("sub", elementwise.add_or_compare("sub"), nonzero_alpha),
+    _arithmetic("rsub", elementwise.add_or_compare("sub"), nonzero_alpha),
+    _arithmetic("mul", elementwise.multiply),
     _arithmetic("div", division.divide, *_DIVISION),
     _arithmetic("floor_divide", division.divide, *_DIVISION),
-    _arithmetic("remainder", division.remainder, *_DIVISION, division.narrow_pair),
-    _arithmetic("fmod", division.remainder, *_DIVISION, division.narrow_pair),
-    _arithmetic("maximum", elementwise.sums("maximum")),
-    _arithmetic("minimum", elementwise.sums("minimum")),
+    _arithmetic("remainder", division.remainder, *_DIVISION, division.int8_remainder),
+    _arithmetic("fmod", division.remainder, *_DIVISION, division.int8_remainder),
+    _arithmetic("maximum", elementwise.add_or_compare("maximum")),
+    _arithmetic("minimum", elementwise.add_or_compare("minimum")),
     _arithmetic("pow", unary(), elementwise.one_tensor),
-    *(OpSpec(op, elementwise.limited, (one_width, elementwise.in_turn), INT) for op in ACTIVATIONS),
-    *(OpSpec(op, unary(name), (one_width, smooth), INT, ACTIVATIONS) for op, name in _TABLES.items()),
-    *(OpSpec(op, division.to_whole(op), (one_width,), INT) for op in ("ceil", "floor", "round", "trunc")),
-    OpSpec("reciprocal", division.reciprocal, (one_width, division.reached), INT),
-    OpSpec("sign", division.sign, (one_width,), INT),
-    OpSpec("prelu", elementwise.prelu, (known, one_width), INT, ports={"weight": INDEX}),
-    OpSpec("glu", elementwise.glu, (one_width,), INT),
-    OpSpec("softmax", softmax.softmax, (one_width, softmax.short_axis), INT),
-    OpSpec("log_softmax", softmax.log_softmax, (one_width, softmax.short_axis), INT),
-    _norm("layer_norm", norm.last_dims(True), not_too_many),
-    _norm("rms_norm", norm.last_dims(False), not_too_many),
-    _norm("group_norm", norm.groups, not_too_many),
-    _norm("native_group_norm", norm.groups, not_too_many),
-    _norm("instance_norm", norm.groups, not_too_many),
+    *(OpSpec(op, elementwise.clamp, (same_width, elementwise.ordered_bounds), INT) for op in ACTIVATIONS),
+    *(OpSpec(op, unary(name), (same_width, table_precision), INT, ACTIVATIONS) for op, name in _TABLES.items()),
+    *(OpSpec(op, division.rounding(op), (same_width,), INT) for op in ("ceil", "floor", "round", "trunc")),
+    OpSpec("reciprocal", division.reciprocal, (same_width, division.quotient_precision), INT),
+    OpSpec("sign", division.sign, (same_width,), INT),
+    OpSpec("prelu", elementwise.prelu, (constant_parameters, same_width), INT, ports={"weight": INDEX}),
+    OpSpec("glu", elementwise.glu, (same_width,), INT),
+    OpSpec("softmax", softmax.softmax, (same_width, softmax.max_axis_size), INT),
+    OpSpec("log_softmax", softmax.log_softmax, (same_width, softmax.max_axis_size), INT),
+    _norm("layer_norm", norm.layer_norm(True), max_elements),
+    _norm("rms_norm", norm.layer_norm(False), max_elements),
+    _norm("group_norm", norm.group_norm, max_elements),
+    _norm("native_group_norm", norm.group_norm, max_elements),
+    _norm("instance_norm", norm.group_norm, max_elements),
     _norm("batch_norm", norm.batch_norm, rooted_statistics),
-    OpSpec("var", variance.variance, (one_width, not_too_many, spare, spread_enough), INT),
-    OpSpec("linalg_vector_norm", variance.vector_norm, (one_width, not_too_many, known_order), INT),
+    OpSpec("var", variance.variance, (same_width, max_elements, more_than_correction, variance_precision), INT),
+    OpSpec("linalg_vector_norm", variance.vector_norm, (same_width, max_elements, norm_order), INT),
 )

@@ -1,4 +1,4 @@
-"""What an Ethos-U is and how Vela is to compile for it: the compile spec. Needs neither torch nor Vela."""
+"""Ethos-U targets and the compile spec for Vela. Imports neither torch nor Vela."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ACCELERATORS = {
 
 
 def targets() -> dict[str, str]:
-    """What there is to compile for, each in a line."""
+    """Target names with one-line descriptions."""
     return {
         name: f"Arm Ethos-{family.upper()}, {macs * cores} multiply-accumulates per cycle"
         for name, (family, macs, cores) in ACCELERATORS.items()
@@ -43,7 +43,7 @@ SYSTEM_CONFIGS = (
     "Ethos_U65_High_End", "Ethos_U65_Client_Server", "Ethos_U85_SYS_Flash_Low", "Ethos_U85_SYS_Flash_High",
     "Ethos_U85_SYS_DRAM_Low", "Ethos_U85_SYS_DRAM_Mid", "Ethos_U85_SYS_DRAM_High",
 )  # fmt: skip
-# Memory modes of Arm's vela.ini, with the bytes of fast memory that each leaves to the NPU (None: all there is).
+# Memory modes of Arm's vela.ini, with the fast memory of the NPU in bytes (None: unlimited).
 MEMORY_MODES: dict[str, int | None] = {
     "Sram_Only": None,
     "Shared_Sram": None,
@@ -52,7 +52,7 @@ MEMORY_MODES: dict[str, int | None] = {
     "Dedicated_Sram_384KB": 393216,
     "Dedicated_Sram_512KB": 524288,
 }
-# What ExecuTorch chooses for a family if nothing is said.
+# ExecuTorch's defaults by family.
 DEFAULTS = {
     "u55": ("Ethos_U55_High_End_Embedded", "Shared_Sram"),
     "u65": ("Ethos_U65_High_End", "Dedicated_Sram_384KB"),
@@ -69,10 +69,10 @@ _ADDRESS_BITS = {"u55": 32, "u65": 40, "u85": 40}
 
 @dataclass(frozen=True)
 class EthosUCompileSpec:
-    """A target, the system around it, and what else Vela is told.
+    """Target, system configuration and Vela options of a compilation.
 
-    ``system_config`` and ``memory_mode`` name sections of Arm's vela.ini, or of the file at ``config_ini``; left out,
-    they are what ExecuTorch chooses. ``extra_flags``: Vela's own options, as a string or a list.
+    ``system_config`` and ``memory_mode`` name sections of Arm's vela.ini, or of the file ``config_ini``; the defaults
+    are ExecuTorch's. ``extra_flags``: Vela command line options, as a string or a list.
 
     >>> spec = EthosUCompileSpec("ethos-u55-128", extra_flags="--optimise=Size --debug-force-regor")
     >>> spec.family, spec.macs, spec.system_config, spec.memory_mode, spec.extra_flags
@@ -89,11 +89,11 @@ class EthosUCompileSpec:
 
     def __post_init__(self) -> None:
         flags = parse_flags(self.extra_flags)
-        said = {f.option.place[0]: f.value for f in flags if f.option.how == SPEC}
-        self._set("target", choose("accelerator", _text("target", self.target).lower(), ACCELERATORS))
-        self._set("extra_flags", tuple(f.given for f in flags if f.option.how != SPEC))
+        flag_values = {f.option.location[0]: f.value for f in flags if f.option.handling == SPEC}
+        self._set("target", check_choice("accelerator", _text("target", self.target).lower(), ACCELERATORS))
+        self._set("extra_flags", tuple(f.argument for f in flags if f.option.handling != SPEC))
         for name in ("target", "system_config", "memory_mode", "config_ini"):
-            self._set(name, _agree(name, getattr(self, name), said.get(name)))
+            self._set(name, _merge_flag(name, getattr(self, name), flag_values.get(name)))
         self._set("config_ini", os.fspath(self.config_ini or ARM_INI))
         systems: Iterable[str] = SYSTEM_CONFIGS
         modes: Iterable[str] = MEMORY_MODES
@@ -101,8 +101,8 @@ class EthosUCompileSpec:
             self._set("config_text", read_ini(self.config_ini))
             systems, modes = (sections(self.config_text, kind) for kind in ("System_Config", "Memory_Mode"))
         default = DEFAULTS[self.family]
-        self._set("system_config", choose("system_config", self.system_config or default[0], systems))
-        self._set("memory_mode", choose("memory_mode", self.memory_mode or default[1], modes))
+        self._set("system_config", check_choice("system_config", self.system_config or default[0], systems))
+        self._set("memory_mode", check_choice("memory_mode", self.memory_mode or default[1], modes))
         if self.config_text:
             for section in (f"System_Config.{self.system_config}", f"Memory_Mode.{self.memory_mode}"):
                 check_section(self.config_ini, self.config_text, section)
@@ -134,20 +134,22 @@ class EthosUCompileSpec:
 
     @property
     def arena_limit(self) -> int:
-        """Bytes that Vela may plan in the arena or, in the dedicated modes, in fast memory."""
+        """Bytes that Vela may allocate in the arena or, in dedicated modes, in fast memory."""
         for flag in parse_flags(self.extra_flags):
             if flag.option.name == "--arena-cache-size":
                 return int(flag.value)
         if self.config_text:
-            said: Any = lookup(self.config_text, f"Memory_Mode.{self.memory_mode}", "arena_cache_size")
+            limit: Any = lookup(self.config_text, f"Memory_Mode.{self.memory_mode}", "arena_cache_size")
         else:
-            said = MEMORY_MODES[self.memory_mode]
-        return 1 << _ADDRESS_BITS[self.family] if said is None else int(said)
+            limit = MEMORY_MODES[self.memory_mode]
+        return 1 << _ADDRESS_BITS[self.family] if limit is None else int(limit)
 
     @property
     def compile_flags(self) -> list[str]:
-        """All of Vela's flags, in the order stock writes them. A user's vela.ini goes by its name, without the folder:
-        the same model gives the same file wherever it is compiled."""
+        """Vela's flags in ExecuTorch's order.
+
+        A user's vela.ini appears by file name only, so that the output does not depend on the folder.
+        """
         config = self.config_ini if self.config_ini == ARM_INI else Path(self.config_ini).name
         return [
             *self.extra_flags,
@@ -159,7 +161,7 @@ class EthosUCompileSpec:
         ]
 
     def to_compile_specs(self) -> dict[str, bytes]:
-        """The specs that go into the ``.pte``: the same as stock's."""
+        """The compile specs in the ``.pte``, equal to ExecuTorch's."""
         return {
             "tosa_spec": _TOSA[self.family].encode(),
             "compile_flags": " ".join(self.compile_flags).encode(),
@@ -174,7 +176,7 @@ class EthosUCompileSpec:
 
 
 class ArmCompileSpecBuilder:
-    """Makes compile specs step by step: ``ArmCompileSpecBuilder().ethosu_compile_spec("ethos-u55-128").build()``."""
+    """Builder of compile specs: ``ArmCompileSpecBuilder().ethosu_compile_spec("ethos-u55-128").build()``."""
 
     def __init__(self) -> None:
         self._spec: EthosUCompileSpec | None = None
@@ -205,25 +207,25 @@ class ArmCompileSpecBuilder:
         return self._spec if self._folder is None else self._spec.dump_intermediate_artifacts_to(self._folder)
 
 
-def choose(what: str, name: str, valid: Iterable[str]) -> str:
-    """``name``, which must be one of ``valid``."""
+def check_choice(subject: str, name: str, valid: Iterable[str]) -> str:
+    """``name`` if it is one of ``valid``; otherwise raise."""
     names = list(valid)
-    if _text(what, name) not in names:
-        raise not_among(what, name, names)
+    if _text(subject, name) not in names:
+        raise not_among(subject, name, names)
     return name
 
 
-def _text(what: str, value: Any) -> str:
+def _text(subject: str, value: Any) -> str:
     if not isinstance(value, str):
-        raise UsageError(what, "must be text", value=value)
+        raise UsageError(subject, "must be a string", value=value)
     return value
 
 
-def _agree(name: str, given: Any, flagged: Any) -> Any:
-    """What an argument and a flag say together; a flag may say what the argument leaves open."""
-    if flagged is None or given is None:
-        return given if flagged is None else flagged
-    if os.fspath(given) != flagged:
+def _merge_flag(name: str, argument: Any, flag_value: Any) -> Any:
+    """Combine an argument with a flag that sets the same field; raise if they differ."""
+    if flag_value is None or argument is None:
+        return argument if flag_value is None else flag_value
+    if os.fspath(argument) != flag_value:
         option = {"target": "--accelerator-config", "config_ini": "--config"}.get(name, f"--{name.replace('_', '-')}")
-        raise UsageError(f"extra_flags: {option}", f"must be the {name} of the spec, {given}", value=flagged)
-    return given
+        raise UsageError(f"extra_flags: {option}", f"must be the {name} of the spec, {argument}", value=flag_value)
+    return argument

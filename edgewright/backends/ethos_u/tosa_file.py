@@ -1,4 +1,4 @@
-"""A device graph of TOSA operators as the file that Vela and the reference model read, through Arm's serializer."""
+"""Writes a TOSA graph as the flatbuffer that Vela and the reference model read, with Arm's serializer."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _TYPES = {
     "bool": "BOOL",
     "float32": "FP32",
     "uint8": "INT8",
-}  # whose sign is RESCALE's business
+}  # RESCALE has a flag for unsigned inputs and outputs
 _ACCUMULATORS = {"INT8": "INT32", "INT16": "INT48", "FP32": "FP32"}
-_ATTRIBUTES = {"argmax": "ArgMax", "matmul": "MatMul", "intdiv": "IntDiv"}  # names that are not one word per part
+_ATTRIBUTES = {"argmax": "ArgMax", "matmul": "MatMul", "intdiv": "IntDiv"}  # irregular attribute class names
 
 
 def serializer() -> Any:
-    """Arm's ``tosa_serializer``."""
+    """Import Arm's ``tosa_serializer``."""
     try:
         import tosa_serializer
     except ImportError as error:
@@ -36,7 +36,7 @@ def serializer() -> Any:
 
 
 def write_tosa(graph: Graph) -> bytes:
-    """The graph as a TOSA 1.0 flatbuffer."""
+    """Serialize the graph as TOSA 1.0."""
     return _Writer(graph).run()
 
 
@@ -72,16 +72,16 @@ class _Writer:
     # ------------------------------------------------------------------------------------------------- operands
 
     def _operand(self, row: TosaOp, op: Op, name: str) -> list[str]:
-        given = op.args[name]
+        argument = op.args[name]
         if name in row.shapes:
-            return [self._const(np.asarray(given, np.int64), "SHAPE")]
+            return [self._const(np.asarray(argument, np.int64), "SHAPE")]
         if row.name == "mul" and name == "shift":
-            return [self._const(np.asarray([given], np.int8), "INT8")]
+            return [self._const(np.asarray([argument], np.int8), "INT8")]
         for zero, of in row.zeros:
             if name == zero:
                 like: Any = op.outputs[0] if of == "output" else op.args[of]
-                return [self._const(np.asarray([given]).astype(like.dtype), self._type_name(like))]
-        return [self._value(v) for v in (given if isinstance(given, list) else [given])]
+                return [self._const(np.asarray([argument]).astype(like.dtype), self._type_name(like))]
+        return [self._value(v) for v in (argument if isinstance(argument, list) else [argument])]
 
     def _value(self, value: Value) -> str:
         if value not in self.names:
@@ -109,37 +109,39 @@ class _Writer:
     # ----------------------------------------------------------------------------------------------- attributes
 
     def _attribute(self, row: TosaOp, op: Op) -> Any:
-        made = self.ts.TosaSerializerAttribute()
-        known = _ATTRIBUTES.get(row.name) or "".join(part.capitalize() for part in row.name.split("_"))
-        given = {name: op.args[name] for name in row.attributes}
-        getattr(made, f"{known}Attribute")(**self._arguments(row, op, given))
-        return made
+        attribute = self.ts.TosaSerializerAttribute()
+        class_name = _ATTRIBUTES.get(row.name) or "".join(part.capitalize() for part in row.name.split("_"))
+        arguments = {name: op.args[name] for name in row.attributes}
+        getattr(attribute, f"{class_name}Attribute")(**self._arguments(row, op, arguments))
+        return attribute
 
-    def _arguments(self, row: TosaOp, op: Op, given: dict[str, Any]) -> dict[str, Any]:
+    def _arguments(self, row: TosaOp, op: Op, arguments: dict[str, Any]) -> dict[str, Any]:
         ts, name = self.ts, row.name
         first = op.args[row.tensors[0]]
         if name == "rescale":
-            rounding = ts.RoundingMode.DOUBLE_ROUND if given["rounding"] == "double" else ts.RoundingMode.SINGLE_ROUND
+            rounding = (
+                ts.RoundingMode.DOUBLE_ROUND if arguments["rounding"] == "double" else ts.RoundingMode.SINGLE_ROUND
+            )
             wide = op.args["multiplier"].dtype.itemsize == 4
             signs = {"input_unsigned": _unsigned(first), "output_unsigned": _unsigned(op.outputs[0])}
-            return {"per_channel": given["per_channel"], "scale32": wide, "rounding_mode": rounding, **signs}
+            return {"per_channel": arguments["per_channel"], "scale32": wide, "rounding_mode": rounding, **signs}
         if name == "clamp":
-            limits = {k: self._bytes(first, given[k]) for k in ("min_val", "max_val")}
+            limits = {k: self._bytes(first, arguments[k]) for k in ("min_val", "max_val")}
             return {**limits, "nan_mode": ts.NanPropagationMode.PROPAGATE}
         if name == "resize":
-            return {"mode": getattr(ts.ResizeMode, given["mode"].upper())}
+            return {"mode": getattr(ts.ResizeMode, arguments["mode"].upper())}
         if name in ("maximum", "minimum", "max_pool2d", "argmax", "reduce_max", "reduce_min"):
-            given["nan_mode"] = ts.NanPropagationMode.PROPAGATE
+            arguments["nan_mode"] = ts.NanPropagationMode.PROPAGATE
         if "conv" in name:
-            given["local_bound"] = False
+            arguments["local_bound"] = False
         if "conv" in name or name == "avg_pool2d":
             kind = self._type_name(first)
             wide = "INT32" if name == "avg_pool2d" and kind != "FP32" else _ACCUMULATORS[kind]
-            given["acc_type"] = getattr(ts.DType, wide)
-        return given
+            arguments["acc_type"] = getattr(ts.DType, wide)
+        return arguments
 
     def _bytes(self, value: Value, number: float) -> list[int]:
-        """A bound of a clamp, as the specification has it: the bytes of an element."""
+        """A clamp bound as the bytes of one element, as the specification requires."""
         if value.dtype is not None and value.dtype.kind == "f":
             return list(struct.pack("<f", number))
         return list(np.asarray(number, value.dtype).tobytes())

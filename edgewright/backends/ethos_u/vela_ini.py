@@ -1,4 +1,4 @@
-"""A user's own vela.ini. Vela in process reads what is no number as zero, so that numbers are checked here."""
+"""Reads a user's vela.ini. In-process Vela parses invalid numbers as zero, so numbers are checked here."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from edgewright.hints import not_among
 _MAX_BYTES = 1 << 20
 _MEMORIES = ("Sram", "Dram", "OnChipFlash", "OffChipFlash")
 _PORTS = ("Axi0", "Axi1")
-_WHOLE = re.compile(r"\d{1,15}")
-# What the values of keys must be: words, or numbers above (or from) a limit.
-_WORDS = ((re.compile(r"axi\d_port"), _MEMORIES), (re.compile(r"\w+_mem_area"), _PORTS))
-_ABOVE_ZERO = re.compile(r"core_clock|\w+_clock_scale")
+_INTEGER = re.compile(r"\d{1,15}")
+# Valid values by key: one of a set, a positive number, or a count.
+_CHOICES = ((re.compile(r"axi\d_port"), _MEMORIES), (re.compile(r"\w+_mem_area"), _PORTS))
+_POSITIVE = re.compile(r"core_clock|\w+_clock_scale")
 _COUNTS = re.compile(r"\w+_(burst_length|latency|ports_used)|arena_cache_size")
 
 
 def read_ini(path: str) -> str:
-    """The text of an .ini file."""
+    """Read the text of an .ini file."""
     try:
         with open(path, "rb") as file:
             raw = file.read(_MAX_BYTES + 1)
@@ -44,12 +44,12 @@ def _parser(text: str) -> configparser.ConfigParser:
 
 
 def sections(text: str, kind: str) -> list[str]:
-    """The names of all sections ``kind.name``."""
+    """Names of all sections ``kind.name``."""
     return [name[len(kind) + 1 :] for name in _parser(text).sections() if name.startswith(f"{kind}.")]
 
 
 def _ancestors(parser: configparser.ConfigParser, section: str) -> Iterator[str]:
-    """A section, and those it inherits from, each once."""
+    """A section and those it inherits from, each once."""
     seen: set[str] = set()
     while section and section not in seen and parser.has_section(section):
         seen.add(section)
@@ -58,32 +58,32 @@ def _ancestors(parser: configparser.ConfigParser, section: str) -> Iterator[str]
 
 
 def lookup(text: str, section: str, key: str) -> str | None:
-    """A key of a section or of what it inherits from."""
+    """Value of a key in a section or in those it inherits from."""
     parser = _parser(text)
-    found = (parser.get(name, key) for name in _ancestors(parser, section) if parser.has_option(name, key))
-    return next(found, None)
+    values = (parser.get(name, key) for name in _ancestors(parser, section) if parser.has_option(name, key))
+    return next(values, None)
 
 
 def check_section(path: str, text: str, section: str) -> None:
-    """Raise unless a section and what it inherits from hold what Vela expects."""
+    """Raise unless a section and its ancestors hold values that Vela accepts."""
     parser = _parser(text)
-    known = list(_ancestors(parser, section))
-    last = parser.get(known[-1], "inherit", fallback="")
-    if last:  # the way up did not end: the name is wrong, or was met before
-        raise UsageError(f"{path}: [{known[-1]}] inherit", "must name another section, without a loop", value=last)
-    for name in known:
+    chain = list(_ancestors(parser, section))
+    last = parser.get(chain[-1], "inherit", fallback="")
+    if last:  # unknown section, or a cycle
+        raise UsageError(f"{path}: [{chain[-1]}] inherit", "must name another section, without a loop", value=last)
+    for name in chain:
         for key, value in parser.items(name):
             _check(f"{path}: [{name}] {key}", key, value)
 
 
 def _check(subject: str, key: str, value: str) -> None:
-    for pattern, words in _WORDS:
-        if pattern.fullmatch(key) and value not in words:
-            raise not_among(subject, value, words)
-    if _ABOVE_ZERO.fullmatch(key) and not _number(value) > 0:
+    for pattern, choices in _CHOICES:
+        if pattern.fullmatch(key) and value not in choices:
+            raise not_among(subject, value, choices)
+    if _POSITIVE.fullmatch(key) and not _number(value) > 0:
         raise UsageError(subject, "must be a number above zero", value=value)
-    if _COUNTS.fullmatch(key) and not _WHOLE.fullmatch(value):
-        raise UsageError(subject, "must be a whole number", value=value)
+    if _COUNTS.fullmatch(key) and not _INTEGER.fullmatch(value):
+        raise UsageError(subject, "must be an integer", value=value)
 
 
 def _number(text: str) -> float:

@@ -1,7 +1,7 @@
-"""Vela's own options (5.2), one row each, and what becomes of them here.
+"""Table of Vela's options (5.2) and how each is handled.
 
-An option has a place in the text that the in-process compiler reads, or it is a field of the compile spec, or it can
-be honoured by Vela's command line only, or it contradicts what a delegate is. None is dropped.
+An option is a key of the in-process compiler's configuration, a field of the compile spec, supported by Vela's command
+line only, or rejected because it contradicts a delegate. None is dropped silently.
 """
 
 from __future__ import annotations
@@ -19,39 +19,39 @@ SUBJECT = "extra_flags"
 _FLAG = re.compile(r"(--[A-Za-z0-9-]+)(?:[= ](.*))?", re.DOTALL)
 _OPERATORS = re.compile(r"[A-Za-z0-9_,]{1,4096}")
 
-# What a flag is to us.
-TEXT = "text"  # a line of the in-process compiler's options
+# How a flag is handled.
+TEXT = "text"  # a key of the in-process compiler's configuration
 SPEC = "spec"  # a field of the compile spec
-CLI = "cli"  # only Vela's command line knows it
-MET = "met"  # nothing to do: it is always so
-REFUSED = "refused"  # it cannot be had with a delegate
+CLI = "cli"  # supported by Vela's command line only
+ALWAYS_ON = "met"  # always on, nothing to do
+REJECTED = "refused"  # contradicts a delegate
 
 
 @dataclass(frozen=True)
 class Option:
-    """One of Vela's options. ``takes``: None, a type, or the words it may be. ``place``: section and key of TEXT."""
+    """One option. ``value_type``: None, a type, or the valid values. ``location``: section and key of TEXT."""
 
     name: str
-    how: str
-    takes: Any = None
-    place: tuple[str, str] = ("", "")
-    why: str = ""  # of REFUSED
-    prints: bool = False  # the user wants to see what Vela prints
+    handling: str
+    value_type: Any = None
+    location: tuple[str, str] = ("", "")
+    reason: str = ""  # of REFUSED
+    prints: bool = False  # print Vela's output
 
 
-def _shown(name: str, section: str, key: str) -> Option:
+def _verbose_option(name: str, section: str, key: str) -> Option:
     return Option(name, TEXT, None, (section, key), prints=True)
 
 
-def _disabled(name: str, feature: str) -> Option:
+def _feature_option(name: str, feature: str) -> Option:
     return Option(name, TEXT, None, ("scheduler", f"disable_feature={feature}"))
 
 
-def _refused(names: str, why: str, takes: Any = None) -> list[Option]:
-    return [Option(f"--{name}", REFUSED, takes, why=why) for name in names.split()]
+def _rejected_options(names: str, reason: str, value_type: Any = None) -> list[Option]:
+    return [Option(f"--{name}", REJECTED, value_type, reason=reason) for name in names.split()]
 
 
-_IDLE = "it compiles nothing: run vela itself"
+_NOT_COMPILING = "it compiles nothing: run vela itself"
 _ROWS = [
     Option("--optimise", TEXT, ("Size", "Performance"), ("scheduler", "optimize")),
     Option("--arena-cache-size", TEXT, int, ("scheduler", "arena_size_limit")),
@@ -60,22 +60,22 @@ _ROWS = [
     Option("--cop-format", TEXT, ("COP1", "COP2"), ("compiler", "cop_format")),
     Option("--experimental-softmax-int16-neg-exp-range", TEXT, float, ("graph", "softmax_int16_neg_exp_range")),
     Option("--ignore-ops", TEXT, str, ("graph", "ignore_ops")),
-    _disabled("--disable-chaining", "Grouping"),
-    _disabled("--disable-fwd", "FWD"),
-    _disabled("--disable-cascading", "Cascading"),
-    _disabled("--disable-buffering", "WeightBuffering"),
-    _disabled("--disable-ifm-reuse", "ReuseIFM"),
-    _shown("--verbose-graph", "graph", "verbose"),
-    _shown("--verbose-quantization", "graph", "verbose_quantization"),
-    _shown("--verbose-schedule", "scheduler", "verbose"),
-    _shown("--verbose-allocation", "scheduler", "verbose_allocation"),
-    _shown("--verbose-high-level-command-stream", "compiler", "verbose_high_level_command_stream"),
-    _shown("--verbose-register-command-stream", "compiler", "verbose_register_command_stream"),
+    _feature_option("--disable-chaining", "Grouping"),
+    _feature_option("--disable-fwd", "FWD"),
+    _feature_option("--disable-cascading", "Cascading"),
+    _feature_option("--disable-buffering", "WeightBuffering"),
+    _feature_option("--disable-ifm-reuse", "ReuseIFM"),
+    _verbose_option("--verbose-graph", "graph", "verbose"),
+    _verbose_option("--verbose-quantization", "graph", "verbose_quantization"),
+    _verbose_option("--verbose-schedule", "scheduler", "verbose"),
+    _verbose_option("--verbose-allocation", "scheduler", "verbose_allocation"),
+    _verbose_option("--verbose-high-level-command-stream", "compiler", "verbose_high_level_command_stream"),
+    _verbose_option("--verbose-register-command-stream", "compiler", "verbose_register_command_stream"),
     Option("--accelerator-config", SPEC, str, ("target", "")),
     Option("--system-config", SPEC, str, ("system_config", "")),
     Option("--memory-mode", SPEC, str, ("memory_mode", "")),
     Option("--config", SPEC, str, ("config_ini", "")),
-    Option("--debug-force-regor", MET),
+    Option("--debug-force-regor", ALWAYS_ON),
     *[
         Option(f"--{name}", CLI, prints=True)
         for name in (
@@ -90,56 +90,56 @@ _ROWS = [
     Option("--max-block-dependency", CLI, ("0", "1", "2", "3")),
     Option("--recursion-limit", CLI, int),
     Option("--hillclimb-max-iterations", CLI, int),
-    Option("--output-format", MET, ("raw", "tflite")),
-    *_refused("version api-version supported-ops-report list-config-files help", _IDLE),
-    *_refused("list-configs", _IDLE, str),
-    *_refused("debug-force-legacy-core", "the legacy core reads no TOSA, which is what delegates are made of"),
-    *_refused("separate-io-regions", "delegates hand the NPU one region for inputs, outputs and scratch"),
+    Option("--output-format", ALWAYS_ON, ("raw", "tflite")),
+    *_rejected_options("version api-version supported-ops-report list-config-files help", _NOT_COMPILING),
+    *_rejected_options("list-configs", _NOT_COMPILING, str),
+    *_rejected_options("debug-force-legacy-core", "the legacy core does not read TOSA"),
+    *_rejected_options("separate-io-regions", "delegates use one region for inputs, outputs and scratch"),
 ]  # fmt: skip
 OPTIONS = {row.name: row for row in _ROWS}
 
 
 @dataclass(frozen=True)
 class Flag:
-    """An option as given."""
+    """A parsed option."""
 
     option: Option
     value: Any = None  # of the option's type
-    given: str = ""  # as it goes on a command line
+    argument: str = ""  # as a command line argument
 
 
 def parse_flags(flags: str | Iterable[str] | None) -> list[Flag]:
-    """Vela's flags, checked. A string is split as a shell would.
+    """Parse and check Vela's flags. A string is split like a shell does.
 
     >>> [flag.given for flag in parse_flags("--optimise Size --debug-force-regor")]
     ['--optimise=Size', '--debug-force-regor']
     """
-    words = _words(flags)
-    found: list[Flag] = []
+    arguments = _split_flags(flags)
+    parsed: list[Flag] = []
     at = 0
-    while at < len(words):
-        match = _FLAG.fullmatch(words[at])
+    while at < len(arguments):
+        match = _FLAG.fullmatch(arguments[at])
         if match is None:
-            raise UsageError(SUBJECT, "must be options of Vela (the network is the delegate's)", value=words[at])
+            raise UsageError(SUBJECT, "must be options of Vela (the network is the delegate's)", value=arguments[at])
         option, text = _option(match.group(1)), match.group(2)
         at += 1
-        if option.takes is not None and text is None and at < len(words):
-            text, at = words[at], at + 1
-        found.append(_flag(option, text))
-    _check_together(found)
-    return found
+        if option.value_type is not None and text is None and at < len(arguments):
+            text, at = arguments[at], at + 1
+        parsed.append(_flag(option, text))
+    _check_conflicts(parsed)
+    return parsed
 
 
-def _words(flags: Any) -> list[str]:
+def _split_flags(flags: Any) -> list[str]:
     if flags is None:
         return []
     try:
-        words = shlex.split(flags) if isinstance(flags, str) else list(flags)
+        arguments = shlex.split(flags) if isinstance(flags, str) else list(flags)
     except (ValueError, TypeError) as error:
         raise UsageError(SUBJECT, f"must be a string or a list of strings ({error})", value=flags) from error
-    if not all(isinstance(word, str) for word in words):
+    if not all(isinstance(argument, str) for argument in arguments):
         raise UsageError(SUBJECT, "must be a string or a list of strings", value=flags)
-    return words
+    return arguments
 
 
 def _option(name: str) -> Option:
@@ -147,36 +147,36 @@ def _option(name: str) -> Option:
         remedy = did_you_mean(name, OPTIONS, most=3) or f"Vela has {', '.join(OPTIONS)}."
         raise UsageError(f"{SUBJECT}: {name}", "must be an option of Vela", remedy=remedy)
     option = OPTIONS[name]
-    if option.how == REFUSED:
-        raise UsageError(f"{SUBJECT}: {name}", f"cannot be had here: {option.why}")
+    if option.handling == REJECTED:
+        raise UsageError(f"{SUBJECT}: {name}", f"is not supported: {option.reason}")
     return option
 
 
 def _flag(option: Option, text: str | None) -> Flag:
     subject = f"{SUBJECT}: {option.name}"
-    if option.takes is None:
+    if option.value_type is None:
         if text is not None:
             raise UsageError(subject, "takes no value", value=text)
         return Flag(option, True, option.name)
     if not text:
         raise UsageError(subject, "needs a value")
-    if isinstance(option.takes, tuple) and text not in option.takes:
-        raise not_among(subject, text, option.takes)
+    if isinstance(option.value_type, tuple) and text not in option.value_type:
+        raise not_among(subject, text, option.value_type)
     value: Any = text
-    if option.takes in (int, float):
+    if option.value_type in (int, float):
         try:
-            value = option.takes(text)
+            value = option.value_type(text)
         except ValueError as error:
-            raise UsageError(subject, f"must be {_NUMBERS[option.takes]}", value=text) from error
+            raise UsageError(subject, f"must be {_NUMBERS[option.value_type]}", value=text) from error
     _check_value(subject, option.name, value)
     return Flag(option, value, f"{option.name}={text}")
 
 
-_NUMBERS = {int: "a whole number", float: "a number"}
+_NUMBERS = {int: "an integer", float: "a number"}
 
 
 def _check_value(subject: str, name: str, value: Any) -> None:
-    """Vela's own limits, said before it starts."""
+    """Vela's own limits, checked before it starts."""
     if name == "--output-format" and value != "raw":
         raise UsageError(subject, "must be raw: a delegate holds Vela's raw output", value=value)
     if name == "--arena-cache-size" and not 0 <= value <= 1 << 40:
@@ -189,25 +189,25 @@ def _check_value(subject: str, name: str, value: Any) -> None:
         raise UsageError(subject, "must be names of operators with commas between them", value=value)
 
 
-def _check_together(flags: Sequence[Flag]) -> None:
+def _check_conflicts(flags: Sequence[Flag]) -> None:
     seen: dict[str, Flag] = {}
     for flag in flags:
-        before = seen.setdefault(flag.option.name, flag)
-        if before.value != flag.value:
+        first = seen.setdefault(flag.option.name, flag)
+        if first.value != flag.value:
             raise UsageError(
-                f"{SUBJECT}: {flag.option.name}", "must be given once", value=f"{before.given} {flag.given}"
+                f"{SUBJECT}: {flag.option.name}", "must be given once", value=f"{first.argument} {flag.argument}"
             )
     if "--enable-debug-db" in seen and "--output-dir" not in seen:
         raise UsageError(f"{SUBJECT}: --enable-debug-db", "needs --output-dir, which says where the database goes")
 
 
 def options_text(flags: Iterable[Flag], arena: int) -> str:
-    """What the in-process compiler reads: Vela's defaults, and the flags that have a place in it.
+    """Configuration text of the in-process compiler: Vela's defaults and the flags with a location in it.
 
-    ``arena``: the limit that the memory mode sets. Every line that Vela's command line writes is there, since leaving
-    one out can give another schedule.
+    ``arena``: the limit of the memory mode. Every line that Vela's command line writes is present, since leaving one
+    out can change the schedule.
     """
-    text: dict[tuple[str, str], Any] = {
+    values: dict[tuple[str, str], Any] = {
         ("compiler", "enable_db"): "true",
         ("compiler", "output_format"): "Raw",
         ("compiler", "cop_format"): "COP1",
@@ -220,17 +220,17 @@ def options_text(flags: Iterable[Flag], arena: int) -> str:
     }
     features = []
     for flag in flags:
-        section, key = flag.option.place
-        if flag.option.how != TEXT:
+        section, key = flag.option.location
+        if flag.option.handling != TEXT:
             continue
         if key.startswith("disable_feature="):
             features.append(key.partition("=")[2])
         elif key == "ignore_ops":
-            text[section, key] = flag.value.upper().replace("ARG_MAX", "ARGMAX")
+            values[section, key] = flag.value.upper().replace("ARG_MAX", "ARGMAX")
         else:
-            text[section, key] = "true" if flag.value is True else flag.value
-    text["scheduler", "disable_feature"] = "|".join(dict.fromkeys(features))
+            values[section, key] = "true" if flag.value is True else flag.value
+    values["scheduler", "disable_feature"] = "|".join(dict.fromkeys(features))
     return "".join(
-        f"[{section}]\n" + "".join(f"{key}={value}\n" for (of, key), value in text.items() if of == section)
+        f"[{section}]\n" + "".join(f"{key}={value}\n" for (of, key), value in values.items() if of == section)
         for section in ("compiler", "scheduler", "graph")
     )

@@ -24,7 +24,7 @@ from edgewright.ir.numerics import Numerics
 from edgewright.ir.tflite.execute import named
 from edgewright.ir.tflite.fixed_point_math import mean_factor, nearest_factor
 from edgewright.ir.tflite.rounding import scale, zero
-from edgewright.ir.tosa.conv_pool import reciprocals
+from edgewright.ir.tosa.conv_pool import reciprocal_scale
 
 ReduceEpilogue = Callable[[RangedIntBuilder, Op, RangedInt, list[Reg]], RangedInt]
 REDUCE_EPILOGUES: dict[str, ReduceEpilogue] = {}
@@ -132,7 +132,7 @@ def _reciprocal_constants(op: Op, data: Value, window: tuple[int, int]) -> tuple
         inside = np.minimum(starts + k, data.bound[1 + axis]) - np.maximum(starts, 0)
         counts = counts * inside.reshape((1, -1, 1, 1) if axis == 0 else (1, 1, -1, 1))
     return tuple(Value(name, np.dtype(np.int32), counts.shape, (0, 1, 2, 3), numbers.astype(np.int32)) for name, numbers
-                 in zip(("multiplier", "shift"), reciprocals(counts), strict=True))  # fmt: skip
+                 in zip(("multiplier", "shift"), reciprocal_scale(counts), strict=True))  # fmt: skip
 
 
 # --------------------------------------------------------------------------------------------------------- results

@@ -13,7 +13,7 @@ from edgewright.ir.graph import Array, Op, Value
 from edgewright.ir.numerics import Numerics
 from edgewright.ir.tflite.conv import taps
 from edgewright.ir.tflite.xnnpack_rounding import between as between_pixels
-from edgewright.ir.tosa.conv_pool import between
+from edgewright.ir.tosa.conv_pool import source_positions
 
 ResizeEpilogue = Callable[[RangedIntBuilder, RangedInt], RangedInt]
 
@@ -76,7 +76,7 @@ def _tosa(op: Op, out: Value, numerics: Numerics) -> IntResizeSpec:
     _require_images(data, out)
     if op.args["mode"] != "bilinear":
         raise IntRangeError("not bilinear")
-    neighbours = between(data.bound[1:3], scale, op.args["offset"], op.args["border"])
+    neighbours = source_positions(data.bound[1:3], scale, op.args["offset"], op.args["border"])
     rows, columns = (_axis(*pair, int(n)) for pair, n in zip(neighbours, scale[::2], strict=True))
     return IntResizeSpec(data, (rows, columns), lambda i, x: x, int(scale[0]) * int(scale[2]))
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from edgewright.engine.codegen.ranged_int import IntRangeError
 from edgewright.ir.graph import Array, Op, Value
-from edgewright.ir.tosa.conv_pool import between, nearest
+from edgewright.ir.tosa.conv_pool import nearest_index, source_positions
 
 IndexLists = list[Array]
 STATIC_GATHERS: dict[str, Callable[[Op], tuple[Value, IndexLists]]] = {}
@@ -71,8 +71,8 @@ def _nearest(op: Op) -> tuple[Value, IndexLists]:
     if op.args["mode"] != "nearest" or len(data.bound) != 4:
         raise IntRangeError("not nearest sampling")
     lists = _identity_indices(data)
-    neighbours = between(data.bound[1:3], op.args["scale"], op.args["offset"], op.args["border"])
-    lists[1:3] = [nearest(*pair, n) for pair, n in zip(neighbours, op.args["scale"][::2], strict=True)]
+    neighbours = source_positions(data.bound[1:3], op.args["scale"], op.args["offset"], op.args["border"])
+    lists[1:3] = [nearest_index(*pair, n) for pair, n in zip(neighbours, op.args["scale"][::2], strict=True)]
     return data, lists
 
 

@@ -1,1 +1,3 @@
-"""TOSA 1.0 as a device's operators: one table of what each is called, reads and means. No torch, no vendor's code."""
+"""TOSA 1.0 dialect: one table of operators with operands, shapes, types and reference. Imports no torch, no vendor
+code.
+"""

@@ -1,7 +1,7 @@
-"""Checks of TOSA graphs that come from files, before they run: element types, arguments, shapes and memory.
+"""Validation of TOSA graphs read from files: element types, arguments, shapes and memory.
 
-The operators' meanings trust their arguments: a stride of zero or a window outside its image would read what is not
-theirs. What is accepted here runs alike in machine code and in numpy.
+Kernels and references trust their arguments: a stride of zero or a window outside its image would read out of bounds. A
+graph that passes runs the same in machine code and in numpy.
 """
 
 from __future__ import annotations
@@ -14,34 +14,34 @@ import numpy as np
 from edgewright.errors import FormatError
 from edgewright.ir.dialect_checks import MAX_INT, MAX_LENGTH, check_graph, check_memory, check_ops
 from edgewright.ir.graph import Graph, Op, Value
-from edgewright.ir.tosa.shapes import shape_of
+from edgewright.ir.tosa.shapes import infer_shape
 from edgewright.ir.tosa.signatures import check_types
 from edgewright.ir.tosa.table import PREFIX, TOSA, TosaOp
 
-_FROM = {"stride": 1, "dilation": 1, "kernel": 1, "scale": 1, "multiples": 1, "shape": 1, "size": 1, "pad": 0,
+_MIN_VALUE = {"stride": 1, "dilation": 1, "kernel": 1, "scale": 1, "multiples": 1, "shape": 1, "size": 1, "pad": 0,
          "padding": 0, "start": 0, "perms": 0, "axis": 0, "shift": 0}  # fmt: skip
 _FLAGS = ("per_channel", "round")
-_TEXTS = {"mode": ("nearest", "bilinear"), "rounding": ("single", "double")}
+_CHOICES = {"mode": ("nearest", "bilinear"), "rounding": ("single", "double")}
 _LISTS = ("pad", "out_pad", "stride", "dilation", "kernel", "scale", "offset", "border", "padding", "shape", "start",
           "size", "multiples", "perms")  # fmt: skip
 
 
 def check(graph: Graph, memory: int) -> None:
-    """Raise unless every operator is TOSA's, has types, arguments and shapes that fit, and can be afforded."""
+    """Raise unless every operator is valid TOSA with matching types, arguments and shapes, within ``memory`` bytes."""
     check_graph(graph)
     check_ops(graph, lambda op: check_op(op, memory))
 
 
 def check_op(op: Op, memory: int) -> None:
-    """Raise unless an operator is TOSA's, has types, arguments and shapes that fit, and can be afforded."""
+    """Raise unless the operator is valid TOSA and within ``memory`` bytes."""
     name = op.kind.removeprefix(PREFIX)
     row = TOSA.get(name)
     if row is None or not op.kind.startswith(PREFIX):
         raise FormatError("must be an operator of TOSA", value=op.kind)
     zeros = tuple(zero for zero, _ in row.zeros)
-    wanted = {*row.tensors, *zeros, *row.shapes, *row.attributes, *row.extra}
-    if set(op.args) != wanted:
-        raise FormatError(f"must be {', '.join(sorted(wanted))}", where="arguments", value=sorted(op.args))
+    expected = {*row.tensors, *zeros, *row.shapes, *row.attributes, *row.extra}
+    if set(op.args) != expected:
+        raise FormatError(f"must be {', '.join(sorted(expected))}", where="arguments", value=sorted(op.args))
     if len(op.outputs) != 1 or op.outputs[0] is None:
         raise FormatError("must be one", where="results", value=len(op.outputs))
     for argument in row.tensors:
@@ -49,56 +49,56 @@ def check_op(op: Op, memory: int) -> None:
     for argument in (*row.shapes, *row.attributes, *row.extra):
         _check_argument(argument, op.args[argument])
     check_types(op)
-    _check_zeros(op, row)
-    _check_numbers(op, name)
+    _check_zero_points(op, row)
+    _check_scalars(op, name)
     _check_shape(op, name, memory)
 
 
-def _check_tensor(name: str, given: Any) -> None:
-    listed = given if name == "inputs" and isinstance(given, list) else [given]
-    if not listed or any(not isinstance(value, Value) for value in listed):
-        raise FormatError("must be a tensor", where=name, value=type(given).__name__)
-    for value in listed:
+def _check_tensor(name: str, argument: Any) -> None:
+    values = argument if name == "inputs" and isinstance(argument, list) else [argument]
+    if not values or any(not isinstance(value, Value) for value in values):
+        raise FormatError("must be a tensor", where=name, value=type(argument).__name__)
+    for value in values:
         if value.dynamic or 0 in value.bound:
             raise FormatError("must have a fixed shape with elements", where=name, value=list(value.bound))
 
 
-def _check_argument(name: str, given: Any) -> None:
+def _check_argument(name: str, argument: Any) -> None:
     if name in _LISTS:
-        if not isinstance(given, list) or len(given) > MAX_LENGTH:
-            raise FormatError("must be a list of integers", where=name, value=type(given).__name__)
-        for item in given:
+        if not isinstance(argument, list) or len(argument) > MAX_LENGTH:
+            raise FormatError("must be a list of integers", where=name, value=type(argument).__name__)
+        for item in argument:
             _check_integer(name, item)
     elif name in _FLAGS:
-        if type(given) is not bool:
-            raise FormatError("must be true or false", where=name, value=given)
-    elif name in _TEXTS:
-        if given not in _TEXTS[name]:
-            raise FormatError(f"must be {' or '.join(_TEXTS[name])}", where=name, value=given)
+        if type(argument) is not bool:
+            raise FormatError("must be true or false", where=name, value=argument)
+    elif name in _CHOICES:
+        if argument not in _CHOICES[name]:
+            raise FormatError(f"must be {' or '.join(_CHOICES[name])}", where=name, value=argument)
     elif name in ("axis", "shift"):
-        _check_integer(name, given)
+        _check_integer(name, argument)
 
 
-def _check_integer(name: str, given: Any) -> None:
-    low = _FROM.get(name, -MAX_INT)
-    if type(given) is not int or not low <= given < MAX_INT:
-        raise FormatError(f"must be an integer from {low}", where=name, value=given)
+def _check_integer(name: str, value: Any) -> None:
+    low = _MIN_VALUE.get(name, -MAX_INT)
+    if type(value) is not int or not low <= value < MAX_INT:
+        raise FormatError(f"must be an integer from {low}", where=name, value=value)
 
 
-def _check_zeros(op: Op, row: TosaOp) -> None:
-    """Zero points are integers of their tensor's type; only 8 bits, and rescaled ones without a sign, have any."""
+def _check_zero_points(op: Op, row: TosaOp) -> None:
+    """Zero points must fit the tensor's type; only 8-bit tensors, and uint16 in RESCALE, have one."""
     for name, of in row.zeros:
-        given = op.args[name]
+        zero_point = op.args[name]
         value: Any = op.outputs[0] if of == "output" else op.args[of]
         dtype = value.dtype
-        wide = dtype.itemsize > 1 and str(dtype) != "uint16"
-        info = None if wide or dtype.kind not in "iu" else np.iinfo(dtype)
+        unsupported = dtype.itemsize > 1 and str(dtype) != "uint16"
+        info = None if unsupported or dtype.kind not in "iu" else np.iinfo(dtype)
         low, high = (0, 0) if info is None else (int(info.min), int(info.max))
-        if type(given) is not int or not low <= given <= high:
-            raise FormatError(f"must be an integer from {low} to {high}", where=name, value=given)
+        if type(zero_point) is not int or not low <= zero_point <= high:
+            raise FormatError(f"must be an integer from {low} to {high}", where=name, value=zero_point)
 
 
-def _check_numbers(op: Op, name: str) -> None:
+def _check_scalars(op: Op, name: str) -> None:
     """Arguments that the element type bounds."""
     out = op.outputs[0]
     assert out is not None and out.dtype is not None
@@ -112,21 +112,21 @@ def _check_numbers(op: Op, name: str) -> None:
 
 def _check_limits(out: Value, low: Any, high: Any) -> None:
     assert out.dtype is not None
-    whole = out.dtype.kind in "iu"
-    info = np.iinfo(out.dtype) if whole else None
-    for name, given in (("min_val", low), ("max_val", high)):
-        if info is not None and (type(given) is not int or not info.min <= given <= info.max):
-            raise FormatError(f"must be an integer of {out.dtype}", where=name, value=given)
-        if info is None and (type(given) not in (int, float) or math.isnan(given)):
-            raise FormatError("must be a number", where=name, value=given)
+    is_integer = out.dtype.kind in "iu"
+    info = np.iinfo(out.dtype) if is_integer else None
+    for name, bound in (("min_val", low), ("max_val", high)):
+        if info is not None and (type(bound) is not int or not info.min <= bound <= info.max):
+            raise FormatError(f"must be an integer of {out.dtype}", where=name, value=bound)
+        if info is None and (type(bound) not in (int, float) or math.isnan(bound)):
+            raise FormatError("must be a number", where=name, value=bound)
     if low > high:
         raise FormatError("must not be above max_val", where="min_val", value=(low, high))
 
 
 def _check_shape(op: Op, name: str, memory: int) -> None:
-    made, on_the_way = shape_of(op, name)
+    shape, temporaries = infer_shape(op, name)
     out = op.outputs[0]
     assert out is not None
-    check_memory(op.kind, math.prod(made) + on_the_way + sum(math.prod(v.bound) for v in op.inputs()), memory)
-    if made != out.bound:
-        raise FormatError(f"must have the shape {list(made)}", where="result", value=list(out.bound))
+    check_memory(op.kind, math.prod(shape) + temporaries + sum(math.prod(v.bound) for v in op.inputs()), memory)
+    if shape != out.bound:
+        raise FormatError(f"must have the shape {list(shape)}", where="result", value=list(out.bound))

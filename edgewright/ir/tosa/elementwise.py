@@ -1,4 +1,4 @@
-"""What TOSA's operators on single elements, reductions and moves mean."""
+"""Reference of TOSA's elementwise operators, reductions and data movement."""
 
 from __future__ import annotations
 
@@ -15,18 +15,20 @@ def rescale(
     input: Array, multiplier: Array, shift: Array, input_zp: int, output_zp: int, dtype: str, rounding: str,
     per_channel: bool,
 ) -> Array:  # fmt: skip
-    """``(input - input_zp) * multiplier >> shift + output_zp``, saturated. Channels are the last dimension. TOSA has
-    one 8-bit type, and flags that say whether it has a sign; here arrays have types of their own."""
+    """``((input - input_zp) * multiplier >> shift) + output_zp``, saturated; channels are the last dimension.
+
+    TOSA has one 8-bit type and flags for signedness; here arrays have signed and unsigned types.
+    """
     x = input.astype(np.int64) - input_zp
     by = multiplier.astype(np.int64) if per_channel else np.int64(multiplier[0])
     bits = shift.astype(np.int64) if per_channel else np.int64(shift[0])
-    made = np.asarray(apply_scale(x, by, bits, rounding == "double")) + output_zp
+    scaled = np.asarray(apply_scale(x, by, bits, rounding == "double")) + output_zp
     limits = np.iinfo(dtype)
-    return np.clip(made, limits.min, limits.max).astype(dtype)
+    return np.clip(scaled, limits.min, limits.max).astype(dtype)
 
 
 def apply_scale(value: Any, multiplier: Any, shift: Any, double: bool) -> Any:
-    """TOSA's scaling: halves round up; ``double`` rounds once more, away from zero, for shifts over 31."""
+    """TOSA's ``apply_scale``: round half up; ``double`` rounds at bit 31 first, away from zero, for shifts above 31."""
     rounding = np.int64(1) << (shift - 1)
     if double:
         extra = np.where(value >= 0, np.int64(1) << 30, -(np.int64(1) << 30))
@@ -38,13 +40,13 @@ def apply_scale(value: Any, multiplier: Any, shift: Any, double: bool) -> Any:
 
 
 def table(input: Array, table: Array) -> Array:
-    """8 bits: looked up. 16 bits: between two of 513 entries, with 7 more bits in the result."""
+    """8 bits: lookup. 16 bits: linear interpolation between two of 513 entries, with 7 fraction bits."""
     if input.dtype.itemsize == 1:
         return table[input.astype(np.int64) + 128]
-    at = input.astype(np.int64) + 32768
-    low, part = at >> 7, at & 127
+    position = input.astype(np.int64) + 32768
+    low, fraction = position >> 7, position & 127
     entries = table.astype(np.int64)
-    return ((entries[low] << 7) + (entries[low + 1] - entries[low]) * part).astype(np.int32)
+    return ((entries[low] << 7) + (entries[low + 1] - entries[low]) * fraction).astype(np.int32)
 
 
 def clamp(input: Array, min_val: float, max_val: float) -> Array:
@@ -60,10 +62,10 @@ def mul(a: Array, b: Array, shift: int) -> Array:
 
 def arithmetic_right_shift(a: Array, b: Array, round: bool) -> Array:
     wide, bits = a.astype(np.int64), b.astype(np.int64)
-    made = wide >> bits
+    shifted = wide >> bits
     if round:
-        made = made + np.where(bits > 0, (wide >> np.maximum(bits - 1, 0)) & 1, 0)
-    return made.astype(a.dtype)
+        shifted = shifted + np.where(bits > 0, (wide >> np.maximum(bits - 1, 0)) & 1, 0)
+    return shifted.astype(a.dtype)
 
 
 def logical_left_shift(a: Array, b: Array) -> Array:
@@ -76,7 +78,7 @@ def logical_right_shift(a: Array, b: Array) -> Array:
 
 
 def clz(input: Array) -> Array:
-    """Leading zeros of 32 bits; none if negative."""
+    """Leading zeros of a 32-bit integer; zero if negative."""
     value = input.astype(np.int64)
     bits = np.where(value > 0, np.floor(np.log2(np.maximum(value, 1))) + 1, 0)
     return np.where(value < 0, 0, 32 - bits).astype(input.dtype)
@@ -100,8 +102,8 @@ def cast(input: Array, dtype: str) -> Array:
 
 def reduce(function: Any) -> Any:
     def run(input: Array, axis: int) -> Array:
-        made = function(input, axis=axis, keepdims=True)
-        return np.asarray(made, input.dtype)
+        reduced = function(input, axis=axis, keepdims=True)
+        return np.asarray(reduced, input.dtype)
 
     return run
 
@@ -124,14 +126,14 @@ def slice_(input: Array, start: Sequence[int], size: Sequence[int]) -> Array:
 
 
 def gather(values: Array, indices: Array) -> Array:
-    places = OutOfRangePolicy("tosa.gather", wrap=True).check(indices, values.shape[1])
-    return np.take_along_axis(values, places[:, :, None].astype(np.int64), axis=1)
+    checked = OutOfRangePolicy("tosa.gather", wrap=True).check(indices, values.shape[1])
+    return np.take_along_axis(values, checked[:, :, None].astype(np.int64), axis=1)
 
 
 def scatter(values: Array, indices: Array, input: Array) -> Array:
-    made, places = values.copy(), OutOfRangePolicy("tosa.scatter", wrap=True).check(indices, values.shape[1])
-    np.put_along_axis(made, places[:, :, None].astype(np.int64), input, axis=1)
-    return made
+    updated, checked = values.copy(), OutOfRangePolicy("tosa.scatter", wrap=True).check(indices, values.shape[1])
+    np.put_along_axis(updated, checked[:, :, None].astype(np.int64), input, axis=1)
+    return updated
 
 
 def select(condition: Array, on_true: Array, on_false: Array) -> Array:

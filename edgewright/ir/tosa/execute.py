@@ -1,4 +1,4 @@
-"""Runs a device graph of TOSA operators with numpy: the meaning of the file, bit for bit."""
+"""Executes a TOSA graph with numpy: the bit-exact reference of a file."""
 
 from __future__ import annotations
 
@@ -11,36 +11,36 @@ from edgewright.ir.tosa.table import PREFIX, TOSA
 
 
 def execute(graph: Graph, inputs: Sequence[Array]) -> list[Array]:
-    """The outputs for ``inputs``; what nobody reads any more is let go."""
-    held: dict[Value, Array] = dict(zip(graph.inputs, inputs, strict=True))
+    """Outputs for ``inputs``; arrays are released after their last use."""
+    arrays: dict[Value, Array] = dict(zip(graph.inputs, inputs, strict=True))
     for op, dead in last_uses(graph).items():
         out = op.outputs[0]
         assert out is not None
-        made = run_op(op, held)
-        if made.shape != out.bound:
-            raise GraphError(f"{op.kind} {out.name!r}", f"must give the shape {out.bound}", value=made.shape)
-        held[out] = made if made.dtype == out.dtype else made.astype(out.dtype)
+        result = run_op(op, arrays)
+        if result.shape != out.bound:
+            raise GraphError(f"{op.kind} {out.name!r}", f"must give the shape {out.bound}", value=result.shape)
+        arrays[out] = result if result.dtype == out.dtype else result.astype(out.dtype)
         for value in dead:
-            held.pop(value, None)
-    return [_array(v, held) for v in graph.outputs]
+            arrays.pop(value, None)
+    return [_array(v, arrays) for v in graph.outputs]
 
 
 def known(kind: str) -> bool:
     return kind.removeprefix(PREFIX) in TOSA
 
 
-def run_op(op: Op, held: Mapping[Value, Array], numerics: str = "tosa") -> Array:
-    """What an operator makes of its constants and of the values held. TOSA has one way of rounding."""
+def run_op(op: Op, arrays: Mapping[Value, Array], numerics: str = "tosa") -> Array:
+    """Result of one operator. TOSA defines the rounding, so ``numerics`` is ignored."""
     row = TOSA[op.kind.removeprefix(PREFIX)]
     args: dict[str, Any] = dict(op.args)
     for name in row.tensors:
-        given = args[name]
-        args[name] = [_array(v, held) for v in given] if isinstance(given, list) else _array(given, held)
-    made: Array = row.reference(**args)
-    return made
+        operand = args[name]
+        args[name] = [_array(v, arrays) for v in operand] if isinstance(operand, list) else _array(operand, arrays)
+    result: Array = row.reference(**args)
+    return result
 
 
-def _array(value: Value, held: Mapping[Value, Array]) -> Array:
+def _array(value: Value, arrays: Mapping[Value, Array]) -> Array:
     if value.data is not None:
         return value.data
-    return held[value]
+    return arrays[value]

@@ -1,7 +1,7 @@
-"""Element types of TOSA's operators, as the tables of the specification (1.0) have them.
+"""Element types of TOSA operators, as in the tables of the specification (1.0).
 
-``i64`` holds the specification's 48-bit integers. Real numbers are ``f32``: the only ones that host twins have. Scales
-are not part of TOSA; those that a graph's inputs and outputs carry along are for their readers.
+``i64`` stands for the specification's 48-bit integers. The only float type is ``f32``, as in host twins. Quantization
+parameters are not part of TOSA; those of a graph's inputs and outputs are metadata for callers.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from edgewright.ir.tosa.table import PREFIX, TOSA
 
 _CLASSES = {
     "A": "i8 i16 f32",
-    "B": "bool i8 i16 i32 f32",  # what moves
+    "B": "bool i8 i16 i32 f32",  # data movement
     "I": "i8 i16 i32",
     "N": "i32 f32",
     "R": "i8 i16 i32 f32",
@@ -56,13 +56,13 @@ SIGNATURES = Signatures(_CLASSES, {
 
 
 def check_types(op: Op) -> None:
-    """Raise ``FormatError`` unless an operator's element types are TOSA's."""
+    """Raise ``FormatError`` unless the element types of an operator are valid."""
     name = op.kind.removeprefix(PREFIX)
     operands: list[tuple[str, Value | None]] = []
     for argument in TOSA[name].tensors:
-        given = op.args[argument]
-        if isinstance(given, list | tuple):
-            operands += [(f"{argument}[{i}]", value) for i, value in enumerate(given)]
+        operand = op.args[argument]
+        if isinstance(operand, list | tuple):
+            operands += [(f"{argument}[{i}]", value) for i, value in enumerate(operand)]
         else:
-            operands.append((argument, given))
+            operands.append((argument, operand))
     SIGNATURES.check(f"resize.{op.args['mode']}" if name == "resize" else name, operands, op)

@@ -1,7 +1,7 @@
-"""The operators of TOSA 1.0 that Edgewright emits: operands, parameters and meaning, each said once.
+"""Table of the TOSA 1.0 operators that Edgewright emits: operands, attributes and reference.
 
-In a device graph they are called ``tosa.<name>``. Tensor operands come first, in the order of the specification; what
-the specification passes as constant tensors (zero points, shapes, shifts) are plain arguments here.
+Their kinds are ``tosa.<name>``. Tensor operands come first, in the order of the specification; constants that the
+specification passes as tensors (zero points, shapes, shifts) are plain arguments here.
 """
 
 from __future__ import annotations
@@ -20,9 +20,12 @@ PREFIX = "tosa."
 
 @dataclass(frozen=True)
 class TosaOp:
-    """``tensors``: operands that are Values. ``zeros``: zero points, with the operand (or ``output``) whose type they
-    have. ``shapes``: lists of numbers that are operands. ``attributes``: what belongs to the operator itself.
-    ``extra``: arguments that decide the result's type, or of which the writer knows the place."""
+    """One operator.
+
+    ``tensors``: operands that are Values. ``zeros``: zero points, with the operand (or ``output``) whose type they
+    have. ``shapes``: lists of integers that the specification passes as operands. ``attributes``: attributes of the
+    operator. ``extra``: arguments that determine the result type, or that the serializer handles itself.
+    """
 
     name: str
     tensors: tuple[str, ...]
@@ -36,7 +39,7 @@ class TosaOp:
     def operands(self) -> tuple[str, ...]:
         """Everything the specification passes as a tensor, in its order."""
         zeros = tuple(name for name, _ in self.zeros)
-        if self.name == "pad":  # the one whose shape comes between two tensors
+        if self.name == "pad":  # its shape operand is between two tensors
             return ("input", "padding", "value")
         return (*self.tensors, *zeros, *self.shapes, *(("shift",) if self.name == "mul" else ()))
 

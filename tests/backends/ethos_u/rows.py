@@ -17,7 +17,7 @@ from edgewright.backends.ethos_u.ops import BACKEND
 from edgewright.backends.ethos_u.partitioner import to_tosa
 from edgewright.backends.ethos_u.target import EthosUCompileSpec
 from edgewright.backends.ethos_u.tosa_file import write_tosa
-from edgewright.backends.ethos_u.vela import Compiled, compile_tosa
+from edgewright.backends.ethos_u.vela import VelaOutput, compile_tosa
 from edgewright.ir.graph import Array, Value
 from edgewright.ir.ports import Port
 from edgewright.ir.tosa.execute import execute
@@ -45,7 +45,7 @@ class Outcome:
 
     refusals: list[str]
     steps: int = 0
-    compiled: Compiled | None = None
+    compiled: VelaOutput | None = None
 
 
 def check(case: Case, target: str) -> Outcome:
@@ -76,7 +76,7 @@ def _given(array: Array, value: Value) -> Array:
     return np.ascontiguousarray(array).reshape(value.bound)
 
 
-def simulate(compiled: Compiled, inputs: list[Array], like: list[Array]) -> list[Array]:
+def simulate(compiled: VelaOutput, inputs: list[Array], like: list[Array]) -> list[Array]:
     """Run what Vela made on the simulator."""
     scratch = np.zeros(compiled.scratch_size, np.uint8)
     fast = np.zeros(compiled.fast_scratch_size, np.uint8)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgewright.backends.ethos_u.lookup_table import pieces
+from edgewright.backends.ethos_u.lookup_table import fit_pieces
 from edgewright.backends.ethos_u.ops import BACKEND
 from edgewright.backends.ethos_u.target import EthosUCompileSpec
 from edgewright.ir.aten.ops import OPS
@@ -175,7 +175,7 @@ def test_over_zero_is_the_end() -> None:
 def test_pieces_of_a_function_know_how_far_off_they_are(function: Any) -> None:
     stored = np.arange(-32768, 32768)
     wanted = np.clip(function(stored / 4096) * 4000, -32767, 32767)
-    plan, worst = pieces(wanted)
+    plan, worst = fit_pieces(wanted)
     total = sum(piece.value(stored) for piece in plan)
     off = np.abs(np.floor(np.asarray(total) / 128 + 0.5) - wanted)
     assert off.max() == worst <= 8
@@ -188,7 +188,7 @@ def test_what_no_table_reaches_is_refused() -> None:
     made = case("aten.cos.default", (40,), bits=16)
     made.op.args["self"].q = parameters(16, 1.0)
     said = [str(r) for r in BACKEND.refusals(made.op, EthosUCompileSpec("ethos-u85-256"))]
-    assert len(said) == 1 and "must reach the function to 8 last places; got" in said[0]
+    assert len(said) == 1 and "16-bit functions must be within 8 steps with 16 tables of 512 intervals; got" in said[0]
 
 
 # ---------------------------------------------------------------------------------- tensors that are parts of others

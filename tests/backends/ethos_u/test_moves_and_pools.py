@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgewright.backends.ethos_u.adaptive_pool import adaptive_runs
+from edgewright.backends.ethos_u.adaptive_pool import window_runs
 from edgewright.backends.ethos_u.lower import TosaLowering
 from edgewright.backends.ethos_u.ops import BACKEND
 from edgewright.backends.ethos_u.partitioner import to_tosa
-from edgewright.backends.ethos_u.slice_concat import cut, joined, picked, runs, tiled
+from edgewright.backends.ethos_u.slice_concat import concat, slice_axis, strided_runs, take, tile
 from edgewright.backends.ethos_u.target import EthosUCompileSpec
 from edgewright.backends.ethos_u.tosa_file import write_tosa
 from edgewright.backends.ethos_u.vela import compile_tosa
@@ -64,11 +64,11 @@ def test_forms_that_the_npu_has_not_are_made_of_those_it_has(call: tuple[Any, ..
 @pytest.mark.parametrize(
     ("call", "target", "words"),
     [
-        ((AVERAGE, (1, 3, 80, 80), [65, 65]), U85, "64 by 64, or the whole image; got [65, 65]"),
+        ((AVERAGE, (1, 3, 80, 80), [65, 65]), U85, "64x64, or cover the entire image; got [65, 65]"),
         ((BILINEAR, (1, 5, 8, 8), [16, 16], False, None), U65, "needs a U85; got ethos-u65-256"),
-        ((BILINEAR, (1, 5, 40, 40), [2, 2], False, None), U85, "a sixteenth"),
-        ((BILINEAR, (1, 5, 5, 5), None, False, [1.5, 1.5]), U85, "quotients of the sizes; got [1.5, 1.5]"),
-        (("aten.argmax.default", (3, 128), 1), U55, "at most 127; got 128 of int8"),
+        ((BILINEAR, (1, 5, 40, 40), [2, 2], False, None), U85, "above 1/16"),
+        ((BILINEAR, (1, 5, 5, 5), None, False, [1.5, 1.5]), U85, "output size divided by input size; got [1.5, 1.5]"),
+        (("aten.argmax.default", (3, 128), 1), U55, "of one dimension; got 128 of int8"),
         (("aten.mean.dim", (1, 70000, 2), [1]), U55, "65536 along a dimension"),
         (("aten.gt.Scalar", (3, 4), 0.5), U55, "need a U85; got ethos-u55-128"),
     ],
@@ -78,17 +78,17 @@ def test_refusals_say_the_rule_and_the_value(call: tuple[Any, ...], target: str,
 
 
 def test_places_become_few_slices() -> None:
-    assert runs([0, 1, 2, 3]) == [(0, 4, 1)]
-    assert runs([2, 1, 0, 1, 2, 3]) == [(2, 3, -1), (1, 3, 1)]
-    assert runs([0, 0, 0, 1, 2]) == [(0, 3, 0), (1, 2, 1)]
-    assert runs([0, 3, 6]) == [(0, 3, 3)]
+    assert strided_runs([0, 1, 2, 3]) == [(0, 4, 1)]
+    assert strided_runs([2, 1, 0, 1, 2, 3]) == [(2, 3, -1), (1, 3, 1)]
+    assert strided_runs([0, 0, 0, 1, 2]) == [(0, 3, 0), (1, 2, 1)]
+    assert strided_runs([0, 3, 6]) == [(0, 3, 3)]
     for places in ([5], [1, 1], [4, 2, 0, 0, 1, 2, 7, 7], [0, 2, 3, 4]):
-        assert [f + i * s for f, n, s in runs(places) for i in range(n)] == places
+        assert [f + i * s for f, n, s in strided_runs(places) for i in range(n)] == places
 
 
 @pytest.mark.parametrize(("size", "count"), [(6, 4), (7, 3), (10, 7), (5, 5), (3, 7), (300, 2)])
 def test_runs_of_adaptive_windows_are_all_the_windows(size: int, count: int) -> None:
-    windows = [(r.first + i * r.step, r.length) for r in adaptive_runs(size, count) for i in range(r.windows)]
+    windows = [(r.first + i * r.step, r.length) for r in window_runs(size, count) for i in range(r.windows)]
     assert windows == [(o * size // count, -(-(o + 1) * size // count) - o * size // count) for o in range(count)]
 
 
@@ -147,17 +147,17 @@ def _check_device(low: TosaLowering, x: Value, out: Value, target: str) -> None:
 
 
 MOVES = {
-    "slice": lambda low, x: cut(low, x, 2, 1, 3),
-    "join": lambda low, x: joined(low, [x, x], 2),
-    "repeat": lambda low, x: tiled(low, x, [1, 1, 2, 1]),
-    "every other": lambda low, x: picked(low, x, 2, [0, 2, 4]),
+    "slice": lambda low, x: slice_axis(low, x, 2, 1, 3),
+    "join": lambda low, x: concat(low, [x, x], 2),
+    "repeat": lambda low, x: tile(low, x, [1, 1, 2, 1]),
+    "every other": lambda low, x: take(low, x, 2, [0, 2, 4]),
     "pad": lambda low, x: low.node("pad", [*x.bound[:2], 6, 3], x.dtype, input=x, padding=[0, 0, 0, 0, 0, 1, 0, 0],
-                                   value=low.tensor([7], np.int8)),
+                                   value=low.const([7], np.int8)),
 }  # fmt: skip
 
 
 def _tripled(low: TosaLowering, x: Value) -> Value:
-    wide, three = low.rescale(x, np.int32, 1.0, 3), low.tensor(np.full([1] * 4, 3), np.int32)
+    wide, three = low.rescale(x, np.int32, 1.0, 3), low.const(np.full([1] * 4, 3), np.int32)
     return low.rescale(low.node("mul", x.bound, np.int32, a=wide, b=three, shift=0), np.int8, 1 / 9, 0, 3)
 
 

@@ -50,7 +50,7 @@ class Stream:
         """Operations that are not machine code."""
         self(0)
         self(0)
-        count: int = self.program.kept["run"]._replay.interpreted
+        count: int = self.program.cache["run"]._replay.interpreted_count
         return count
 
 
@@ -158,7 +158,7 @@ def test_without_the_engine_nothing_is_compiled(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("EDGEWRIGHT_ENGINE", "reference")
     stream = Stream(_sum(), "ethos-u55-128")
     np.testing.assert_array_equal(stream(0)[0], stream(0)[0])
-    assert not stream.program.kept
+    assert not stream.program.cache
 
 
 def test_another_process_does_not_interpret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

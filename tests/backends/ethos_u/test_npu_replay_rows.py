@@ -15,14 +15,14 @@ from edgewright.backends.ethos_u.ops import BACKEND
 from edgewright.backends.ethos_u.partitioner import to_tosa
 from edgewright.backends.ethos_u.target import EthosUCompileSpec
 from edgewright.backends.ethos_u.tosa_file import write_tosa
-from edgewright.backends.ethos_u.vela import Compiled, compile_tosa
+from edgewright.backends.ethos_u.vela import VelaOutput, compile_tosa
 from edgewright.ir.aten.ops import OPS
 from tests.backends.ethos_u.rows import cases
 
 SPEC = EthosUCompileSpec("ethos-u55-128")
 
 
-def outputs(compiled: Compiled, program: Any, weights: bytes, inputs: list[Any]) -> list[np.ndarray]:
+def outputs(compiled: VelaOutput, program: Any, weights: bytes, inputs: list[Any]) -> list[np.ndarray]:
     scratch, fast = (np.zeros(n, np.uint8) for n in (compiled.scratch_size, compiled.fast_scratch_size))
     for tensor, array in zip(compiled.inputs, inputs, strict=True):
         raw = np.ascontiguousarray(array).view(np.uint8).ravel()

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from edgewright.backends.ethos_u.npu.output_stage import looked_up, rescale
-from edgewright.backends.ethos_u.npu.pooling import divided
+from edgewright.backends.ethos_u.npu.output_stage import apply_table, rescale
+from edgewright.backends.ethos_u.npu.pooling import divide_by_counts
 
 
 def exact(value: int, multiplier: int, shift: int, rounding: str) -> int:
@@ -68,14 +68,14 @@ def test_scales_by_channel() -> None:
 def test_padded_averages_round_halves_away_from_zero(count: int) -> None:
     sums = np.arange(-300 * count, 300 * count)
     expected = np.sign(sums) * ((2 * np.abs(sums) + count) // (2 * count))
-    assert np.array_equal(divided(sums, np.full(sums.shape, count), "natural"), expected)
+    assert np.array_equal(divide_by_counts(sums, np.full(sums.shape, count), "natural"), expected)
 
 
 def test_tables() -> None:
     values = np.arange(-128, 128)
-    assert looked_up(values, np.arange(256).astype(np.uint8), np.dtype(np.int8)).tolist() == list(range(256))
-    assert looked_up(values + 128, np.arange(256, dtype=np.uint8), np.dtype(np.uint8)).tolist() == list(range(256))
+    assert apply_table(values, np.arange(256).astype(np.uint8), np.dtype(np.int8)).tolist() == list(range(256))
+    assert apply_table(values + 128, np.arange(256, dtype=np.uint8), np.dtype(np.uint8)).tolist() == list(range(256))
     line = np.arange(-256, 256, dtype=np.int64) * 128  # a base and a slope for every 128 values: here y = x
     entries = ((line & 0xFFFF) | 128 << 16).astype("<i4")
     whole = np.arange(-32768, 32768)
-    assert np.array_equal(looked_up(whole, entries, np.dtype(np.int16)), whole)
+    assert np.array_equal(apply_table(whole, entries, np.dtype(np.int16)), whole)

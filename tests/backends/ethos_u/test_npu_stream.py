@@ -127,7 +127,7 @@ def test_broken_containers_are_refused() -> None:
     header = good[:16]
     with pytest.raises(FormatError, match="COP1 or COP2"):
         decode(b"COP3" + good[4:])
-    with pytest.raises(FormatError, match="whole 32-bit words"):
+    with pytest.raises(FormatError, match="multiple of 4 bytes"):
         decode(good[:-1])
     with pytest.raises(FormatError, match="words left"):
         decode(good[:-4])

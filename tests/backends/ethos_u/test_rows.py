@@ -111,5 +111,5 @@ def test_convolutions_of_every_form(name: str, bits: int) -> None:
 def test_what_has_no_form_is_refused_with_the_number() -> None:
     refused = check(convolution((1, 8, 40, 40), (8, 1, 3, 3), groups=8, stride=5), "ethos-u55-128").refusals
     (why,) = refused
-    assert "must be at most 3, or a product of two such, on U55 and U65; got [5, 5]" in why
+    assert "must be at most 3, or a product of two such strides, on U55 and U65; got [5, 5]" in why
     assert check(convolution((1, 8, 40, 40), (8, 1, 3, 3), groups=8, stride=5), "ethos-u85-256").refusals == []

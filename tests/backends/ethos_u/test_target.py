@@ -103,7 +103,7 @@ def test_specs_are_values() -> None:
     [
         ({"target": "ethos-u55-129"}, r"accelerator: must be one of ethos-u55-32, .*; got ethos-u55-129\n  Did you"),
         ({"target": "cortex-m55"}, "must be one of"),
-        ({"target": 55}, "must be text"),
+        ({"target": 55}, "must be a string"),
         ({"system_config": "Ethos_U55_High_End"}, r"High_End\n  Did you mean Ethos_U55_High_End_Embedded"),
         ({"memory_mode": "shared_sram"}, r"Dedicated_Sram_512KB; got shared_sram\n  Did you mean Shared_Sram\?"),
         ({"config_ini": "no/such.ini"}, "cannot be read"),
@@ -116,7 +116,7 @@ def test_specs_are_values() -> None:
         ({"extra_flags": "--optimise"}, "needs a value"),
         ({"extra_flags": "--optimise=Speed"}, "must be one of Size, Performance; got Speed"),
         ({"extra_flags": "--debug-force-regor=yes"}, "takes no value"),
-        ({"extra_flags": "--arena-cache-size=big"}, "must be a whole number"),
+        ({"extra_flags": "--arena-cache-size=big"}, "must be an integer"),
         ({"extra_flags": "--arena-cache-size=-1"}, "must be bytes"),
         ({"extra_flags": "--arena-cache-size=8589934592"}, "must fit the 32-bit addresses"),
         ({"extra_flags": "--cpu-tensor-alignment=24"}, "must be a power of two"),
@@ -126,7 +126,7 @@ def test_specs_are_values() -> None:
         ({"extra_flags": "--memory-mode=Sram_Only", "memory_mode": "Shared_Sram"}, "memory_mode of the spec"),
         ({"extra_flags": "--output-format=tflite"}, "must be raw"),
         ({"extra_flags": "--optimise=Size --optimise=Performance"}, "must be given once"),
-        ({"extra_flags": "--debug-force-legacy-core"}, "reads no TOSA"),
+        ({"extra_flags": "--debug-force-legacy-core"}, "does not read TOSA"),
         ({"extra_flags": "--separate-io-regions"}, "one region"),
         ({"extra_flags": "--list-configs x"}, "compiles nothing"),
         ({"extra_flags": "--enable-debug-db"}, "needs --output-dir"),
@@ -171,7 +171,7 @@ def test_a_users_own_file_brings_its_names(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"must be one of Base, Small; got Shared_Sram"):
         EthosUCompileSpec("ethos-u55-128", "Board", config_ini=path)
     path.write_text(MINE.replace("65536", "lots"))
-    with pytest.raises(UsageError, match="whole number"):
+    with pytest.raises(UsageError, match="integer"):
         EthosUCompileSpec("ethos-u55-128", "Board", "Small", config_ini=path)
 
 
@@ -196,7 +196,7 @@ def test_a_users_own_file_may_be_broken(tmp_path: Path) -> None:
             "const_mem_area=Axi7",
             r"Base\] const_mem_area: must be one of Axi0, Axi1",
         ),
-        ("65536", "-1", "arena_cache_size: must be a whole number; got -1"),
+        ("65536", "-1", "arena_cache_size: must be an integer; got -1"),
         ("inherit=Memory_Mode.Base", "inherit=Memory_Mode.Small", "must name another section, without a loop"),
         ("inherit=Memory_Mode.Base", "inherit=Memory_Mode.None", "must name another section"),
     ],

@@ -14,8 +14,8 @@ import pytest
 from edgewright.backends.ethos_u import EthosUCompileSpec
 from edgewright.backends.ethos_u.blob import write_blob
 from edgewright.backends.ethos_u.target import ACCELERATORS, MEMORY_MODES, SYSTEM_CONFIGS
-from edgewright.backends.ethos_u.vela import Compiled, compile_tosa
-from edgewright.backends.ethos_u.vela_options import OPTIONS, REFUSED, parse_flags
+from edgewright.backends.ethos_u.vela import VelaOutput, compile_tosa
+from edgewright.backends.ethos_u.vela_options import OPTIONS, REJECTED, parse_flags
 from edgewright.errors import UsageError, VendorError
 from edgewright.formats import read_program
 from tests.backends.ethos_u.graphs import GRAPHS, GraphBuilder, lost_output, residual
@@ -25,16 +25,16 @@ from tests.support.golden import GOLDEN
 BY_CLI = "--recursion-limit=1000"  # means nothing, but only the command line knows it
 
 
-def compiled(name: str, spec: EthosUCompileSpec) -> Compiled:
+def compiled(name: str, spec: EthosUCompileSpec) -> VelaOutput:
     make, inputs, outputs = GRAPHS[name]
     return compile_tosa(make(), spec, inputs=inputs, outputs=outputs)
 
 
-def parts(made: Compiled) -> tuple[object, ...]:
+def parts(made: VelaOutput) -> tuple[object, ...]:
     return made.cmd_data, made.weight_data, made.scratch_size, made.fast_scratch_size, made.inputs, made.outputs
 
 
-def check_same(here: Compiled, there: Compiled) -> None:
+def check_same(here: VelaOutput, there: VelaOutput) -> None:
     assert parts(here) == parts(there)
     assert write_blob(here) == write_blob(there)
     assert here.performance is not None and there.performance is not None
@@ -95,7 +95,7 @@ def test_our_options_are_those_of_vela() -> None:
 def test_every_option_is_taken_or_refused() -> None:
     values = {int: "1", float: "1.5", str: "x"}
     for option in OPTIONS.values():
-        if option.how == REFUSED:
+        if option.how == REJECTED:
             assert option.why
             continue
         value = option.takes[0] if isinstance(option.takes, tuple) else values.get(option.takes)

@@ -1,4 +1,4 @@
-"""The Ethos-U NPU on the host: its command stream decoded, printed and run, bit for bit. No torch."""
+"""Ethos-U NPU simulator: decodes, disassembles and executes command streams bit-exactly. Does not import torch."""
 
 from edgewright.backends.ethos_u.npu.disasm import disassemble
 from edgewright.backends.ethos_u.npu.run import run, supported

@@ -1,7 +1,7 @@
-"""Every word of the NPU's command language, once: opcode, name, and what its 16-bit parameter and payload mean.
+"""Table of the NPU command set: opcode, name, and the fields of the 16-bit parameter and the payload.
 
-A command word holds the opcode in bits 0..9, the payload's length in 14..15 and the parameter in 16..31. The decoder,
-the register file and the disassembler all read this table.
+A command word holds the opcode in bits 0..9, the payload size in 14..15 and the parameter in 16..31. The decoder, the
+register file and the disassembler all read this table.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _ALL, _U5, _U8 = frozenset(FAMILIES), frozenset(("u55", "u65")), frozenset(("u85
 
 
 class Field(NamedTuple):
-    """Bits ``low`` and up of a parameter; ``names`` gives meanings to values."""
+    """A bit field of a parameter: ``width`` bits from bit ``low``; ``names`` maps values to symbols."""
 
     name: str
     low: int
@@ -28,7 +28,7 @@ class Field(NamedTuple):
 
 @dataclass(frozen=True)
 class Command:
-    """One row of the language. ``payload`` says what the 32 bits that follow the word are, if any do."""
+    """One command. ``payload`` is the type of the 32-bit payload word, if there is one."""
 
     code: int
     name: str
@@ -160,7 +160,7 @@ COMMANDS: tuple[Command, ...] = (
     *_numbers("12D:AB_START", families=_U5),
     *_numbers("12A:RESIZE_X_SCALE_N_M1 12B:RESIZE_Y_SCALE_N_M1 12E:WEIGHT_FORMAT", families=_U8),
     *_numbers("12C:RESIZE_X_OFFSET 12D:RESIZE_Y_OFFSET", "signed", _U8),
-    # Copies
+    # DMA
     _fields(0x130, "DMA0_SRC_REGION", _DMA_REGION, _U5),
     _fields(0x131, "DMA0_DST_REGION", _DMA_REGION, _U5),
     _fields(0x130, "DMA0_SRC_REGION", _DMA_REGION_U85, _U8),
@@ -176,7 +176,7 @@ COMMANDS: tuple[Command, ...] = (
     *_numbers("189:IFM2_ZERO_POINT", "signed"),
     *_numbers("18A:IFM2_WIDTH0_M1 18B:IFM2_HEIGHT0_M1 18C:IFM2_HEIGHT1_M1 18F:IFM2_REGION"),
     *_numbers("18D:IFM2_IB_START", families=_U5),
-    # Words with a payload
+    # Commands with a payload
     *_payloads("000:IFM_BASE0 001:IFM_BASE1 002:IFM_BASE2 003:IFM_BASE3", "address"),
     *_payloads("004:IFM_STRIDE_X 005:IFM_STRIDE_Y 006:IFM_STRIDE_C", "address"),
     *_payloads("010:OFM_BASE0 011:OFM_BASE1 012:OFM_BASE2 013:OFM_BASE3", "address"),
@@ -205,6 +205,6 @@ _BY_FAMILY = {
 }
 
 
-def find(family: str, code: int, payload: bool) -> Command | None:
-    """The row of an opcode on a family of NPUs."""
+def find_command(family: str, code: int, payload: bool) -> Command | None:
+    """The command with this opcode on a family of NPUs, or None."""
     return _BY_FAMILY[family].get((code, payload))

@@ -1,4 +1,4 @@
-"""A command stream as text: one line for each operation, or one for each command."""
+"""Disassembler: prints a command stream, one line per operation or one per command."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _UNARY = ("LRELU", "ABS", "CLZ", "NOT")  # on U85 too
 
 
 def disassemble(program: Program, *, full: bool = False) -> str:
-    """The program's operations with the registers that matter to each; with ``full``, every command instead."""
+    """List the operations with the registers each one reads; with ``full``, every command instead."""
     lines = [_title(program)]
     registers = Registers()
     for instruction in program.instructions:
@@ -30,7 +30,7 @@ def _title(program: Program) -> str:
 
 
 def command_text(instruction: Instruction) -> str:
-    """One command with the meaning of its parameter and payload."""
+    """One command with its decoded parameter and payload."""
     command = instruction.command
     verb = "" if command.is_operation else "SET "
     return f"{verb}{command.name:<20} {_value(instruction)}".rstrip()
@@ -52,19 +52,22 @@ def _value(instruction: Instruction) -> str:
 
 def _operation(instruction: Instruction, registers: Registers) -> str:
     name = instruction.command.name
-    lines: dict[str, Callable[[], list[str]]] = {
-        "CONV": lambda: [*_window(registers), *_maps(registers), *_constants(registers)],
-        "DEPTHWISE": lambda: [*_window(registers), *_maps(registers), *_constants(registers)],
-        "POOL": lambda: [*_mode(instruction), *_window(registers), *_maps(registers)],
-        "RESIZE": lambda: [*_mode(instruction), *_maps(registers)],
-        "ELEMENTWISE": lambda: [*_mode(instruction), *_maps(registers, second=_mode(instruction)[0] not in _UNARY)],
-        "DMA_START": lambda: _copy(registers),
+    describe: dict[str, Callable[[], list[str]]] = {
+        "CONV": lambda: [*_window(registers), *_feature_maps(registers), *_constants(registers)],
+        "DEPTHWISE": lambda: [*_window(registers), *_feature_maps(registers), *_constants(registers)],
+        "POOL": lambda: [*_mode(instruction), *_window(registers), *_feature_maps(registers)],
+        "RESIZE": lambda: [*_mode(instruction), *_feature_maps(registers)],
+        "ELEMENTWISE": lambda: [
+            *_mode(instruction),
+            *_feature_maps(registers, binary=_mode(instruction)[0] not in _UNARY),
+        ],
+        "DMA_START": lambda: _dma(registers),
     }
-    if name not in lines:
+    if name not in describe:
         return f"{name} {instruction.parameter}"
     try:
-        return f"{name:<11} " + "  ".join(lines[name]())
-    except FormatError as error:  # a register that nobody set: the listing goes on
+        return f"{name:<11} " + "  ".join(describe[name]())
+    except FormatError as error:  # a register is unset: list the rest
         return f"{name:<11} ({error.rule})"
 
 
@@ -91,17 +94,17 @@ def _window(registers: Registers) -> list[str]:
     return parts
 
 
-def _maps(registers: Registers, second: bool = False) -> list[str]:
-    parts = [_map(registers, "IFM", registers.count("IFM_DEPTH"))]
-    if second:
-        parts.append(_second(registers))
+def _feature_maps(registers: Registers, binary: bool = False) -> list[str]:
+    parts = [_feature_map(registers, "IFM", registers.count("IFM_DEPTH"))]
+    if binary:
+        parts.append(_operand2(registers))
     depth = registers.count("OFM_DEPTH")
     height, width = registers.count("OFM_HEIGHT"), registers.count("OFM_WIDTH")
-    ofm = _map(registers, "OFM", depth, f"{height}x{width}x{depth}")
+    ofm = _feature_map(registers, "OFM", depth, f"{height}x{width}x{depth}")
     return [*parts, f"-> {ofm}", *_scaling(registers), *_activation(registers)]
 
 
-def _map(registers: Registers, name: str, depth: int, shape: str = "") -> str:
+def _feature_map(registers: Registers, name: str, depth: int, shape: str = "") -> str:
     precision = f"{name}_PRECISION"
     kind = registers.choice(precision, "signed") + registers.choice(precision, "bits")
     if registers.has_field(precision, "storage") and registers.choice(precision, "storage") == "chained":
@@ -113,17 +116,17 @@ def _map(registers: Registers, name: str, depth: int, shape: str = "") -> str:
     return f"{name.lower()} {kind} {shape} {layout} @{base}" + (f" zero {zero}" if zero else "")
 
 
-def _second(registers: Registers) -> str:
+def _operand2(registers: Registers) -> str:
     if registers.field("IFM2_BROADCAST", "scalar"):
-        scalar = "IFM2_SCALAR" if registers.known("IFM2_SCALAR") else "OP_SCALAR"
+        scalar = "IFM2_SCALAR" if registers.is_set("IFM2_SCALAR") else "OP_SCALAR"
         return f"ifm2 scalar {registers.signed(scalar)}"
-    spread = [axis for axis in ("height", "width", "depth") if registers.field("IFM2_BROADCAST", axis)]
-    text = _map(registers, "IFM2", 1 if "depth" in spread else registers.count("OFM_DEPTH"))
-    return text + (f" over {','.join(spread)}" if spread else "")
+    broadcast = [axis for axis in ("height", "width", "depth") if registers.field("IFM2_BROADCAST", axis)]
+    text = _feature_map(registers, "IFM2", 1 if "depth" in broadcast else registers.count("OFM_DEPTH"))
+    return text + (f" over {','.join(broadcast)}" if broadcast else "")
 
 
 def _scaling(registers: Registers) -> list[str]:
-    if not registers.field("OFM_PRECISION", "global_scale") or not registers.known("OFM_SCALE"):
+    if not registers.field("OFM_PRECISION", "global_scale") or not registers.is_set("OFM_SCALE"):
         return []
     multiplier, shift = registers.scale("OFM_SCALE")
     return [] if (multiplier, shift) == (1, 0) else [f"* {multiplier} >> {shift}"]
@@ -137,7 +140,7 @@ def _activation(registers: Registers) -> list[str]:
 
 
 def _constants(registers: Registers) -> list[str]:
-    if not registers.known("WEIGHT_BASE"):
+    if not registers.is_set("WEIGHT_BASE"):
         return []
     return [
         f"{name.lower()}s {registers.number(f'{name}_LENGTH')} bytes "
@@ -146,10 +149,10 @@ def _constants(registers: Registers) -> list[str]:
     ]
 
 
-def _copy(registers: Registers) -> list[str]:
-    ends = []
-    for end in ("SRC", "DST"):
-        internal = registers.field(f"DMA0_{end}_REGION", "internal")
-        region = "internal" if internal else registers.field(f"DMA0_{end}_REGION", "region")
-        ends.append(f"{region}:{registers.address(f'DMA0_{end}'):#x}")
-    return [f"{registers.address('DMA0_LEN')} bytes", " -> ".join(ends)]
+def _dma(registers: Registers) -> list[str]:
+    sides = []
+    for side in ("SRC", "DST"):
+        internal = registers.field(f"DMA0_{side}_REGION", "internal")
+        region = "internal" if internal else registers.field(f"DMA0_{side}_REGION", "region")
+        sides.append(f"{region}:{registers.address(f'DMA0_{side}'):#x}")
+    return [f"{registers.address('DMA0_LEN')} bytes", " -> ".join(sides)]

@@ -1,4 +1,4 @@
-"""The ten elementwise operations, with their operands' scales."""
+"""The ten elementwise operations and the scaling of their operands."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from edgewright.backends.ethos_u.npu.registers import Registers
 
 Array = np.ndarray[Any, Any]
 UNARY = frozenset(("LRELU", "ABS", "CLZ"))
-UNSCALED = frozenset(("MIN", "MAX", "CLZ", "SHR", "SHL"))  # unless the output's scale is asked for
+UNSCALED = frozenset(("MIN", "MAX", "CLZ", "SHR", "SHL"))  # unless the output scale is enabled
 HEADROOM = {1: 19, 2: 14, 4: 0}  # left shift of the operand that is not scaled, by element size
 
 
 @dataclass(frozen=True)
 class OperandScales:
-    """How ADD and SUB bring two scales together: both by 16 bits, or one by 32 bits and the other by a power of two."""
+    """Brings the operands of ADD and SUB to one scale: 16-bit factors for both, or 32 bits for one and a shift."""
 
     mode: str
     a: tuple[int, int]
@@ -42,17 +42,17 @@ def operand_scales(registers: Registers) -> OperandScales:
     )
 
 
-def combine(mode: str, a: Array, b: Array, rounding: str) -> Array:
-    """The result of one operation, before the output's scale; operands are less their zero points."""
-    simple = {"ADD": np.add, "SUB": np.subtract, "MUL": np.multiply, "MIN": np.minimum, "MAX": np.maximum}
-    if mode in simple:
-        result: Array = simple[mode](a, b)
+def apply_binary(mode: str, a: Array, b: Array, rounding: str) -> Array:
+    """Result of a binary operation before the output scale; zero points are already subtracted."""
+    ufuncs = {"ADD": np.add, "SUB": np.subtract, "MUL": np.multiply, "MIN": np.minimum, "MAX": np.maximum}
+    if mode in ufuncs:
+        result: Array = ufuncs[mode](a, b)
         return result
-    return a << (b & 31) if mode == "SHL" else _shifted_right(a, b & 63, rounding)
+    return a << (b & 31) if mode == "SHL" else _shift_right(a, b & 63, rounding)
 
 
-def _shifted_right(a: Array, by: Array, rounding: str) -> Array:
-    """Halves go up in ``natural`` rounding; in the other modes the bits are dropped, as compilers expect."""
+def _shift_right(a: Array, by: Array, rounding: str) -> Array:
+    """``natural`` rounds half up; the other modes truncate, as compilers expect."""
     if rounding != "natural":
         return a >> by
     half = np.where(by > 0, np.int64(1) << np.maximum(by - 1, 0), 0)
@@ -60,8 +60,8 @@ def _shifted_right(a: Array, by: Array, rounding: str) -> Array:
     return rounded
 
 
-def transform(mode: str, a: Array) -> Array:
-    """The result of an operation on one operand; LRELU is left to the output's scale."""
+def apply_unary(mode: str, a: Array) -> Array:
+    """Result of a unary operation; LRELU is left to the output scale."""
     if mode == "ABS":
         return np.abs(a)
     if mode == "CLZ":

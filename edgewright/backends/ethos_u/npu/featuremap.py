@@ -1,4 +1,14 @@
-"""Feature maps: how height, width and depth lie in memory, in up to four tiles."""
+"""Feature maps in memory: NHWC and NHCWB16 layouts, in up to four tiles.
+
+NHCWB16 stores channels in bricks of 16: the order in memory is height, brick, width, channel within the brick, so that
+the 16 channels of a pixel's brick are contiguous. The last brick may be partly used.
+
+A map is split into up to four rectangular tiles with base addresses of their own: 0 top left, 1 top right, 2 bottom
+left, 3 bottom right. The left and the right column of tiles split their rows at different heights (``height0``,
+``height1``). Compilers use tiles for rolling buffers, whose rows wrap around to the start of the buffer. See the
+registers ``IFM_BASE0`` to ``IFM_BASE3``, ``IFM_HEIGHT0_M1`` and ``IFM_WIDTH0_M1`` in Arm's Ethos-U technical reference
+manuals.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +22,7 @@ from edgewright.backends.ethos_u.npu.memory import Memory
 from edgewright.backends.ethos_u.npu.registers import Registers
 from edgewright.errors import FormatError
 
-BRICK = 16  # channels that lie together in the NHCWB16 layout
+BRICK = 16  # channels per brick of NHCWB16
 Array = np.ndarray[Any, Any]
 
 
@@ -25,40 +35,40 @@ class FeatureMap:
     height0: int  # rows of tile 0; those beyond are in tile 2
     height1: int  # rows of tile 1; those beyond are in tile 3
     width0: int  # columns of tiles 0 and 2; those beyond are in tiles 1 and 3
-    strides: tuple[int, int, int]  # bytes from row to row, column to column, brick to brick
+    strides: tuple[int, int, int]  # in bytes: row, column, brick
     layout: str
     dtype: np.dtype[Any]
     zero_point: int
 
     def read(self, memory: Memory, height: int, width: int, depth: int) -> Array:
-        """The elements as stored, an array of height, width, depth."""
+        """The stored elements as a (height, width, depth) array."""
         values = np.empty((height, width, depth), self.dtype)
         for base, rows, columns in self._tiles(height, width):
             tile = values[rows, columns]
-            for part, channels in self._parts(memory.view, base, tile.shape):
+            for part, channels in self._brick_views(memory.view, base, tile.shape):
                 tile[:, :, channels] = part.reshape(*tile.shape[:2], -1)
         return values
 
     def write(self, memory: Memory, values: Array) -> None:
         for base, rows, columns in self._tiles(*values.shape[:2]):
             tile = values[rows, columns]
-            for part, channels in self._parts(memory.writable, base, tile.shape):
+            for part, channels in self._brick_views(memory.writable, base, tile.shape):
                 part[...] = tile[:, :, channels].reshape(part.shape)
 
-    def reach(self, height: int, width: int, depth: int) -> list[tuple[int, int]]:
-        """The first byte of each tile that is used, and the one behind its last."""
+    def byte_ranges(self, height: int, width: int, depth: int) -> list[tuple[int, int]]:
+        """(begin, end) byte range of each tile in use."""
         row, column, brick = self.strides
         if self.layout == "NHWC":
             steps = [(depth, self.dtype.itemsize)]
         else:
             column = BRICK * self.dtype.itemsize
             steps = [(-(-depth // BRICK), brick), (min(depth, BRICK), self.dtype.itemsize)]
-        made = []
+        ranges = []
         for base, rows, columns in self._tiles(height, width):
             counts = [(rows.stop - rows.start, row), (columns.stop - columns.start, column), *steps]
             ends = [(n - 1) * step for n, step in counts]
-            made.append((base + sum(e for e in ends if e < 0), base + sum(e for e in ends if e > 0) + steps[-1][1]))
-        return made
+            ranges.append((base + sum(e for e in ends if e < 0), base + sum(e for e in ends if e > 0) + steps[-1][1]))
+        return ranges
 
     def _tiles(self, height: int, width: int) -> Iterator[tuple[int, slice, slice]]:
         left, right = slice(0, min(self.width0, width)), slice(self.width0, width)
@@ -72,23 +82,26 @@ class FeatureMap:
             if rows.start < rows.stop and columns.start < columns.stop:
                 yield base, rows, columns
 
-    def _parts(self, view: Any, base: int, shape: tuple[int, ...]) -> Iterator[tuple[Array, slice]]:
-        """Views of one tile, and the channels each holds: in bricks, whole ones first and then what is left."""
+    def _brick_views(self, view: Any, base: int, shape: tuple[int, ...]) -> Iterator[tuple[Array, slice]]:
+        """Views of one tile with the channels of each: the full bricks, then the partial one."""
         (height, width, depth), (row, column, brick), size = shape, self.strides, self.dtype.itemsize
         if self.layout == "NHWC":
             yield view(self.region, base, shape, (row, column, size), self.dtype), slice(None)
             return
-        whole = depth // BRICK
-        if whole:
+        full_bricks = depth // BRICK
+        if full_bricks:
             strides = (row, BRICK * size, brick, size)
-            part = view(self.region, base, (height, width, whole, BRICK), strides, self.dtype)
-            yield part, slice(0, whole * BRICK)
+            part = view(self.region, base, (height, width, full_bricks, BRICK), strides, self.dtype)
+            yield part, slice(0, full_bricks * BRICK)
         if depth % BRICK:
             part_shape, strides3 = (height, width, depth % BRICK), (row, BRICK * size, size)
-            yield view(self.region, base + whole * brick, part_shape, strides3, self.dtype), slice(whole * BRICK, depth)
+            yield (
+                view(self.region, base + full_bricks * brick, part_shape, strides3, self.dtype),
+                slice(full_bricks * BRICK, depth),
+            )
 
 
-def feature_map(registers: Registers, name: str) -> FeatureMap:
+def feature_map_from_registers(registers: Registers, name: str) -> FeatureMap:
     """The feature map whose registers begin with ``name``."""
     precision = f"{name}_PRECISION"
     sign, bits = registers.field(precision, "signed"), registers.choice(precision, "bits")

@@ -1,4 +1,4 @@
-"""The window of convolutions and pools: its size, steps, padding, and the input it needs."""
+"""Kernel window of convolutions and pools: size, stride, dilation, padding, and the input region it covers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from edgewright.backends.ethos_u.npu.registers import Registers
 from edgewright.errors import FormatError
 
 Array = np.ndarray[Any, Any]
-Pair = tuple[int, int]  # of height and width
+Pair = tuple[int, int]  # (height, width)
 
 
 @dataclass(frozen=True)
@@ -35,26 +35,26 @@ class Kernel:
         return any((*self.before, *self.after))
 
     def reach(self, ofm: Pair) -> Pair:
-        """The rows and columns the window passes over, padding included."""
+        """Input rows and columns the window covers, padding included."""
         steps = zip(ofm, self.stride, self.size, self.dilation, strict=True)
         height, width = ((n - 1) * stride + (size - 1) * dilation + 1 for n, stride, size, dilation in steps)
         return height, width
 
     def window(self, image: Array, ofm: Pair) -> Array:
-        """A view of a padded image as (rows, columns, kernel rows, kernel columns, channels)."""
+        """A padded HWC input as a (rows, columns, kernel rows, kernel columns, channels) view."""
         (height, width), (step_y, step_x), (row, column, channel) = self.size, self.stride, image.strides
         strides = (row * step_y, column * step_x, row * self.dilation[0], column * self.dilation[1], channel)
         return np.ndarray((*ofm, height, width, image.shape[2]), image.dtype, image, 0, strides)
 
 
-def kernel(registers: Registers) -> Kernel:
+def kernel_from_registers(registers: Registers) -> Kernel:
     def step(axis: str) -> int:
         return 1 + registers.field("KERNEL_STRIDE", axis) + 2 * registers.field("KERNEL_STRIDE", f"{axis}_high")
 
     dilation = tuple(1 + registers.field("KERNEL_STRIDE", f"dilation_{axis}") for axis in "yx")
     extents = (registers.number("KERNEL_HEIGHT_M1"), registers.number("KERNEL_WIDTH_M1"))
     if any(extent % by for extent, by in zip(extents, dilation, strict=True)):
-        raise FormatError("a kernel must span whole steps of its dilation", value=extents, where="cmd_data")
+        raise FormatError("a kernel's extent must be a multiple of its dilation", value=extents, where="cmd_data")
     return Kernel(
         size=(extents[0] // dilation[0] + 1, extents[1] // dilation[1] + 1),
         stride=(step("y"), step("x")),
@@ -68,12 +68,12 @@ def kernel(registers: Registers) -> Kernel:
 
 def padded_input(ifm: FeatureMap, memory: Memory, window: Kernel, ofm: Pair, depth: int, budget: Budget,
                  fill: int = 0) -> Array:  # fmt: skip
-    """The input less its zero point, upscaled and padded with ``fill``: exactly what the window passes over."""
+    """The input minus its zero point, upscaled and padded with ``fill``: exactly the region the window covers."""
     reach = window.reach(ofm)
-    budget.elements((*reach, depth))
+    budget.check_elements((*reach, depth))
     height, width = (r - a - b for r, a, b in zip(reach, window.before, window.after, strict=True))
     image = np.full((*reach, depth), fill, np.int64 if ifm.dtype.itemsize == 4 else np.int32)
-    if height < 1 or width < 1:  # a stripe that lies in the padding altogether
+    if height < 1 or width < 1:  # the stripe covers only padding
         return image
     top, left = window.before
     inside = image[top : top + height, left : left + width]

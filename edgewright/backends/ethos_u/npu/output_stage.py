@@ -1,4 +1,11 @@
-"""From accumulators to stored elements: scale, round, add the zero point, clamp, look up."""
+"""Output stage: converts accumulators to stored elements (scale, round, add zero point, clamp, table lookup).
+
+A real scale is a 32-bit integer multiplier and a right shift (Jacob et al., "Quantization and Training of Neural
+Networks for Efficient Integer-Arithmetic-Only Inference", 2018, section 2.2). The three rounding modes differ in ties
+and signs. ``natural`` adds half and shifts: ties go up. ``truncate`` rounds towards zero. ``tfl`` reproduces gemmlowp:
+SaturatingRoundingDoublingHighMul rounds the product at bit 31, then RoundingDivideByPOT rounds the remaining shift.
+TOSA's RESCALE has ``natural`` and ``tfl`` as single and double rounding (``apply_scale_32`` in its specification).
+"""
 
 from __future__ import annotations
 
@@ -17,45 +24,45 @@ _CLIPS = {"u8": np.uint8, "s8": np.int8, "s16": np.int16}
 
 
 def rescale(values: Array, multiplier: Any, shift: Any, rounding: str) -> Array:
-    """``values * multiplier / 2**shift``, rounded: ``natural`` halves up, ``truncate`` towards zero.
+    """``values * multiplier / 2**shift``: ``natural`` rounds half up, ``truncate`` towards zero.
 
-    ``tfl`` rounds twice as TensorFlow Lite does: at bit 31 of the product, and then halves away from zero.
+    ``tfl`` rounds twice, like TensorFlow Lite: at bit 31 of the product, then half away from zero.
     """
     multiplier, shift = np.asarray(multiplier, np.int64), np.asarray(shift, np.int64)
     if rounding == "truncate":
         sign = np.where(values < 0, -1, 1)
-        return sign * _shifted(values * sign, multiplier, shift, np.int64(0))
+        return sign * _multiply_shift(values * sign, multiplier, shift, np.int64(0))
     half = np.where(shift > 0, np.int64(1) << np.maximum(shift - 1, 0), 0)
     if rounding == "tfl":
-        twice = np.where(shift > 31, 1 << 30, 0)
-        half = half + np.where(values < 0, -twice, twice)
-    return _shifted(values, multiplier, shift, half)
+        nudge = np.where(shift > 31, 1 << 30, 0)
+        half = half + np.where(values < 0, -nudge, nudge)
+    return _multiply_shift(values, multiplier, shift, half)
 
 
-_LOW = 20  # bits of a value that is split
+_SPLIT_BITS = 20  # width of the low part of a split value
 
 
-def _shifted(values: Array, multiplier: Array, shift: Array, half: Any) -> Array:
-    """``(values * multiplier + half) >> shift``. Products of more than 63 bits are made of two halves.
+def _multiply_shift(values: Array, multiplier: Array, shift: Array, half: Any) -> Array:
+    """``(values * multiplier + half) >> shift``; a product of more than 63 bits is split into two parts.
 
-    That is exact for sums of up to 50 bits, ten more than the accumulators have.
+    Exact for sums of up to 50 bits, ten more than the accumulators have.
     """
     largest = max(abs(int(values.max(initial=0))), abs(int(values.min(initial=0))))
     if largest * int(multiplier.max(initial=0)) < 1 << 62:
-        whole: Array = (values * multiplier + half) >> shift
-        return whole
-    high, low = values >> _LOW, values & ((1 << _LOW) - 1)
-    joined = high * multiplier + ((low * multiplier + half) >> _LOW)
-    far = np.clip(joined, -(1 << 42), 1 << 42) << np.maximum(
-        _LOW - shift, 0
-    )  # small shifts leave what is clamped later
-    split: Array = np.where(shift >= _LOW, joined >> np.maximum(shift - _LOW, 0), far)
-    return split
+        result: Array = (values * multiplier + half) >> shift
+        return result
+    high, low = values >> _SPLIT_BITS, values & ((1 << _SPLIT_BITS) - 1)
+    sum_high = high * multiplier + ((low * multiplier + half) >> _SPLIT_BITS)
+    left_shifted = np.clip(sum_high, -(1 << 42), 1 << 42) << np.maximum(
+        _SPLIT_BITS - shift, 0
+    )  # small shifts saturate later
+    wide: Array = np.where(shift >= _SPLIT_BITS, sum_high >> np.maximum(shift - _SPLIT_BITS, 0), left_shifted)
+    return wide
 
 
 @dataclass(frozen=True)
 class OutputStage:
-    """What happens to every element on its way out."""
+    """Parameters of the output stage; calling it converts accumulators to elements."""
 
     dtype: np.dtype[Any]
     zero_point: int
@@ -69,23 +76,23 @@ class OutputStage:
         if self.dtype.itemsize < 4 or self.table is not None:
             values = np.minimum(np.maximum(values, self.low), self.high)
         if self.table is not None:
-            values = looked_up(values, self.table, self.dtype)
+            values = apply_table(values, self.table, self.dtype)
         return values.astype(self.dtype)
 
 
-def looked_up(values: Array, table: Array, dtype: np.dtype[Any]) -> Array:
-    """Tables of 256 entries answer 8-bit values; those of 512 hold a base and a slope for every 128 values."""
+def apply_table(values: Array, table: Array, dtype: np.dtype[Any]) -> Array:
+    """Look up 8-bit values in 256 entries; interpolate 16-bit values in 512 entries of (base, slope)."""
     if table.size == 256:
-        found: Array = table[(values + (0 if dtype == np.uint8 else 128)) & 0xFF]
-        return found
+        result: Array = table[(values + (0 if dtype == np.uint8 else 128)) & 0xFF]
+        return result
     entry = table[((values >> 7) + 256) & 0x1FF].astype(np.int64)
     base, slope = ((entry & 0xFFFF) ^ 0x8000) - 0x8000, entry >> 16
-    between: Array = base + ((slope * (values & 0x7F) + 64) >> 7)
-    return between
+    interpolated: Array = base + ((slope * (values & 0x7F) + 64) >> 7)
+    return interpolated
 
 
-def output_stage(registers: Registers, memory: Memory, dtype: np.dtype[Any]) -> OutputStage:
-    """The output stage the registers describe. Results of 32 bits are clamped only where a narrower clip is forced."""
+def output_stage_from_registers(registers: Registers, memory: Memory, dtype: np.dtype[Any]) -> OutputStage:
+    """The output stage the registers describe. 32-bit results are clamped only if a narrower clip is selected."""
     clip = registers.choice("ACTIVATION", "clip")
     limits = np.iinfo(_CLIPS.get(clip, dtype))
     bounds = [registers.number(f"ACTIVATION_{end}") for end in ("MIN", "MAX")]

@@ -1,4 +1,4 @@
-"""The NPU's register file: each command sets one register, and it keeps its value until it is set again."""
+"""NPU register file: each command sets one register, which keeps its value until it is set again."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from edgewright.errors import FormatError
 
 
 def signed(value: int, bits: int) -> int:
-    """The two's complement number in the low ``bits`` bits.
+    """Sign-extend the low ``bits`` bits.
 
     >>> signed(0xFFF0, 16)
     -16
@@ -17,20 +17,20 @@ def signed(value: int, bits: int) -> int:
 
 
 class Registers:
-    """Values by register name. Reading one that no command has set is an error: hardware promises nothing there."""
+    """Register values by name. Reading a register that no command has set is an error: hardware leaves it undefined."""
 
     def __init__(self) -> None:
         self._set: dict[str, Instruction] = {}
 
     def copy(self) -> Registers:
-        made = Registers()
-        made._set = dict(self._set)
-        return made
+        clone = Registers()
+        clone._set = dict(self._set)
+        return clone
 
     def set(self, instruction: Instruction) -> None:
         self._set[instruction.command.name] = instruction
 
-    def known(self, name: str) -> bool:
+    def is_set(self, name: str) -> bool:
         """Whether a command has set the register."""
         return name in self._set
 
@@ -42,11 +42,11 @@ class Registers:
 
     def number(self, name: str) -> int:
         """The parameter of a register, or the payload of one that has a payload and is not an address."""
-        found = self._get(name)
-        return found.payload if found.command.payload else found.parameter
+        setting = self._get(name)
+        return setting.payload if setting.command.payload else setting.parameter
 
     def count(self, name: str) -> int:
-        """A size, which the registers hold less one."""
+        """A size; registers store sizes minus one."""
         return self.number(f"{name}_M1") + 1
 
     def signed(self, name: str) -> int:
@@ -59,21 +59,21 @@ class Registers:
         return any(row.name == field for row in self._get(name).command.fields)
 
     def choice(self, name: str, field: str) -> str:
-        """The name of a field's value; a value without a name is an error."""
-        found = self._get(name)
-        row = next(f for f in found.command.fields if f.name == field)
-        value = row.of(found.parameter)
+        """The name of a field's value; an unnamed value is an error."""
+        setting = self._get(name)
+        row = next(f for f in setting.command.fields if f.name == field)
+        value = row.of(setting.parameter)
         if value not in row.names:
             rule = f"{name}'s {field} must be one of {', '.join(row.names.values())}"
-            raise FormatError(rule, value=value, where="cmd_data", offset=found.offset)
+            raise FormatError(rule, value=value, where="cmd_data", offset=setting.offset)
         return row.names[value]
 
     def address(self, name: str) -> int:
-        """An address or stride: 40 bits, the high 8 of them in the parameter; strides may be negative."""
-        found = self._get(name)
-        return signed(found.payload | (found.parameter & 0xFF) << 32, 40)
+        """A 40-bit signed address or stride, with the high 8 bits in the parameter."""
+        setting = self._get(name)
+        return signed(setting.payload | (setting.parameter & 0xFF) << 32, 40)
 
     def scale(self, name: str) -> tuple[int, int]:
-        """An unsigned multiplier and the shift to the right that follows it."""
-        found = self._get(name)
-        return found.payload, found.parameter & 0x3F
+        """An unsigned multiplier and the right shift that follows it."""
+        setting = self._get(name)
+        return setting.payload, setting.parameter & 0x3F

@@ -1,4 +1,4 @@
-"""A stream run on memories: by the simulator the first time, and from then on as what was compiled of that run."""
+"""Runs a stream on memory regions: interpreted the first time, compiled from the trace of that run afterwards."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.backends.ethos_u.npu.compiled_stream import Kept
+from edgewright.backends.ethos_u.npu.compiled_stream import CompiledStream
 from edgewright.backends.ethos_u.npu.memory import Budget, Memory
 from edgewright.backends.ethos_u.npu.simulator import Npu
 from edgewright.backends.ethos_u.npu.stream import Program
@@ -20,7 +20,7 @@ STEPS = 1 << 38  # multiplications
 
 
 def supported(accelerator: str) -> str | None:
-    """Why an NPU's stream cannot be run here, or None.
+    """Why streams for this NPU cannot run here, or None.
 
     >>> supported("ethos-u55-128")
     >>> supported("ethos-u85-256")
@@ -40,10 +40,10 @@ def run(
     steps: int = STEPS,
     threads: int | None = 1,
 ) -> None:
-    """Run a program in place on ``scratch``, which holds its inputs and will hold its outputs.
+    """Run a program in place on ``scratch``, which holds its inputs and receives its outputs.
 
-    Regions 0, 1 and 2 are the constants, the scratch and the fast scratch; ``regions`` adds others or replaces them.
-    ``threads``: of what was compiled, None for as many as are useful.
+    Regions 0, 1 and 2 are the constants, the scratch and the fast scratch; ``regions`` adds or replaces regions.
+    ``threads``: thread count of the compiled replay; None chooses one.
     """
     reason = supported(program.accelerator)
     if reason is not None:
@@ -52,19 +52,19 @@ def run(
     if fast_scratch is not None:
         memories[2] = _bytes_of(fast_scratch, "fast_scratch")
     memories.update({region: _bytes_of(array, f"region {region}") for region, array in (regions or {}).items()})
-    machine = Npu(program, Memory(program.accelerator, memories), Budget(steps))
+    npu = Npu(program, Memory(program.accelerator, memories), Budget(steps))
     if regions or not native_available():
-        machine.run()
+        npu.run()
         return
-    kept = program.kept.get("run")
+    compiled = program.cache.get("run")
     count = thread_count(threads)
-    if not isinstance(kept, Kept) or not kept.fits(weights, memories, count):
-        kept = program.kept["run"] = Kept(program.digest, weights, memories, count)
-    replay = kept.replay(memories)
+    if not isinstance(compiled, CompiledStream) or not compiled.matches(weights, memories, count):
+        compiled = program.cache["run"] = CompiledStream(program.digest, weights, memories, count)
+    replay = compiled.replay(memories)
     if replay is None:
-        kept.record = machine.run()
+        compiled.trace = npu.run()
     else:
-        machine.repeat(replay)
+        npu.replay(replay)
 
 
 def _bytes_of(memory: Any, name: str) -> Array:

@@ -1,7 +1,7 @@
-"""What a run did, written down: blocks with all their numbers, and which of the memory only ever holds constants.
+"""Trace of a run: each operation with its resolved parameters, and the byte ranges that only ever hold constants.
 
-A second run of the same stream on memories of the same sizes does the same to other data: a record says all about it
-that does not depend on that data.
+A second run of the same stream on regions of the same sizes performs the same operations on other data. The trace holds
+everything about them that does not depend on the data, which is what ``translate`` compiles.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from edgewright.backends.ethos_u.npu.registers import Registers
 from edgewright.backends.ethos_u.npu.stream import Instruction
 
 Array = np.ndarray[Any, Any]
-CONSTANTS = 0  # the region that nothing writes to
+CONSTANTS = 0  # region 0 is read-only
 Shape = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
-class Product:
-    """A convolution. ``weights`` are (out, rows, columns, in), or (channels, rows, columns, 1) if ``deep``."""
+class Convolution:
+    """A convolution. ``weights`` are OHWI, or (channels, height, width, 1) if ``depthwise``."""
 
     ofm: FeatureMap
     ifm: FeatureMap
@@ -36,7 +36,7 @@ class Product:
     bias: Array
     multiplier: Array
     shift: Array
-    deep: bool
+    depthwise: bool
 
 
 @dataclass(frozen=True)
@@ -52,8 +52,8 @@ class Pool:
 
 
 @dataclass(frozen=True)
-class Second:
-    """The second operand of an elementwise operation: a number less its zero point, or a map of some shape."""
+class Operand2:
+    """Second operand of an elementwise operation: a scalar minus its zero point, or a feature map."""
 
     number: int = 0
     map: FeatureMap | None = None
@@ -67,7 +67,7 @@ class Elementwise:
     stage: OutputStage
     shape: Shape
     mode: str
-    second: Second | None
+    operand2: Operand2 | None
     swapped: bool
     scales: Any  # of both operands, or None
     multiplier: Any
@@ -76,47 +76,48 @@ class Elementwise:
 
 @dataclass(frozen=True)
 class Copy:
-    """``length`` bytes from one (region, address) to another."""
+    """DMA copy of ``length`` bytes from one (region, address) to another."""
 
     source: tuple[int, int]
     target: tuple[int, int]
     length: int
 
 
-Block = Union[Product, Pool, Elementwise, Copy]
+Operation = Union[Convolution, Pool, Elementwise, Copy]
 
 
 @dataclass(frozen=True)
-class Done:
-    """One operation: its command, the registers it found, and what it was, if that does not depend on data."""
+class Executed:
+    """One executed operation: its command, the registers it read, and its parameters unless they depend on data."""
 
     instruction: Instruction
     registers: Registers
-    block: Block | None
+    operation: Operation | None
 
 
 @dataclass
-class Record:
-    """A run's operations. ``spent``: what it took of the budget."""
+class Trace:
+    """The operations of a run. ``spent``: budget steps the run took."""
 
-    done: list[Done] = field(default_factory=list)
+    executed: list[Executed] = field(default_factory=list)
     spent: int = 0
-    _constant: list[tuple[int | str, int, int]] = field(default_factory=list)  # region, first byte, the one behind
+    _constant_ranges: list[tuple[int | str, int, int]] = field(default_factory=list)  # (region, begin, end)
 
-    def fixed(self, region: int | str, at: int, length: int) -> bool:
-        """Bytes that are the same in every run."""
+    def is_constant(self, region: int | str, at: int, length: int) -> bool:
+        """True if these bytes are the same in every run."""
         if region == CONSTANTS or length == 0:
             return True
-        return any(r == region and low <= at and at + length <= high for r, low, high in self._constant)
+        return any(r == region and low <= at and at + length <= high for r, low, high in self._constant_ranges)
 
-    def written(self, region: int | str, low: int, high: int, fixed: bool = False) -> None:
-        """Whatever was constant there is no longer, or is now."""
-        self._constant = [c for c in self._constant if c[0] != region or c[2] <= low or c[1] >= high]
-        if fixed:
-            self._constant.append((region, low, high))
+    def mark_written(self, region: int | str, low: int, high: int, constant: bool = False) -> None:
+        """Update the constant ranges after a write; ``constant`` says whether the new bytes are constant."""
+        self._constant_ranges = [c for c in self._constant_ranges if c[0] != region or c[2] <= low or c[1] >= high]
+        if constant:
+            self._constant_ranges.append((region, low, high))
 
-    def add(self, instruction: Instruction, registers: Registers, block: Block | None) -> None:
-        if block is not None and not isinstance(block, Copy) and block.stage.table is not None:
-            stage = replace(block.stage, table=block.stage.table.copy())  # the NPU's memory will hold another
-            block = replace(block, stage=stage)
-        self.done.append(Done(instruction, registers.copy(), block))
+    def add(self, instruction: Instruction, registers: Registers, operation: Operation | None) -> None:
+        if operation is not None and not isinstance(operation, Copy) and operation.stage.table is not None:
+            # A later DMA may overwrite the table in internal memory
+            stage = replace(operation.stage, table=operation.stage.table.copy())
+            operation = replace(operation, stage=stage)
+        self.executed.append(Executed(instruction, registers.copy(), operation))
