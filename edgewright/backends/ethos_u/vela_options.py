@@ -111,7 +111,7 @@ class Flag:
 def parse_flags(flags: str | Iterable[str] | None) -> list[Flag]:
     """Parse and check Vela's flags. A string is split like a shell does.
 
-    >>> [flag.given for flag in parse_flags("--optimise Size --debug-force-regor")]
+    >>> [flag.argument for flag in parse_flags("--optimise Size --debug-force-regor")]
     ['--optimise=Size', '--debug-force-regor']
     """
     arguments = _split_flags(flags)

@@ -95,10 +95,10 @@ def test_our_options_are_those_of_vela() -> None:
 def test_every_option_is_taken_or_refused() -> None:
     values = {int: "1", float: "1.5", str: "x"}
     for option in OPTIONS.values():
-        if option.how == REJECTED:
-            assert option.why
+        if option.handling == REJECTED:
+            assert option.reason
             continue
-        value = option.takes[0] if isinstance(option.takes, tuple) else values.get(option.takes)
+        value = option.value_type[0] if isinstance(option.value_type, tuple) else values.get(option.value_type)
         value = {"--cpu-tensor-alignment": "32"}.get(option.name, value)
         beside = ["--output-dir=x"] if option.name == "--enable-debug-db" else []
         flags = parse_flags([option.name if value is None else f"{option.name}={value}", *beside])

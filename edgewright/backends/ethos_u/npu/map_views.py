@@ -244,7 +244,7 @@ class GraphBuilder:
 def _memory_order(shape: Sequence[int], strides: Sequence[int]) -> list[int] | None:
     """Dimensions from outermost to innermost in memory, or None if the map has gaps.
 
-    >>> _order((3, 224, 1), (1, 3, 1))
+    >>> _memory_order((3, 224, 1), (1, 3, 1))
     [1, 0, 2]
     """
     dims = sorted(range(len(shape)), key=lambda d: (-strides[d] if shape[d] != 1 else 0, d))
