@@ -1,4 +1,4 @@
-"""``edgewright compile``: a PyTorch model to a ``.pte``, with the time of every stage."""
+"""``edgewright compile``: compile a PyTorch model to a ``.pte``, with the time of every stage."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ EXAMPLES = """examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXAMPLES
     add = parser.add_argument
-    add("spec", metavar="SPEC", help="package.module:factory that gives a model with example inputs, or a .pt2")
-    add("-o", "--output", required=True, metavar="m.pte", help="where to write the program; a folder for several")
+    add("spec", metavar="SPEC", help="package.module:factory that returns a model with example inputs, or a .pt2")
+    add("-o", "--output", required=True, metavar="m.pte", help="the output file; a folder for several targets")
     model_options.add_arguments(parser)
     add("--runtime", choices=RUNTIMES, default="wheel", help="the runtime whose kernels may be used (default: wheel)")
     add(
@@ -52,32 +52,36 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="xnnpack",
-        help="give what it takes to this backend; several, in order of priority; ethos_u:ethos-u55-128 names a target",
+        help="delegate to this backend; repeatable, in order of priority; ethos_u:ethos-u55-128 names a target",
     )
     add(
         "--require-delegated",
         type=parse_share,
         metavar="95%",
-        help="fail if backends take less than this share of the multiply-accumulates",
+        help="fail if less than this share of the multiply-accumulates is delegated",
     )
-    add("--min-sqnr", type=float, metavar="dB", help="fail if a result is further from the model than this")
-    add("--metric", metavar="pkg.mod:fn", help="a function of a model that gives a number, shown for each target")
+    add("--min-sqnr", type=float, metavar="dB", help="fail if the SQNR of a result is less than this")
+    add(
+        "--metric",
+        metavar="pkg.mod:fn",
+        help="a function that takes a model and returns a number; shown for each target",
+    )
     add("--min-metric", type=float, metavar="X", help="fail if the metric is less than this")
-    add("--strict", action="store_true", help=f"the same as --min-sqnr {POOR:g}: what is shown in red is an error")
+    add("--strict", action="store_true", help=f"same as --min-sqnr {POOR:g}: red results are errors")
     model_options.add_evaluate(parser, EVALUATED)
-    add("--original", metavar="SPEC", help="the float model to compare with, if SPEC is quantized already")
-    add("--json", action="store_true", help="with --target: everything about the results, as JSON")
-    add("--report", metavar="out.json", help="write what runs where, and every reason why not")
-    add("--weights", metavar="w.safetensors", help="load the model's weights from here, without copying them")
+    add("--original", metavar="SPEC", help="the float model to compare with if SPEC is already quantized")
+    add("--json", action="store_true", help="with --target: print the full report as JSON")
+    add("--report", metavar="out.json", help="write what runs where, and why the rest is not delegated")
+    add("--weights", metavar="w.safetensors", help="map the model's weights from this file")
     add(
         "--external-constants", nargs="?", const="", metavar="TAG",
-        help="put the weights into TAG.ptd beside the program (default: the program's own name)",
+        help="write the weights to TAG.ptd next to the program (default: the program's name)",
     )  # fmt: skip
     add("--max-memory", type=parse_memory, metavar="512K", help="fail if the program plans more memory than this")
-    add("--bundle", action="store_true", help="also write m.bpte: the program with inputs and what they must give")
-    add("--emit-stacktrace", action="store_true", help="keep the source line of every instruction in the program")
+    add("--bundle", action="store_true", help="also write m.bpte: the program with inputs and expected outputs")
+    add("--emit-stacktrace", action="store_true", help="store the source line of every instruction")
     add("--no-check", action="store_true", help="do not compare the program with the graph it was lowered from")
-    add("--no-manifest", action="store_true", help="leave out the description of the build")
+    add("--no-manifest", action="store_true", help="omit the description of the build")
     artifacts.add_arguments(parser)
 
 
@@ -221,7 +225,7 @@ def check_coverage(reports: Mapping[str, PartitionReport], wanted: float | None)
         if wanted is not None and taken < wanted:
             worst = sorted(report.refused, key=lambda v: -v.macs)[:3]
             remedy = f"No program was written. Most work left: {' | '.join(str(v) for v in worst)}"
-            rule = f"{report.backend} must take at least {share(wanted)} of multiply-accumulates"
+            rule = f"at least {share(wanted)} of multiply-accumulates must be delegated to {report.backend}"
             raise CoverageError(f"method {report.method!r}", rule, value=share(taken), remedy=remedy)
 
 
@@ -235,7 +239,7 @@ def _check_memory(program: Any, limit: int | None) -> None:
     for plan in program.executorch_program.execution_plan:
         planned = sum(plan.non_const_buffer_sizes)
         if limit is not None and planned > limit:
-            remedy = "Nothing was written. Raise --max-memory, or make the model's largest activations smaller."
+            remedy = "Nothing was written. Raise --max-memory, or reduce the model's largest activations."
             rule = f"must plan at most {size(limit)} ({limit} bytes)"
             raise LimitError(f"method {plan.name!r}", rule, value=f"{size(planned)} ({planned} bytes)", remedy=remedy)
 

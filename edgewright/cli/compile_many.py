@@ -102,10 +102,10 @@ def _gate(args: argparse.Namespace, report: CompileReport) -> EdgewrightError | 
     if wanted is not None and taken < wanted:
         refused = sorted((v for m in report.methods.values() for v in m.refused), key=lambda v: -v.macs)[:3]
         remedy = f"Nothing was written. Most work left: {' | '.join(str(v) for v in refused)}"
-        rule = f"{report.backend} must take at least {share(wanted)} of multiply-accumulates"
+        rule = f"at least {share(wanted)} of multiply-accumulates must be delegated to {report.backend}"
         return CoverageError(report.target, rule, value=share(taken), remedy=remedy)
     if args.max_memory is not None and report.planned_bytes > args.max_memory:
-        remedy = "Nothing was written. Raise --max-memory, or make the model's largest activations smaller."
+        remedy = "Nothing was written. Raise --max-memory, or reduce the model's largest activations."
         rule = f"must plan at most {size(args.max_memory)} ({args.max_memory} bytes)"
         value = f"{size(report.planned_bytes)} ({report.planned_bytes} bytes)"
         return LimitError(report.target, rule, value=value, remedy=remedy)
@@ -113,7 +113,7 @@ def _gate(args: argparse.Namespace, report: CompileReport) -> EdgewrightError | 
     least = POOR if args.strict and args.min_sqnr is None else args.min_sqnr
     if least is not None and (report.sqnr is None or report.sqnr < least):
         got = f"nothing: {report.unmeasured}" if report.sqnr is None else f"{report.sqnr:.1f} dB {report.measured_on}"
-        rule = f"must be within {least:g} dB of the model (SQNR)"
+        rule = f"must have an SQNR of at least {least:g} dB"
         return AccuracyError(report.target, rule, value=got, remedy=remedy)
     if args.min_metric is not None and (report.metric is None or report.metric < args.min_metric):
         rule = f"{args.metric or '--metric'} must be at least {args.min_metric:g}"
@@ -192,7 +192,7 @@ def _basis(report: CompileReport) -> tuple[str, str]:
 
 
 def _remarks(report: CompileReport) -> Iterator[tuple[str, str]]:
-    """What there is to know about a result besides its figures, and in which colour."""
+    """What there is to know about a result besides its figures, and in which color."""
     if report.poor:
         how = f"`edgewright compare` finds the layers to raise (--strict makes it an error, under {POOR:g} dB)"
         yield f"poor: SQNR {report.sqnr:.1f} dB. {how}", "red"
@@ -202,6 +202,6 @@ def _remarks(report: CompileReport) -> Iterator[tuple[str, str]]:
         why = "was asked for" if report.simulated == "asked for" else report.simulated
         yield f"runs on this machine only: {why}", "yellow"
     if report.own_kernels:
-        yield f"the application has to bring {', '.join(report.own_kernels)}", "yellow"
+        yield f"the application must provide {', '.join(report.own_kernels)}", "yellow"
     if report.advice:
         yield report.advice, "yellow"

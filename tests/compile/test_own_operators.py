@@ -97,7 +97,7 @@ def test_the_command_line(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     Path("kernels_of_mine.py").write_text(KERNELS.replace("own_ops", "more_ops"))
     done = cli("compile", "net_of_mine:model", "--target", "xnnpack", "-o", "m.pte")
     assert done.code == 0, done.err
-    assert "the application has to bring more_ops::ends.out, more_ops::shift.out" in done.out
+    assert "the application must provide more_ops::ends.out, more_ops::shift.out" in done.out
     start = [sys.executable, "-m", "edgewright", "run", "m.pte", "--quiet"]
     without = subprocess.run(start, capture_output=True, text=True, timeout=300, check=False)
     assert without.returncode == 6

@@ -75,7 +75,7 @@ def test_too_little_is_an_error_and_no_program(folder: Path, capsys: pytest.Capt
     options = ("--backend", "xnnpack", "--require-delegated", "95%", "--report", "r.json")
     assert compile_net("Volume", *options) == CoverageError.exit_code == 12
     told = capsys.readouterr().err
-    assert "xnnpack must take at least 95.0% of multiply-accumulates; got 0.0%" in told
+    assert "at least 95.0% of multiply-accumulates must be delegated to xnnpack; got 0.0%" in told
     assert "'conv3d': weight and bias must be constant; got weight" in told
     assert not (folder / "m.pte").exists()
     assert (folder / "r.json").exists()  # which says what to change

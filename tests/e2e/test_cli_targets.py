@@ -67,7 +67,7 @@ def fails(cli: Cli, tmp_path: Path, *options: object) -> Outcome:
 @pytest.mark.parametrize(
     ("options", "code", "told"),
     [
-        (("--min-sqnr", "90"), 14, "must be within 90 dB of the model"),
+        (("--min-sqnr", "90"), 14, "must have an SQNR of at least 90 dB"),
         (("--min-sqnr", "1", "--evaluate", "0"), 14, "got nothing: not measured: there are no inputs to measure on"),
         (("--metric", "tests.workbench.models:mean_of_first", "--min-metric", "9"), 14, "must be at least 9"),
         (("--max-memory", "10"), 5, "must plan at most 10 B"),
