@@ -64,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--metric",
         metavar="pkg.mod:fn",
-        help="a function that takes a model and returns a number; shown for each target",
+        help="a function from a model to a number, shown for each target",
     )
     add("--min-metric", type=float, metavar="X", help="fail if the metric is less than this")
     add("--strict", action="store_true", help=f"same as --min-sqnr {POOR:g}: red results are errors")
