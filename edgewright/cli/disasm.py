@@ -14,7 +14,7 @@ from edgewright.files import write_file
 from edgewright.formats import schema
 from edgewright.formats.ptd import read_data
 from edgewright.formats.pte_reader import read_program
-from edgewright.runtime.twin_delegate import Twins, beside
+from edgewright.runtime.twin_delegate import Twins, find_twin_file
 from edgewright.units import size
 
 _MEMORY = 4 << 30  # limit for the graph of a host twin
@@ -79,7 +79,7 @@ def _delegates(
 def _contents_of(args: argparse.Namespace, program: schema.Program) -> Collect:
     """A function that collects a delegate's data: program, external data and host twin."""
     named = {item.key: program.segment(item.segment_index) for item in program.named_data or ()}
-    twins = Twins(named, beside(args.model), _MEMORY)
+    twins = Twins(named, find_twin_file(args.model), _MEMORY)
     named.update({key: entry.data for path in args.data for key, entry in read_data(path).items()})
 
     def of(delegate: schema.BackendDelegate) -> DelegateContents:

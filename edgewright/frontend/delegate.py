@@ -43,7 +43,7 @@ class LoweredBackendModule(torch.nn.Module):
         """Run the delegate on the host."""
         from edgewright.frontend.importer import to_array  # a cyclic import at module level
         from edgewright.runtime.delegates import DelegateBlob, invoke, require_delegate
-        from edgewright.runtime.method_io import give_array
+        from edgewright.runtime.method_io import to_caller
 
         specs = dict(self.compile_specs)
         blob = DelegateBlob(
@@ -52,8 +52,8 @@ class LoweredBackendModule(torch.nn.Module):
         delegate = require_delegate(self.backend_id)(blob)
         arrays = [to_array(i) for i in inputs]
         if self.orders is None or self.results is None:
-            return [give_array(a, as_torch=True) for a in delegate.execute(arrays)]
-        return [give_array(a, as_torch=True) for a in invoke(delegate, arrays, self.orders, self.results)]
+            return [to_caller(a, as_torch=True) for a in delegate.execute(arrays)]
+        return [to_caller(a, as_torch=True) for a in invoke(delegate, arrays, self.orders, self.results)]
 
     def _twin(self) -> Graph | None:
         return None if self.twin is None else next(iter(read_twin(self.twin).values()))

@@ -1,4 +1,4 @@
-"""Arguments that callers pass to the runtime: of the right type, or a ``UsageError`` that says which that is."""
+"""Type checks for arguments that callers pass to the runtime; a failed one raises ``UsageError``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def check_callable(subject: str, value: Any) -> None:
 
 
 def check_count(subject: str, value: object, least: int) -> None:
-    """Raise unless ``value`` is an integer, which ``bool`` is not here, of at least ``least``."""
+    """Raise unless ``value`` is an integer (not a ``bool``) of at least ``least``."""
     if type(value) is not int:
         raise UsageError(subject, f"must be a whole number, {least} or more", value=_shown(value))
     if value < least:
@@ -29,5 +29,5 @@ def check_count(subject: str, value: object, least: int) -> None:
 
 
 def _shown(value: object) -> str:
-    """A number or text as it is, else what it is: arrays and the like say too much of themselves."""
+    """A number or string itself, else its type: the repr of an array is too long."""
     return repr(value) if isinstance(value, bool | float | str) else type(value).__name__

@@ -1,4 +1,4 @@
-"""From instructions to steps: arguments are resolved and checked once, at load."""
+"""Binding of instructions to steps: arguments are resolved and checked once, at load."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def check_kind(value: Any, argument: Argument) -> None:
 
 
 def load(value: Any, values: Values) -> Any:
-    """What a kernel is given for a value: arrays for tensors, Python values for the rest."""
+    """The argument passed to a kernel: an array for a tensor, a Python value for anything else."""
     if isinstance(value, TensorSlot):
         if value.array is None:
             raise ExecutionError("tensor", "has no data yet: no input or instruction has filled it")
@@ -45,19 +45,19 @@ def load(value: Any, values: Values) -> Any:
             raise ExecutionError("list of integers", "must hold integers", value=items)
         return items
     if isinstance(value, TensorItems):
-        return [None if i is None else _member(values[i], values) for i in value.indices]
+        return [None if i is None else _load_member(values[i], values) for i in value.indices]
     return value
 
 
-def _member(value: Any, values: Values) -> Any:
-    """A tensor of a list. A move may have put a list in its place: lists of lists could grow without end."""
+def _load_member(value: Any, values: Values) -> Any:
+    """A tensor of a list. A move may have replaced it with a list; nested lists could grow without bound."""
     if value is not None and not isinstance(value, TensorSlot):
         raise ExecutionError("list of tensors", "must hold tensors", value=type(value).__name__)
     return load(value, values)
 
 
-def getter(index: int, argument: Argument, values: Values, written: set[int], *, raw: bool = False) -> Getter:
-    """How to fetch argument ``index`` at run time; constant ones are checked and fetched now."""
+def make_getter(index: int, argument: Argument, values: Values, written: set[int], *, raw: bool = False) -> Getter:
+    """A function that loads argument ``index`` at run time; constants are checked and loaded now."""
     value = values[index]
     if raw and isinstance(value, TensorSlot):
         return lambda table: table[index]
@@ -78,16 +78,16 @@ def getter(index: int, argument: Argument, values: Values, written: set[int], *,
 
 
 def slots(index: int, values: Values) -> list[TensorSlot]:
-    """The tensors written through value ``index`` (a tensor, or a list of them)."""
+    """The tensors written through value ``index`` (a tensor or a list of tensors)."""
     value = values[index]
-    found = [values[i] for i in value.indices if i is not None] if isinstance(value, TensorItems) else [value]
-    for slot in found:
+    targets = [values[i] for i in value.indices if i is not None] if isinstance(value, TensorItems) else [value]
+    for slot in targets:
         if not isinstance(slot, TensorSlot):
             raise FormatError("a result must be a tensor", value=type(slot).__name__)
         if slot.memory is not None and slot.memory.size and not slot.memory.flags.writeable:
             raise FormatError("a result must not be a constant of the file")
         slot.mutated = True
-    return found
+    return targets
 
 
 class KernelStep:
@@ -97,9 +97,9 @@ class KernelStep:
         self.kernel = kernel
         self.name = kernel.key
         inputs, outputs, self.result = _split(kernel, args, values)
-        self.getters = [getter(i, argument, values, written, raw=kernel.raw) for i, argument in inputs]
+        self.getters = [make_getter(i, argument, values, written, raw=kernel.raw) for i, argument in inputs]
         self.inputs, self.outputs = [i for i, _ in inputs], outputs
-        self.changed = [i for i, argument in inputs if argument.written]  # read, and written in place
+        self.changed = [i for i, argument in inputs if argument.written]  # updated in place
         for index in (*self.outputs, *self.changed):
             if index not in written:
                 slots(index, values)
@@ -122,13 +122,13 @@ def _scalar_result(result: Any) -> Any:
 def _split(
     kernel: Kernel, args: Sequence[int], values: Values
 ) -> tuple[list[tuple[int, Argument]], list[int], int | None]:
-    """A call's inputs, the values its results go to, and the value a scalar result replaces."""
+    """A call's inputs, the values of its results, and the value that a scalar result replaces."""
     signature = kernel.signature
     if signature is None:
-        count = _unsigned_outputs(args, values)
+        count = _count_outputs(args, values)
         inputs = args[: len(args) - 1 - count]
-        anything = Argument("?", Kind.ANY)
-        return [(i, anything) for i in inputs], list(args[len(inputs) : -1]), None
+        any_kind = Argument("?", Kind.ANY)
+        return [(i, any_kind) for i in inputs], list(args[len(inputs) : -1]), None
     if len(args) != signature.boxed:
         raise FormatError(f"{kernel.key} takes {signature.boxed} values", value=len(args))
     inputs = args[: len(signature.inputs)]
@@ -137,8 +137,8 @@ def _split(
     return list(zip(inputs, signature.inputs, strict=True)), outputs, args[-1] if scalar else None
 
 
-def _unsigned_outputs(args: Sequence[int], values: Values) -> int:
-    """How many results a call of an operator without signature has: its last value names them."""
+def _count_outputs(args: Sequence[int], values: Values) -> int:
+    """The number of results of a call without signature: its last argument repeats them."""
     if len(args) < 2:
         raise FormatError("an operator call lists its result twice", value=list(args))
     last = values[args[-1]]
@@ -148,11 +148,11 @@ def _unsigned_outputs(args: Sequence[int], values: Values) -> int:
 
 
 def written_values(calls: Iterable[tuple[Kernel | None, Sequence[int]]]) -> set[int]:
-    """Values that instructions replace (not tensors' contents): scalar results and targets of moves."""
-    found: set[int] = set()
+    """Value indices that instructions replace (as opposed to tensor contents): scalar results and move targets."""
+    indices: set[int] = set()
     for kernel, args in calls:
         if kernel is None:
-            found.update(args)
+            indices.update(args)
         elif kernel.signature is not None and not any(a.written for a in kernel.signature.args) and args:
-            found.add(args[-1])
-    return found
+            indices.add(args[-1])
+    return indices

@@ -1,4 +1,4 @@
-"""Calls of delegates, with their arguments bound."""
+"""Delegate calls with their arguments bound."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class DelegateStep:
-    """A delegate and the values it reads and fills."""
+    """A delegate and the values it reads and writes."""
 
     def __init__(self, delegate: Delegate, args: Sequence[int], values: Values, written: set[int]) -> None:
         count = delegate.input_count
@@ -33,34 +33,34 @@ class DelegateStep:
                 raise FormatError("a delegate's inputs are tensors", value=type(values[index]).__name__)
 
     def __call__(self, table: Values) -> None:
-        self.tells(table, None)
+        self.run_profiled(table, None)
 
-    def tells(self, table: Values, parts: list[Part] | None) -> None:
-        """Run; what the delegate says of the time of its parts is added to ``parts``."""
+    def run_profiled(self, table: Values, parts: list[Part] | None) -> None:
+        """Run; the times of the delegate's steps are appended to ``parts``."""
         inputs = [load(table[i], table) for i in self.inputs]
         outputs = [slot for i in self.outputs for slot in slots(i, table)]
         results = [Result(slot.dtype, slot.bound, slot.dim_order) for slot in outputs]
         orders = [table[i].dim_order for i in self.inputs]
         if not self._into:
-            made: Sequence[Array | None] = invoke(self.delegate, inputs, orders, results)
+            arrays: Sequence[Array | None] = invoke(self.delegate, inputs, orders, results)
         else:
-            profile = None if parts is None else engine_profile()
+            profile = None if parts is None else make_engine_profile()
             targets = [slot.array for slot in outputs]
-            made = invoke_into(self.delegate, inputs, orders, results, targets, profile)
+            arrays = invoke_into(self.delegate, inputs, orders, results, targets, profile)
             if parts is not None and profile is not None:
-                parts += parts_of(profile)
-        for slot, array in zip(outputs, made, strict=True):
+                parts += profile_parts(profile)
+        for slot, array in zip(outputs, arrays, strict=True):
             if array is not None:
                 slot.store(array)
 
 
-def engine_profile() -> EngineProfile:
-    from edgewright.engine.profile import EngineProfile  # only when somebody asks
+def make_engine_profile() -> EngineProfile:
+    from edgewright.engine.profile import EngineProfile  # only if profiling
 
     return EngineProfile()
 
 
-def parts_of(profile: EngineProfile) -> list[Part]:
+def profile_parts(profile: EngineProfile) -> list[Part]:
     from edgewright.runtime.profile import Part
 
     return [Part(_label(s.step), s.start, s.end) for run in profile.runs for s in run.steps]

@@ -1,4 +1,4 @@
-"""Delegates: what runs the parts of a program that a backend took. ``backends/registry.py`` finds them by id."""
+"""Delegates: what executes the subgraphs that a backend compiled. ``backends/registry.py`` finds them by id."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ Array = np.ndarray[Any, Any]
 
 
 class Delegate(Protocol):
-    """A blob made ready to run."""
+    """A loaded blob."""
 
     @property
     def input_count(self) -> int:
-        """How many arguments of a call are inputs; the rest are outputs."""
+        """How many arguments of a call are inputs; the others are outputs."""
         ...
 
     def execute(self, inputs: Sequence[Array]) -> Sequence[Array]:
@@ -34,20 +34,19 @@ class Delegate(Protocol):
         ...
 
     def close(self) -> None:
-        """Give back what the delegate holds."""
+        """Release the delegate's resources."""
         ...
 
 
 @dataclass(frozen=True)
 class DelegateBlob:
-    """What the file says about one delegate: its bytes, compile specs, and the data it may look up by name.
+    """One delegate of a file: its bytes, compile specs, and the named data it may look up.
 
-    ``memory``: bytes that its values may take at a time. ``twin``: gives the host twin of the blob with a SHA-256, or
-    None if there is none; for backends whose blobs only a device can run. ``twins``: a digest of all that these are
-    read from, empty if it is not known. ``threads``: how many to use, None for as many as are useful. ``varies``:
-    shapes are known only when it is called. ``method``: the one that calls it, for backends whose blobs serve several.
-    ``waits``: it may yet be joined with its neighbours, so what takes long is left to ``prepare``, which is called if
-    it was not.
+    ``memory``: limit in bytes for its values. ``twin``: returns the host twin of the blob with a SHA-256, or None; for
+    backends whose blobs run only on a device. ``twins``: digest of everything that twins are read from, empty if
+    unknown. ``threads``: how many to use, None for the default. ``varies``: shapes are dynamic. ``method``: the method
+    that calls it, for backends whose blobs serve several. ``waits``: compilation is deferred to ``prepare``, because a
+    segment may inline the delegate's graph.
     """
 
     backend: str
@@ -65,7 +64,7 @@ class DelegateBlob:
 
 @dataclass(frozen=True)
 class Result:
-    """A tensor that a delegate fills: element type, shape, and the order its dimensions lie in memory."""
+    """A tensor that a delegate writes: dtype, shape, and dim order."""
 
     dtype: Any
     shape: tuple[int, ...]
@@ -75,50 +74,50 @@ class Result:
 def invoke(
     delegate: Delegate, inputs: Sequence[Array], orders: Sequence[Sequence[int]], results: Sequence[Result]
 ) -> list[Array]:
-    """The outputs for ``inputs``, both as everyone sees them, whatever the delegate sees.
+    """Execute a delegate on inputs and outputs in logical dimension order.
 
-    A delegate with ``storage_order`` sees tensors as they lie in memory; one with ``raw_outputs`` gives integers of the
-    right size, and the result says what they are.
+    A delegate with ``storage_order`` works on tensors in memory order. One with ``raw_outputs`` returns integers of the
+    element size, which are reinterpreted as the result's dtype.
     """
-    in_memory = getattr(delegate, "storage_order", False)
-    if in_memory:
+    storage_order = getattr(delegate, "storage_order", False)
+    if storage_order:
         inputs = [x.transpose(order) for x, order in zip(inputs, orders, strict=True)]
-    made = list(delegate.execute(inputs))
-    if len(made) != len(results):
-        raise ExecutionError("delegate", f"must give {len(results)} outputs", value=len(made))
+    outputs = list(delegate.execute(inputs))
+    if len(outputs) != len(results):
+        raise ExecutionError("delegate", f"must return {len(results)} outputs", value=len(outputs))
     if getattr(delegate, "raw_outputs", False):
-        made = [_typed(array, result) for array, result in zip(made, results, strict=True)]
-    if in_memory:
-        made = [array.transpose(np.argsort(r.order)) for array, r in zip(made, results, strict=True)]
-    return made
+        outputs = [_reinterpret(array, result) for array, result in zip(outputs, results, strict=True)]
+    if storage_order:
+        outputs = [array.transpose(np.argsort(r.order)) for array, r in zip(outputs, results, strict=True)]
+    return outputs
 
 
 def invoke_into(
     delegate: Any, inputs: Sequence[Array], orders: Sequence[Sequence[int]], results: Sequence[Result],
     targets: Sequence[Array | None], profile: EngineProfile | None = None,
 ) -> list[Array | None]:  # fmt: skip
-    """Like ``invoke``, by a delegate with ``execute_into``: an output is None where it was written to its target."""
-    in_memory = getattr(delegate, "storage_order", False)
-    offered = list(targets)
-    if in_memory:
+    """Like ``invoke``, for a delegate with ``execute_into``: an output written to its target is returned as None."""
+    storage_order = getattr(delegate, "storage_order", False)
+    stored_targets = list(targets)
+    if storage_order:
         inputs = [x.transpose(order) for x, order in zip(inputs, orders, strict=True)]
-        offered = [t if t is None else t.transpose(r.order) for t, r in zip(targets, results, strict=True)]
-    made = delegate.execute_into(inputs, offered, profile)
-    if len(made) != len(results):
-        raise ExecutionError("delegate", f"must give {len(results)} outputs", value=len(made))
+        stored_targets = [t if t is None else t.transpose(r.order) for t, r in zip(targets, results, strict=True)]
+    outputs = delegate.execute_into(inputs, stored_targets, profile)
+    if len(outputs) != len(results):
+        raise ExecutionError("delegate", f"must return {len(results)} outputs", value=len(outputs))
     if getattr(delegate, "raw_outputs", False):
-        made = [_typed(array, result) for array, result in zip(made, results, strict=True)]
+        outputs = [_reinterpret(array, result) for array, result in zip(outputs, results, strict=True)]
     return [
-        None if array is target else array.transpose(np.argsort(r.order)) if in_memory else array
-        for array, target, r in zip(made, offered, results, strict=True)
+        None if array is target else array.transpose(np.argsort(r.order)) if storage_order else array
+        for array, target, r in zip(outputs, stored_targets, results, strict=True)
     ]
 
 
-def _typed(array: Array, result: Result) -> Array:
-    """Integers as the elements they are, in the result's shape as it lies in memory."""
+def _reinterpret(array: Array, result: Result) -> Array:
+    """Reinterpret raw integers as the result's dtype, in its shape in memory order."""
     shape = [result.shape[dim] for dim in result.order]
     if array.dtype.itemsize != result.dtype.itemsize or array.size != math.prod(shape):
-        rule = f"must give {list(result.shape)} of {result.dtype}"
+        rule = f"must return {list(result.shape)} of {result.dtype}"
         raise ExecutionError("delegate", rule, value=f"{array.size} elements of {array.dtype.itemsize} bytes")
     typed = array != 0 if result.dtype == np.bool_ else array.view(result.dtype)
     return np.asarray(typed.reshape(shape))

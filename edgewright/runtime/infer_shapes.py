@@ -1,7 +1,7 @@
-"""What sizes a method's tensors will have for inputs of given sizes, found without running it.
+"""Shape inference for a method: sizes of all tensors from the sizes of its inputs, without running it.
 
-Kernels say the shapes of their results, delegates what their graphs make; numbers that are computed of sizes alone are
-known with them. Where the contents of a tensor decide a size, nothing is said.
+Kernels have shape functions, delegates specialize their graphs, and scalars computed from sizes alone are evaluated on
+the way. A size that depends on the contents of a tensor cannot be inferred.
 """
 
 from __future__ import annotations
@@ -20,43 +20,43 @@ from edgewright.runtime.tensor import Array, Shape, TensorSlot
 from edgewright.runtime.values import IntItems, TensorItems
 
 VIEW = "executorch_prim::et_view.default"
-_OF_SIZES = ("aten::sym_size.int", "aten::sym_numel")
+_SIZE_OPS = ("aten::sym_size.int", "aten::sym_numel")
 _IN_PLACE = ("aten::copy_", "aten::index_put_")
 
 
-def of_sizes(step: Any) -> bool:
-    """A step whose result is a number that follows from sizes alone."""
+def is_size_scalar(step: Any) -> bool:
+    """Whether a step computes a scalar from sizes alone."""
     if not isinstance(step, KernelStep) or step.result is None:
         return False
-    return step.name in _OF_SIZES or (
+    return step.name in _SIZE_OPS or (
         step.name.startswith("executorch_prim::") and step.name.endswith((".Scalar", ".int"))
     )
 
 
-def foreseen(step: Any) -> bool:
-    """A step whose results' sizes can be known before it runs."""
+def can_infer(step: Any) -> bool:
+    """Whether the shapes of a step's results follow from those of its inputs."""
     if isinstance(step, DelegateStep):
         return hasattr(step.delegate, "device_graph")
     if not isinstance(step, KernelStep) or not step.kernel.stock:
         return False
     if step.kernel.raw:
         return step.name == VIEW
-    return of_sizes(step) or step.name in _IN_PLACE or step.kernel.shape is not None
+    return is_size_scalar(step) or step.name in _IN_PLACE or step.kernel.shape is not None
 
 
-class Sizes:
-    """Values of a method for certain sizes of its inputs: shapes of tensors, and numbers."""
+class ShapeInference:
+    """Shapes of tensors and values of size scalars for one set of input shapes."""
 
-    def __init__(self, values: Values, given: dict[int, Shape]) -> None:
-        self.values, self.shapes, self.numbers = values, dict(given), dict[int, Any]()
-        self.graphs: dict[DelegateStep, Graph] = {}  # of delegates, for these sizes
+    def __init__(self, values: Values, input_shapes: dict[int, Shape]) -> None:
+        self.values, self.shapes, self.numbers = values, dict(input_shapes), dict[int, Any]()
+        self.graphs: dict[DelegateStep, Graph] = {}  # specialized graphs of delegates
 
-    def follow(self, steps: Sequence[Any]) -> None:
-        """Go through ``steps``, all of which are ``foreseen``."""
+    def infer(self, steps: Sequence[Any]) -> None:
+        """Infer the results of ``steps``, for each of which ``can_infer`` holds."""
         for step in steps:
             if isinstance(step, DelegateStep):
                 self._delegate(step)
-            elif of_sizes(step):
+            elif is_size_scalar(step):
                 self.numbers[step.result] = step.kernel.fn(*(self._argument(i) for i in step.inputs))
             elif step.name == VIEW:
                 source, size = (self._argument(i) for i in step.inputs)
@@ -78,16 +78,16 @@ class Sizes:
 
     def _delegate(self, step: DelegateStep) -> None:
         graph: Graph = step.delegate.device_graph  # type: ignore[attr-defined]
-        given = [self._lies(i) for i in step.inputs]
-        special = self.graphs[step] = specialize(graph, given)
-        for index, value in zip(step.outputs, special.outputs, strict=True):
+        input_shapes = [self._stored_shape(i) for i in step.inputs]
+        specialized = self.graphs[step] = specialize(graph, input_shapes)
+        for index, value in zip(step.outputs, specialized.outputs, strict=True):
             order = self.values[index].dim_order
             if sorted(order) != list(range(len(value.bound))):
-                raise ExecutionError("delegate", f"must make a tensor of rank {len(order)}", value=list(value.bound))
+                raise ExecutionError("delegate", f"must produce a tensor of rank {len(order)}", value=list(value.bound))
             self.shapes[index] = tuple(value.bound[order.index(d)] for d in range(len(order)))
 
-    def _lies(self, index: int) -> Shape:
-        """A tensor's shape as it lies in memory."""
+    def _stored_shape(self, index: int) -> Shape:
+        """A tensor's shape in memory order."""
         shape = self.shape(index)
         return tuple(shape[d] for d in self.values[index].dim_order)
 
@@ -98,7 +98,7 @@ class Sizes:
         return self.shapes.get(index, slot.bound)
 
     def _argument(self, index: int) -> Any:
-        """What a shape is computed from: arrays without memory, and numbers."""
+        """An argument of a shape function: arrays without memory, and numbers."""
         value = self.values[index]
         if isinstance(value, TensorSlot):
             return self._array(index)

@@ -1,7 +1,7 @@
-"""Which inputs need no copy: a method may read them where the caller has them.
+"""Input aliasing: which inputs a method may read in the caller's memory, without a copy.
 
-A file plans memory for inputs, and other tensors may be planned over it: later ones, which reuse it, and views of the
-input that no instruction makes, which find its bytes there. Only with the first kind may the bytes be elsewhere.
+A file plans memory for inputs, and other tensors may be planned over it: later ones, which reuse the bytes, and views
+of the input that no instruction writes, which read them. An input with a tensor of the second kind must be copied.
 """
 
 from __future__ import annotations
@@ -16,41 +16,41 @@ from edgewright.runtime.shared_state import is_shared
 from edgewright.runtime.tensor import TensorSlot
 from edgewright.runtime.values import TensorItems
 
-_MOST_PAIRS = 100_000
+_MAX_PAIRS = 100_000
 
 
-def lend_inputs(plan: schema.ExecutionPlan, values: Values, steps: Sequence[Any]) -> None:
+def mark_aliasable_inputs(plan: schema.ExecutionPlan, values: Values, steps: Sequence[Any]) -> None:
     """Mark the inputs that nothing writes and whose planned memory nothing else reads before writing it."""
     if not all(isinstance(s, DelegateStep) or (isinstance(s, KernelStep) and not s.kernel.raw) for s in steps):
-        return  # branches, moves and views give things other names
-    found = found_there(plan, values, steps)
-    if len(plan.inputs) * len(found) > _MOST_PAIRS:
-        return  # copying is quicker than finding out
+        return  # branches, moves and views create aliases
+    live_in = live_in_tensors(plan, values, steps)
+    if len(plan.inputs) * len(live_in) > _MAX_PAIRS:
+        return  # copying is faster than this analysis
     for index in plan.inputs:
         slot = values[index]
         if not isinstance(slot, TensorSlot) or slot.mutated or plan.inputs.count(index) > 1:
             continue
-        slot.lent = not any(overlap(plan.values[index], plan.values[other]) for other in found - {index})
+        slot.aliasable = not any(overlaps(plan.values[index], plan.values[other]) for other in live_in - {index})
 
 
-def found_there(plan: schema.ExecutionPlan, values: Values, steps: Sequence[Any]) -> set[int]:
-    """Tensors that are read before any instruction wrote them. What methods share is read by others at any time."""
-    made: set[int] = set()
-    found = {index for index, value in enumerate(plan.values) if is_shared(value)}
+def live_in_tensors(plan: schema.ExecutionPlan, values: Values, steps: Sequence[Any]) -> set[int]:
+    """Tensors that are read before any instruction writes them. Shared state counts: other methods may read it."""
+    written: set[int] = set()
+    live_in = {index for index, value in enumerate(plan.values) if is_shared(value)}
     for step in steps:
-        found.update(set(tensors(step.inputs, values)) - made)
-        made.update(tensors(step.outputs, values))
-    return found | (set(tensors(plan.outputs, values)) - made)
+        live_in.update(set(tensor_indices(step.inputs, values)) - written)
+        written.update(tensor_indices(step.outputs, values))
+    return live_in | (set(tensor_indices(plan.outputs, values)) - written)
 
 
 def has_state(plan: schema.ExecutionPlan, values: Values, steps: Sequence[Any]) -> bool:
-    """Whether an execution may read what an earlier one wrote; with branches and moves, sometimes if none does."""
+    """Whether an execution may read what an earlier one wrote. Conservative with branches and moves."""
     calls = [step for step in steps if isinstance(step, DelegateStep | KernelStep)]
     changed = (i for step in calls for i in (*step.outputs, *getattr(step, "changed", ())))
-    return bool(found_there(plan, values, calls) & set(tensors(changed, values)))
+    return bool(live_in_tensors(plan, values, calls) & set(tensor_indices(changed, values)))
 
 
-def tensors(indices: Iterable[int], values: Values) -> Iterable[int]:
+def tensor_indices(indices: Iterable[int], values: Values) -> Iterable[int]:
     for index in indices:
         value = values[index]
         if isinstance(value, TensorSlot):
@@ -59,7 +59,7 @@ def tensors(indices: Iterable[int], values: Values) -> Iterable[int]:
             yield from (i for i in value.indices if i is not None)
 
 
-def overlap(a: schema.Value, b: schema.Value) -> bool:
+def overlaps(a: schema.Value, b: schema.Value) -> bool:
     (first, start, end), (second, low, high) = _span(a), _span(b)
     return first == second and start < high and low < end
 

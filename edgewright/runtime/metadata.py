@@ -1,4 +1,4 @@
-"""What a method takes, gives and needs, as its file says."""
+"""Metadata of a method: signature, memory, and requirements, as recorded in the file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from edgewright.ir.dtypes import dtype_name, parse_dtype, to_numpy
 
 @dataclass(frozen=True)
 class TensorInfo:
-    """A tensor at a method's edge. ``shape`` is the upper bound where ``dynamic``."""
+    """A tensor input or output. ``shape`` is the upper bound if ``dynamic``."""
 
     name: str
     dtype: str
@@ -35,7 +35,7 @@ class TensorInfo:
 
 @dataclass(frozen=True)
 class ScalarInfo:
-    """A number, text or null at a method's edge."""
+    """A number, string or null input or output."""
 
     name: str
     kind: str
@@ -47,7 +47,7 @@ class ScalarInfo:
 
 @dataclass(frozen=True)
 class MethodMetadata:
-    """A method's signature, its memory, and what it needs to run."""
+    """A method's signature, memory, and requirements."""
 
     name: str
     inputs: tuple[TensorInfo | ScalarInfo, ...]
@@ -77,8 +77,8 @@ def describe(plan: schema.ExecutionPlan) -> MethodMetadata:
             constants[key] = tensor_bytes(value.scalar_type, value.sizes)
     return MethodMetadata(
         name=plan.name,
-        inputs=tuple(_edge(f"in{i}", plan.values[v]) for i, v in enumerate(plan.inputs)),
-        outputs=tuple(_edge(f"out{i}", plan.values[v]) for i, v in enumerate(plan.outputs)),
+        inputs=tuple(_describe_value(f"in{i}", plan.values[v]) for i, v in enumerate(plan.inputs)),
+        outputs=tuple(_describe_value(f"out{i}", plan.values[v]) for i, v in enumerate(plan.outputs)),
         arenas=tuple(plan.non_const_buffer_sizes[1:]),
         constant_bytes=sum(constants.values()),
         operators=tuple(operator.key for operator in plan.operators or ()),
@@ -87,7 +87,7 @@ def describe(plan: schema.ExecutionPlan) -> MethodMetadata:
     )
 
 
-def _edge(name: str, value: schema.Value) -> TensorInfo | ScalarInfo:
+def _describe_value(name: str, value: schema.Value) -> TensorInfo | ScalarInfo:
     if isinstance(value, schema.Tensor):
         return TensorInfo(
             name,

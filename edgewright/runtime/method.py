@@ -18,12 +18,12 @@ from edgewright.logs import say
 from edgewright.runtime.arguments import check_instance
 from edgewright.runtime.binding import KernelStep, Values
 from edgewright.runtime.delegate_calls import DelegateStep
-from edgewright.runtime.fast_path import Direct, find_direct
-from edgewright.runtime.input_aliasing import has_state, lend_inputs
+from edgewright.runtime.fast_path import FastPath, find_fast_path
+from edgewright.runtime.input_aliasing import has_state, mark_aliasable_inputs
 from edgewright.runtime.metadata import MethodMetadata, describe
-from edgewright.runtime.method_io import give, take
+from edgewright.runtime.method_io import copy_output, store_inputs
 from edgewright.runtime.registry import Kernel
-from edgewright.runtime.requirements import find_kernels, load_delegates, require_delegates, written
+from edgewright.runtime.requirements import find_kernels, load_delegates, replaced_values, require_delegates
 from edgewright.runtime.shared_state import Guard, SharedState
 from edgewright.runtime.tensor import RAISE_MEMORY, TensorSlot
 from edgewright.runtime.values import Limits, TensorItems, ValueTable
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from edgewright.files import Source
     from edgewright.formats.ptd import PtdEntry
     from edgewright.runtime.profile import Profile
-    from edgewright.runtime.shape_variants import Forms
+    from edgewright.runtime.shape_variants import ShapeSpecializer
 
 
 Step = Callable[[Values], Any]
@@ -59,40 +59,40 @@ class Method:
         require_delegates(plan)
         self._table = ValueTable(program, plan, data, limits, shared)
         self._delegates = load_delegates(program, plan, data, limits.memory, twin, threads)
-        self._written = written(plan, kernels)
+        self._written = replaced_values(plan, kernels)
         self._chains = [self._bind(index, chain, kernels) for index, chain in enumerate(plan.chains)]
         self._steps = [step for chain in self._chains for step in chain]
-        lend_inputs(plan, self._table.values, self._steps)
+        mark_aliasable_inputs(plan, self._table.values, self._steps)
         if plan.operators:
-            from edgewright.runtime.jit.segments import join  # not for programs that are all delegates
+            from edgewright.runtime.jit.segments import compile_segments  # a program of delegates only needs none
 
-            join(plan, self._table.values, self._chains, limits.memory, threads)
-        self._forms = self._find_forms(threads)
-        self._running = self._chains  # those of the sizes at hand
+            compile_segments(plan, self._table.values, self._chains, limits.memory, threads)
+        self._specializer = self._find_specializer(threads)
+        self._current_chains = self._chains  # those specialized to the current input shapes
         self._prepare()
-        # Calls that are joined are counted as the file has them, and only those of straight chains are joined.
+        # A segment counts as the instructions it replaces; only straight chains have segments.
         jumps = any(isinstance(i, schema.JumpFalseCall) for chain in plan.chains for i in chain.instructions)
-        self._too_long = self.metadata.instructions > limits.instructions and not jumps
-        self._direct = None if self._forms is not None or self._too_long else self._find_direct()
+        self._over_budget = self.metadata.instructions > limits.instructions and not jumps
+        self._fast_path = None if self._specializer is not None or self._over_budget else self._find_fast_path()
         self._closed = False
         say("debug", "runtime", "loaded %s: %d instructions, %d planned bytes", plan.name, self.metadata.instructions,
                   self.metadata.planned_bytes)  # fmt: skip
 
-    def _find_forms(self, threads: int | None) -> Forms | None:
-        varies = any(isinstance(v, TensorSlot) and v.dynamic for v in self._table.values)
-        if not varies or not self._plan.operators:
+    def _find_specializer(self, threads: int | None) -> ShapeSpecializer | None:
+        dynamic = any(isinstance(v, TensorSlot) and v.dynamic for v in self._table.values)
+        if not dynamic or not self._plan.operators:
             return None
-        from edgewright.runtime.shape_variants import forms_of
+        from edgewright.runtime.shape_variants import make_specializer
 
-        return forms_of(self._plan, self._table.values, self._chains, self._limits.memory, threads)
+        return make_specializer(self._plan, self._table.values, self._chains, self._limits.memory, threads)
 
-    def _find_direct(self) -> Direct | None:
+    def _find_fast_path(self) -> FastPath | None:
         values, plan = self._table.values, self._plan
-        ends = ([values[i] for i in plan.inputs], [values[i] for i in plan.outputs])
-        return find_direct(*ends, self._chains, values, self._limits.memory)
+        method_io = ([values[i] for i in plan.inputs], [values[i] for i in plan.outputs])
+        return find_fast_path(*method_io, self._chains, values, self._limits.memory)
 
     def _prepare(self) -> None:
-        """Delegates that were not joined with anything are made ready now."""
+        """Compile the delegates that no segment has inlined."""
         for chain in self._chains:
             at = 0
             while at < len(chain):
@@ -101,9 +101,9 @@ class Method:
                     step.delegate.prepare()
                 at = getattr(step, "end", at + 1)
 
-    def _mend(self) -> None:
-        """Raise if an execution that never ended may have left state half written; else there is nothing to mend."""
-        shared = self._table.memory.shared is not None  # others may have been writing what this one only reads
+    def _check_torn_state(self) -> None:
+        """Raise if an execution interrupted by a fork may have left state half written."""
+        shared = self._table.memory.shared is not None  # another method may have been writing what this one only reads
         if shared or has_state(self._plan, self._table.values, self._steps):
             rule = "was executing in another thread when this process was forked, and its state may be half written"
             remedy = "Call reset(), load it again, or fork while nothing executes."
@@ -117,12 +117,12 @@ class Method:
     def execute(self, inputs: Sequence[Any] = (), *, profile: Profile | None = None) -> list[Any]:
         """Run once. Inputs are numpy arrays, torch tensors or numbers; outputs come as the inputs did."""
         if self._guard.torn:
-            self._mend()
-        if self._direct is not None and profile is None:
+            self._check_torn_state()
+        if self._fast_path is not None and profile is None:
             with self._guard.lock:
-                made = None if self._direct is None else self._direct.run(inputs)
-            if made is not None:
-                return made
+                outputs = None if self._fast_path is None else self._fast_path.run(inputs)
+            if outputs is not None:
+                return outputs
         if profile is not None:
             _check_profile(profile)
         with self._guard.lock, np.errstate(all="ignore"):
@@ -131,21 +131,21 @@ class Method:
 
     def _execute(self, inputs: Sequence[Any], profile: Profile | None) -> list[Any]:
         values = list(self._table.values)
-        as_torch = take(self.metadata, [values[i] for i in self._plan.inputs], inputs)
-        if self._too_long:
-            self._exceed()
+        as_torch = store_inputs(self.metadata, [values[i] for i in self._plan.inputs], inputs)
+        if self._over_budget:
+            self._fail_budget()
         if profile is not None:
             profile.begin(self.name)
         budget = self._limits.instructions
-        self._running = self._chains if self._forms is None else self._forms.find(values)
-        for index, steps in enumerate(self._running):
+        self._current_chains = self._chains if self._specializer is None else self._specializer.chains_for(values)
+        for index, steps in enumerate(self._current_chains):
             budget = self._run(index, steps, values, budget, profile)
         if profile is not None:
             profile.end()
         self._check_outputs(values)
         self._guard.torn = False  # it was this thread that forked, in a kernel
-        ends = enumerate(self._plan.outputs)
-        return [give(f"output {n} of {self.name!r}", values[i], values, as_torch) for n, i in ends]
+        outputs = enumerate(self._plan.outputs)
+        return [copy_output(f"output {n} of {self.name!r}", values[i], values, as_torch) for n, i in outputs]
 
     def _check_open(self) -> None:
         if self._closed:
@@ -153,10 +153,10 @@ class Method:
             raise ExecutionError(f"method {self.name!r}", "must not be closed", remedy=remedy)
 
     def _check_outputs(self, values: Values) -> None:
-        """Outputs are copies: a file that names one large tensor many times must not have them all made."""
-        found = [values[i] for i in self._plan.outputs]
-        found += [values[i] for v in found if isinstance(v, TensorItems) for i in v.indices if i is not None]
-        total = sum(v.array.nbytes for v in found if isinstance(v, TensorSlot) and v.array is not None)
+        """Outputs are copies: limit them, because a file may name one large tensor many times."""
+        outputs = [values[i] for i in self._plan.outputs]
+        outputs += [values[i] for v in outputs if isinstance(v, TensorItems) for i in v.indices if i is not None]
+        total = sum(v.array.nbytes for v in outputs if isinstance(v, TensorSlot) and v.array is not None)
         if total > self._limits.memory:
             rule = f"may return {self._limits.memory} bytes"
             raise LimitError(f"method {self.name!r}", rule, value=total, remedy=RAISE_MEMORY)
@@ -172,7 +172,7 @@ class Method:
         """Close the delegates; the method cannot run afterwards. Waits for a call that runs, and may be repeated."""
         with self._guard.lock:
             self._closed = True
-            delegates, self._delegates, self._direct = self._delegates, [], None
+            delegates, self._delegates, self._fast_path = self._delegates, [], None
             for delegate in delegates:
                 delegate.close()
 
@@ -181,7 +181,7 @@ class Method:
         while at < len(steps):
             budget -= 1
             if budget < 0:
-                self._exceed()
+                self._fail_budget()
             try:
                 jump = steps[at](values) if profile is None else self._run_timed(chain, at, steps[at], values, profile)
             except Exception as error:
@@ -189,20 +189,20 @@ class Method:
             at = at + 1 if jump is None else jump
         return budget
 
-    def _exceed(self) -> NoReturn:
+    def _fail_budget(self) -> NoReturn:
         rule = f"may execute at most {self._limits.instructions} instructions"
         remedy = "Does a loop in it ever end? Limits(instructions=...) allows more."
         raise ExecutionError(f"method {self.name!r}", rule, remedy=remedy)
 
     def _run_timed(self, chain: int, at: int, step: Step, values: Values, profile: Profile) -> Any:
         with profile.step(chain, at, self._label(chain, at)) as parts:
-            tells = getattr(step, "tells", None)
-            return step(values) if tells is None else tells(values, parts)
+            run_profiled = getattr(step, "run_profiled", None)
+            return step(values) if run_profiled is None else run_profiled(values, parts)
 
     def _label(self, chain: int, at: int) -> str:
-        joined = getattr(self._running[chain][at], "label", "")
-        if joined:
-            return str(joined)
+        segment_label = getattr(self._current_chains[chain][at], "label", "")
+        if segment_label:
+            return str(segment_label)
         instruction = self._plan.chains[chain].instructions[at]
         if isinstance(instruction, schema.KernelCall):
             return (self._plan.operators or [])[instruction.op_index].key
@@ -213,7 +213,7 @@ class Method:
         return _LABELS[type(instruction)]
 
     def _fail(self, chain: int, at: int, error: Exception) -> NoReturn:
-        """Raise a typed error that says which instruction failed, on what, and where it came from."""
+        """Raise a typed error with the failing instruction, the cause, and its source line."""
         subject = f"method {self.name!r}, instruction {at} ({self._label(chain, at)})"
         rule = f"{error.subject}: {error.rule}" if isinstance(error, EdgewrightError) else str(error) or repr(error)
         if isinstance(error, MemoryError):
@@ -257,7 +257,7 @@ class Method:
 
 
 def _check_profile(profile: object) -> None:
-    from edgewright.runtime.profile import Profile  # only when somebody asks
+    from edgewright.runtime.profile import Profile  # only if profiling
 
     check_instance("profile", profile, Profile, "Write profile=Profile().")
 

@@ -1,4 +1,4 @@
-"""The edge of a method: what callers pass in, and what they get back."""
+"""Inputs and outputs of a method: checks and stores what callers pass, and copies out results."""
 
 from __future__ import annotations
 
@@ -19,10 +19,12 @@ Values = list[Any]
 _ONE_INPUT = "Write execute([x])."
 
 
-def take(metadata: MethodMetadata, slots: Sequence[Any], inputs: Sequence[Any]) -> bool:
-    """Put ``inputs`` in place, checked against the signature; True if any of them is a torch tensor."""
+def store_inputs(metadata: MethodMetadata, slots: Sequence[Any], inputs: Sequence[Any]) -> bool:
+    """Check ``inputs`` against the signature and store them; True if any is a torch tensor."""
     if not isinstance(inputs, Sequence) or isinstance(inputs, str | bytes | bytearray | memoryview):
-        remedy = "Write execute(list(inputs))." if isinstance(inputs, Iterable) and not _array(inputs) else _ONE_INPUT
+        remedy = (
+            "Write execute(list(inputs))." if isinstance(inputs, Iterable) and not _is_array(inputs) else _ONE_INPUT
+        )
         raise InputError(f"method {metadata.name!r}", "takes a list of inputs", value=type(inputs).__name__,
                          remedy=remedy)  # fmt: skip
     if len(inputs) != len(slots):
@@ -33,11 +35,11 @@ def take(metadata: MethodMetadata, slots: Sequence[Any], inputs: Sequence[Any]) 
         if isinstance(info, ScalarInfo):
             _check_scalar(subject, info, value)
         else:
-            _set(subject, info, slot, to_array(subject, value))
+            _store_tensor(subject, info, slot, to_array(subject, value))
     return any(is_torch(value) for value in inputs)
 
 
-def _array(value: Any) -> bool:
+def _is_array(value: Any) -> bool:
     return isinstance(value, np.ndarray) or is_torch(value)
 
 
@@ -47,7 +49,7 @@ def is_torch(value: Any) -> bool:
 
 
 def to_array(subject: str, value: Any) -> Array:
-    """A numpy array of what the caller gave, without copying."""
+    """A numpy array over the caller's data, without a copy."""
     if isinstance(value, np.ma.MaskedArray):
         rule = "must be a numpy array without a mask, whose hidden elements would be read as numbers"
         raise InputError(subject, rule, remedy="Fill it: x.filled(0).")
@@ -55,7 +57,7 @@ def to_array(subject: str, value: Any) -> Array:
         return value
     if is_torch(value):
         try:
-            return _of_torch(value)
+            return _torch_to_array(value)
         except (TypeError, RuntimeError) as error:  # sparse, quantized, without data, or of a type numpy lacks
             raise InputError(
                 subject, "must be a dense torch tensor with data", value=f"{value.layout} on {value.device}"
@@ -65,7 +67,7 @@ def to_array(subject: str, value: Any) -> Array:
     raise InputError(subject, "must be a numpy array or a torch tensor", value=type(value).__name__)
 
 
-def _of_torch(value: Any) -> Array:
+def _torch_to_array(value: Any) -> Array:
     tensor = value.detach().cpu().resolve_conj().resolve_neg()
     if str(tensor.dtype) == "torch.bfloat16":
         array: Array = tensor.contiguous().view(sys.modules["torch"].int16).numpy().view(bfloat16)
@@ -73,7 +75,7 @@ def _of_torch(value: Any) -> Array:
     return np.asarray(tensor.numpy())
 
 
-def _set(subject: str, info: TensorInfo, slot: TensorSlot, array: Array) -> None:
+def _store_tensor(subject: str, info: TensorInfo, slot: TensorSlot, array: Array) -> None:
     if array.dtype != slot.dtype:
         raise InputError(subject, f"must be {info}", value=f"{array.dtype}{list(array.shape)}",
                          remedy=f"Convert it: x.astype('{info.dtype}').")  # fmt: skip
@@ -85,16 +87,16 @@ def _set(subject: str, info: TensorInfo, slot: TensorSlot, array: Array) -> None
     if slot.memory is None or not slot.memory.flags.writeable:
         slot.array = array.copy() if slot.mutated else array
         return
-    if slot.lent and array.flags.aligned and _lies_as_planned(slot, array):
+    if slot.aliasable and array.flags.aligned and _has_planned_layout(slot, array):
         slot.array = array
         return
-    slot.array = None  # which may be an earlier caller's
+    slot.array = None  # it may alias an earlier caller's array
     slot.resize(array.shape)
     assert slot.array is not None
     np.copyto(slot.array, array)
 
 
-def _lies_as_planned(slot: TensorSlot, array: Array) -> bool:
+def _has_planned_layout(slot: TensorSlot, array: Array) -> bool:
     return array.strides == strides_of(array.shape, slot.dim_order, array.dtype.itemsize)
 
 
@@ -109,19 +111,19 @@ def _check_scalar(subject: str, info: ScalarInfo, value: Any) -> None:
         raise InputError(subject, f"must be the {info} the program was exported with", value=value)
 
 
-def give(subject: str, value: Any, values: Values, as_torch: bool) -> Any:
-    """An output the caller may keep: a copy of a tensor, the number or text itself, or a list of them."""
+def copy_output(subject: str, value: Any, values: Values, as_torch: bool) -> Any:
+    """An output that the caller owns: a copy of a tensor, a scalar, or a list of them."""
     if isinstance(value, IntItems | TensorItems):
-        return [None if i is None else give(subject, values[i], values, as_torch) for i in value.indices]
+        return [None if i is None else copy_output(subject, values[i], values, as_torch) for i in value.indices]
     if not isinstance(value, TensorSlot):
         return value
     if value.array is None:
         raise ExecutionError(subject, "was filled by no instruction")
-    return give_array(np.array(value.array, order="C"), as_torch=as_torch)
+    return to_caller(np.array(value.array, order="C"), as_torch=as_torch)
 
 
-def give_array(array: Array, *, as_torch: bool) -> Any:
-    """An array as the caller wants it."""
+def to_caller(array: Array, *, as_torch: bool) -> Any:
+    """The array, or a torch tensor over it."""
     if not as_torch:
         return array
     torch = sys.modules["torch"]

@@ -1,4 +1,4 @@
-"""Where time goes: one entry per instruction, shown as a table, an ETDump or a Chrome trace."""
+"""Profile: time per instruction, as a table, an ETDump or a Chrome trace."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Part:
-    """A step of what a delegate did, in nanoseconds of the same clock."""
+    """A step inside a delegate, in nanoseconds of the same clock."""
 
     name: str
     start: int
@@ -63,7 +63,7 @@ class Row:
 
 @dataclass(frozen=True)
 class PartRow:
-    """One step inside a delegate over all runs, in milliseconds; ``share`` is that of the whole."""
+    """One step inside a delegate over all runs, in milliseconds; ``share`` is of the total time."""
 
     chain: int
     instruction: int
@@ -88,7 +88,7 @@ class Profile:
 
     @contextmanager
     def step(self, chain: int, instruction: int, name: str) -> Iterator[list[Part]]:
-        """Time an instruction; what it is made of may be put in the list."""
+        """Time an instruction; the caller may append the times of its parts to the list."""
         parts: list[Part] = []
         start = time.perf_counter_ns()
         yield parts
@@ -102,24 +102,24 @@ class Profile:
             for step in run.steps:
                 times = totals.setdefault((run.method, step.chain, step.instruction, step.name), [])
                 times.append(step.end - step.start)
-        whole = sum(sum(times) for times in totals.values()) or 1
+        total = sum(sum(times) for times in totals.values()) or 1
         return [
-            Row(chain, at, name, len(t), sum(t) / 1e6, sum(t) / len(t) / 1e6, sum(t) / whole)
+            Row(chain, at, name, len(t), sum(t) / 1e6, sum(t) / len(t) / 1e6, sum(t) / total)
             for (_, chain, at, name), t in sorted(totals.items())
         ]
 
     def part_rows(self) -> list[PartRow]:
-        """Time per step inside delegates, over all runs, in the order they are executed."""
+        """Time per step inside delegates, over all runs, in execution order."""
         totals: dict[tuple[str, int, int, int, str], list[int]] = {}
-        whole = 0
+        total = 0
         for run in self.runs:
             for step in run.steps:
-                whole += step.end - step.start
+                total += step.end - step.start
                 for at, part in enumerate(step.parts):
                     key = (run.method, step.chain, step.instruction, at, part.name)
                     totals.setdefault(key, []).append(part.end - part.start)
         return [
-            PartRow(chain, instruction, at, name, len(t), sum(t) / len(t) / 1e6, sum(t) / max(whole, 1))
+            PartRow(chain, instruction, at, name, len(t), sum(t) / len(t) / 1e6, sum(t) / max(total, 1))
             for (_, chain, instruction, at, name), t in sorted(totals.items())
         ]
 
@@ -128,16 +128,16 @@ class Profile:
         width = max((*(len(r.name) for r in rows), *(len(p.name) for p in parts)), default=4)
         lines = [f"{'#':>8}  {'instruction':<{width}}  {'calls':>6}  {'mean time':>9}  {'share':>6}"]
         for r in rows:
-            lines.append(_line(str(r.instruction), r, width))
+            lines.append(_format_row(str(r.instruction), r, width))
             inside = [p for p in parts if (p.chain, p.instruction) == (r.chain, r.instruction)]
-            lines += [_line(f"{p.instruction}.{p.part}", p, width) for p in inside]
+            lines += [_format_row(f"{p.instruction}.{p.part}", p, width) for p in inside]
         spent = [(run.end - run.start) / 1e9 for run in self.runs if run.end]
         mean = sum(spent) / len(spent) if spent else 0.0
         return "\n".join([*lines, f"{len(spent)} runs, {duration(mean)} each"])
 
     def etdump(self) -> etdump.ETDump:
-        """The profile as stock tools read it."""
-        from edgewright.formats import etdump  # a format that running does not need
+        """The profile in the format of ExecuTorch's tools."""
+        from edgewright.formats import etdump  # not needed to run
 
         return etdump.ETDump(run_data=[_run_data(run) for run in self.runs])
 
@@ -145,11 +145,12 @@ class Profile:
         """The profile for ``chrome://tracing`` or Perfetto."""
         events = []
         for run in self.runs:
-            events.append(_slice(run.method, run.start, run.end, {}))
+            events.append(_trace_event(run.method, run.start, run.end, {}))
             for s in run.steps:
-                events.append(_slice(s.name, s.start, s.end, {"instruction": s.instruction}))
+                events.append(_trace_event(s.name, s.start, s.end, {"instruction": s.instruction}))
                 events += [
-                    _slice(p.name, p.start, p.end, {"step": f"{s.instruction}.{i}"}) for i, p in enumerate(s.parts)
+                    _trace_event(p.name, p.start, p.end, {"step": f"{s.instruction}.{i}"})
+                    for i, p in enumerate(s.parts)
                 ]
         return {"traceEvents": events, "displayTimeUnit": "ms"}
 
@@ -162,11 +163,11 @@ class Profile:
         return write_file(path, [json.dumps(self.chrome_trace()).encode()])
 
 
-def _line(number: str, row: Row | PartRow, width: int) -> str:
+def _format_row(number: str, row: Row | PartRow, width: int) -> str:
     return f"{number:>8}  {row.name:<{width}}  {row.calls:>6}  {duration(row.mean_ms / 1e3):>9}  {share(row.share):>6}"
 
 
-def _slice(name: str, start: int, end: int, args: dict[str, Any]) -> dict[str, Any]:
+def _trace_event(name: str, start: int, end: int, args: dict[str, Any]) -> dict[str, Any]:
     return {"name": name, "ph": "X", "ts": start / 1e3, "dur": (end - start) / 1e3, "pid": 1, "tid": 1, "args": args}
 
 
@@ -181,7 +182,7 @@ def _run_data(run: RunTime) -> etdump.RunData:
         outer = _CALLS.get(step.name, "OPERATOR_CALL" if "::" in step.name else "DELEGATE_CALL")
         names = [f"native_call_{step.name.partition('::')[2]}", outer] if "::" in step.name else [outer]
         events += [_event(name, step.chain, step.instruction, step.start, step.end) for name in names]
-        events += [_inner(part, at, step) for at, part in enumerate(step.parts)]
+        events += [_part_event(part, at, step) for at, part in enumerate(step.parts)]
     events.append(_event("Method::execute", -1, 0, run.start, run.end))
     return etdump.RunData(name="Execute", events=events)
 
@@ -196,8 +197,8 @@ def _event(name: str, chain: int, instruction: int, start: int, end: int) -> etd
     )
 
 
-def _inner(part: Part, at: int, step: StepTime) -> etdump.Event:
-    """A step inside a delegate, as stock's delegates report theirs."""
+def _part_event(part: Part, at: int, step: StepTime) -> etdump.Event:
+    """A step inside a delegate, in the form ExecuTorch's delegates report."""
     from edgewright.formats import etdump
 
     return etdump.Event(

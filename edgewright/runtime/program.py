@@ -1,4 +1,4 @@
-"""``Runtime.get().load_program("m.pte").load_method("forward").execute([x])``."""
+"""Loading of programs: ``Runtime.get().load_program("m.pte").load_method("forward").execute([x])``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from edgewright.runtime.metadata import MethodMetadata, describe
 from edgewright.runtime.method import Method
 from edgewright.runtime.registry import all_kernels
 from edgewright.runtime.shared_state import SharedState, is_shared, shares_state
-from edgewright.runtime.twin_delegate import beside
+from edgewright.runtime.twin_delegate import find_twin_file
 from edgewright.runtime.values import Limits
 
 if TYPE_CHECKING:
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 
 class Runtime:
-    """Loads programs. ``get`` gives the usual one; it holds no state of theirs.
+    """Loads programs. ``get`` returns the default instance; a runtime has no per-program state.
 
-    ``threads``: how many a method may use (None: ``EDGEWRIGHT_THREADS``, or one for each physical core).
+    ``threads``: how many a method may use (None: ``EDGEWRIGHT_THREADS``, or one per physical core).
     """
 
     _instance: ClassVar[Runtime | None] = None
@@ -50,24 +50,26 @@ class Runtime:
     ) -> LoadedProgram:  # fmt: skip
         """Read and verify a ``.pte`` (path, bytes, mmap), with its ``.ptd`` files if it has any.
 
-        ``twin``: what to run for blobs that only a device can run, if it is not inside the program or beside its file.
+        ``twin``: host twins for blobs that only a device can run, if they are neither embedded nor next to the file.
         """
         if limits is not None:
             check_instance("limits", limits, Limits, "Write limits=Limits(memory=...).")
         if twin is not None:
-            open_source(twin, "twin")  # it is read when it is needed: that it can be is found out now
+            open_source(twin, "twin")  # fails now if it cannot be read; the contents are read on first use
         program = read_program(source)
-        found = beside(source) if twin is None else twin
-        return LoadedProgram(program, _merge(data), Limits() if limits is None else limits, found, self.threads)
+        twin_source = find_twin_file(source) if twin is None else twin
+        return LoadedProgram(
+            program, _merge_data(data), Limits() if limits is None else limits, twin_source, self.threads
+        )
 
     @property
     def operators(self) -> list[str]:
-        """Every operator that has a kernel here."""
+        """Every operator with a kernel."""
         return sorted(all_kernels())
 
     @property
     def delegates(self) -> list[str]:
-        """Every backend whose blobs run here."""
+        """Every backend whose blobs can run."""
         return available_delegates()
 
 
@@ -102,14 +104,14 @@ class LoadedProgram:
         return program_html(self.program)
 
     def metadata(self, name: str = "forward") -> MethodMetadata:
-        """A method's signature and needs, without loading it."""
+        """A method's signature and requirements, without loading it."""
         return describe(self.program.execution_plan[self._index(name)])
 
     def load_method(self, name: str = "forward") -> Method:
-        """A method with memory of its own, ready to run. Load it again for another thread or a fresh state.
+        """A method with its own memory, ready to run. Load it again for another thread or fresh state.
 
-        State that methods share (``share_mutable_buffers``) is one for all that are loaded from this program, and they
-        take turns; load the program again for another.
+        State that methods share (``share_mutable_buffers``) exists once per loaded program, and their executions are
+        serialised; load the program again for independent state.
         """
         index = self._index(name)
         try:
@@ -136,7 +138,7 @@ class LoadedProgram:
         return self.method_names.index(name)
 
 
-def _merge(data: Source | Sequence[Source] | None) -> dict[str, PtdEntry]:
+def _merge_data(data: Source | Sequence[Source] | None) -> dict[str, PtdEntry]:
     sources = [] if data is None else list(data) if isinstance(data, list | tuple) else [data]
     merged: dict[str, PtdEntry] = {}
     if sources:

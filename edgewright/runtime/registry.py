@@ -1,9 +1,9 @@
-"""The kernel registry: one row per operator, and the one adapter that calls them all.
+"""The kernel registry: one entry per operator, and the adapter that calls them.
 
-A kernel is a plain function of numpy arrays and Python values: the operator's inputs in order, without its
-``out`` arguments. It returns the result (or a tuple of them), and the adapter stores that in the planned
-output, in the output's type, shape and dim order. ``shape`` computes the result's shape from the same
-arguments and is asked first, so that nothing larger than the planned memory is ever computed.
+A kernel is a function of numpy arrays and Python values: the operator's inputs in order, without its ``out`` arguments.
+It returns the result (or a tuple of them), which the adapter stores in the planned output, with that output's dtype,
+shape and dim order. ``shape`` computes the result's shape from the same arguments; it runs first, so that a kernel
+never computes more than the planned memory holds.
 """
 
 from __future__ import annotations
@@ -24,33 +24,33 @@ F = TypeVar("F", bound=Function)
 
 @dataclass(frozen=True)
 class Kernel:
-    """One row: the operator's key and signature (None: taken from the call), its meaning, its result's shape."""
+    """An entry: key, signature (None: inferred from the call), implementation, and shape function."""
 
     key: str
     signature: Signature | None
     fn: Function
     shape: Function | None
-    raw: bool = False  # fn works on the tensors of the plan themselves, not on arrays
-    stock: bool = False  # it is ours, so anything that computes the same may take its place
+    raw: bool = False  # fn takes TensorSlots, not arrays
+    stock: bool = False  # built in, so the engine may replace it
 
     @cached_property
     def pure(self) -> bool:
-        """True if a call changes nothing but its outputs."""
+        """True if a call writes nothing but its outputs."""
         signature = self.signature
         return signature is not None and bool(signature.outputs) and not any(a.written for a in signature.inputs)
 
     def __call__(self, inputs: Sequence[Any], outputs: Sequence[TensorSlot]) -> Any:
-        """Run on ``inputs`` and leave the results in ``outputs``; an operator without outputs returns its result."""
+        """Run on ``inputs`` and store the results in ``outputs``; an operator without outputs returns its result."""
         if self.raw:
             return self.fn(*inputs, *outputs)
         if self.shape is not None:
             shapes = self.shape(*inputs)
             shapes = shapes if isinstance(shapes, list) else [shapes]
             for slot, shape in zip(outputs, shapes, strict=True):
-                if shape is not None:  # None: an output the call did not ask for
+                if shape is not None:  # None: an output that was not requested
                     slot.resize(tuple(map(int, shape)))
             if self.pure and all(shape is None or 0 in shape for shape in shapes):
-                return None  # nothing to compute, and no memory that would bound what the other sizes cost
+                return None  # empty results: no planned memory bounds the cost of computing them
         result = self.fn(*inputs)
         if not outputs:
             return result
@@ -65,7 +65,7 @@ _KERNELS: dict[str, Kernel] = {}
 
 
 def all_kernels() -> dict[str, Kernel]:
-    """The registry, filled. A program that is all delegates needs none of it."""
+    """The registry, loaded on first use. A program of delegates only needs none of it."""
     import edgewright.runtime.kernels  # noqa: F401
 
     return _KERNELS
@@ -81,27 +81,28 @@ def __getattr__(name: str) -> dict[str, Kernel]:
     raise AttributeError(name)
 
 
-def row(key: str, fn: Function, shape: Function | None, *, raw: bool = False) -> None:
-    """Add a kernel for an operator of the stock list. ``shape`` is None only where the data decides."""
+def register(key: str, fn: Function, shape: Function | None, *, raw: bool = False) -> None:
+    """Register a kernel for an operator of the stock list. ``shape`` is None only if the result's shape depends on
+    data."""
     _KERNELS[key] = Kernel(key, operators()[key], fn, shape, raw, stock=True)
 
 
 def kernel(key: str, shape: Function | None) -> Callable[[F], F]:
-    """``row`` as a decorator, for a kernel that is written where it is registered."""
+    """Decorator form of ``register``."""
 
-    def register(fn: F) -> F:
-        row(key, fn, shape)
+    def decorate(fn: F) -> F:
+        register(key, fn, shape)
         return fn
 
-    return register
+    return decorate
 
 
 def register_kernel(operator: str, fn: Function, *, shape: Function | None = None) -> None:
-    """Add a kernel of your own, or replace one.
+    """Add a kernel for a custom operator, or replace one.
 
-    ``operator`` is a name (``"my::op.out"``) or a full signature (``"my::op.out(x: Tensor, out: Tensor!)"``).
-    With a name alone the arguments are passed as the file has them. ``fn`` takes the inputs as numpy arrays and
-    Python values and returns the result.
+    ``operator`` is a name (``"my::op.out"``) or a full signature (``"my::op.out(x: Tensor, out: Tensor!)"``). With a
+    name alone the arguments are passed as they are in the file. ``fn`` takes the inputs as numpy arrays and Python
+    values and returns the result.
 
     >>> register_kernel("doc::twice.out", lambda x: 2 * x)
     """

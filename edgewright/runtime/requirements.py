@@ -1,4 +1,4 @@
-"""What a method needs to run: kernels, and delegates with their blobs."""
+"""Resolution of what a method needs to run: kernels, and delegates with their blobs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from edgewright.files import Source
     from edgewright.formats.ptd import PtdEntry
 
-_MANY = 4  # delegates in a method: with so many it pays to join them with what stands between
+_MIN_DELEGATES_TO_INLINE = 4  # delegates in a method: from here on, segments that inline them repay compilation
 
 
 def find_kernels(plan: schema.ExecutionPlan) -> list[Kernel]:
@@ -54,22 +54,22 @@ def load_delegates(
     named = {item.key: program.segment(item.segment_index) for item in program.named_data or ()}
     named.update({key: entry.data for key, entry in data.items()})
     twins = Twins(named, twin, memory)
-    varies = any(isinstance(v, schema.Tensor) and v.shape_dynamism != schema.Dynamism.STATIC for v in plan.values)
-    waits = not varies and bool(plan.operators) and len(plan.delegates) >= _MANY
+    dynamic = any(isinstance(v, schema.Tensor) and v.shape_dynamism != schema.Dynamism.STATIC for v in plan.values)
+    deferred = not dynamic and bool(plan.operators) and len(plan.delegates) >= _MIN_DELEGATES_TO_INLINE
     loaded = []
     for delegate in plan.delegates:
         factory = find_delegate(delegate.id)
         assert factory is not None
         specs = {spec.key: bytes(spec.value) for spec in delegate.compile_specs or ()}
         blob = DelegateBlob(
-            delegate.id, program.blob(delegate), specs, named, memory, twins.find, threads=threads, varies=varies,
-            method=plan.name or "forward", waits=waits, twins=lambda: twins.digest,
+            delegate.id, program.blob(delegate), specs, named, memory, twins.find, threads=threads, varies=dynamic,
+            method=plan.name or "forward", waits=deferred, twins=lambda: twins.digest,
         )  # fmt: skip
         loaded.append(factory(blob))
     return loaded
 
 
-def written(plan: schema.ExecutionPlan, kernels: list[Kernel]) -> set[int]:
+def replaced_values(plan: schema.ExecutionPlan, kernels: list[Kernel]) -> set[int]:
     calls: list[tuple[Kernel | None, Sequence[int]]] = []
     for chain in plan.chains:
         for instruction in chain.instructions:

@@ -1,7 +1,10 @@
-"""Methods whose sizes vary: for every set of input sizes, segments of their own, which share their machine code.
+"""Shape specialization of methods with dynamic sizes: segments per set of input shapes, over shared machine code.
 
-The sizes of all tensors follow from those of the inputs (``sizes.py``), so that calls can be joined as if they were
-fixed. What the engine compiled for the first sizes does for the next; what was planned for some sizes is kept a while.
+All shapes of a method follow from those of its inputs (``infer_shapes.py``), so for one set of input shapes a method
+can be segmented as if it were static. What makes this affordable is that kernels take sizes as arguments where they
+can: a new set of shapes gets a new plan (offsets, trip counts), and reuses the machine code and the packed weights of
+the first one. An LRU cache keeps the last few plans. When inference or lowering fails, the method runs kernel by
+kernel.
 """
 
 from __future__ import annotations
@@ -18,10 +21,10 @@ from edgewright.errors import EdgewrightError
 from edgewright.formats import schema
 from edgewright.ir.numerics import XNNPACK
 from edgewright.runtime.binding import KernelStep, Values
-from edgewright.runtime.delegate_calls import DelegateStep, engine_profile, parts_of
-from edgewright.runtime.infer_shapes import VIEW, Sizes, foreseen, of_sizes
-from edgewright.runtime.jit.graph_builder import WORTH, Maker, Turned
-from edgewright.runtime.jit.segments import PRODUCTS, Joiner, SegmentStep, calls_fit
+from edgewright.runtime.delegate_calls import DelegateStep, make_engine_profile, profile_parts
+from edgewright.runtime.infer_shapes import VIEW, ShapeInference, can_infer, is_size_scalar
+from edgewright.runtime.jit.graph_builder import MIN_MACS, GraphBuilder, TransposeCache
+from edgewright.runtime.jit.segments import COMPUTE_KERNELS, SegmentBuilder, SegmentStep, can_analyze
 from edgewright.runtime.tensor import Shape, TensorSlot
 
 if TYPE_CHECKING:
@@ -29,157 +32,158 @@ if TYPE_CHECKING:
     from edgewright.engine.jit.shape_specialization import Specializer as EngineForms
     from edgewright.runtime.profile import Part
 
-_KEEP = 8
-_BROKEN = (EdgewrightError, ValueError, LookupError, TypeError, ArithmeticError)  # numpy will say what is wrong
+_MAX_VARIANTS = 8
+_INVALID = (EdgewrightError, ValueError, LookupError, TypeError, ArithmeticError)  # the kernels report what is wrong
 log = logging.getLogger("edgewright.runtime")
 
 
-def forms_of(
+def make_specializer(
     plan: schema.ExecutionPlan, values: Values, chains: list[list[Any]], memory: int, threads: int | None
-) -> Forms | None:
-    """What makes chains for certain sizes, if a method has sizes that vary and they can be foreseen."""
+) -> ShapeSpecializer | None:
+    """The specializer of a method with dynamic input shapes; None if it is static or its shapes cannot be inferred."""
     steps = [step for chain in chains for step in chain]
     tensors = [values[i] for i in plan.inputs]
     if not all(isinstance(v, TensorSlot) for v in tensors) or not any(v.dynamic for v in tensors):
         return None
-    worth = any(isinstance(s, DelegateStep) or (isinstance(s, KernelStep) and s.kernel.key in PRODUCTS) for s in steps)
-    seen = {i for s in steps if isinstance(s, KernelStep) and s.name == VIEW for i in (*s.inputs, *s.outputs)}
+    expensive = any(
+        isinstance(s, DelegateStep) or (isinstance(s, KernelStep) and s.kernel.key in COMPUTE_KERNELS) for s in steps
+    )
+    viewed = {i for s in steps if isinstance(s, KernelStep) and s.name == VIEW for i in (*s.inputs, *s.outputs)}
     written = {i for s in steps for i in getattr(s, "changed", ())}
-    if not (worth and native_available() and all(map(foreseen, steps)) and calls_fit(steps)) or seen & written:
+    if not (expensive and native_available() and all(map(can_infer, steps)) and can_analyze(steps)) or viewed & written:
         return None
-    return Forms(plan, values, chains, memory, threads)
+    return ShapeSpecializer(plan, values, chains, memory, threads)
 
 
-class Forms:
-    """Chains of a method, by the sizes of its inputs."""
+class ShapeSpecializer:
+    """Chains of a method specialized to the shapes of its inputs."""
 
     def __init__(
         self, plan: schema.ExecutionPlan, values: Values, chains: list[list[Any]], memory: int, threads: int | None
     ) -> None:
         self.plan, self.values, self.chains, self.memory, self.threads = plan, values, chains, memory, threads
-        self.turned: Turned = {}
-        self._made: OrderedDict[tuple[Shape, ...], list[list[Any]]] = OrderedDict()
-        self.engines: dict[tuple[int, int], EngineForms] = defaultdict(self._engine)  # by where segments start
+        self.transposed: TransposeCache = {}
+        self._by_shapes: OrderedDict[tuple[Shape, ...], list[list[Any]]] = OrderedDict()
+        self.engines: dict[tuple[int, int], EngineForms] = defaultdict(self._engine)  # by chain and start
 
     def _engine(self) -> EngineForms:
         from edgewright.engine.jit.shape_specialization import Specializer as EngineForms
 
         return EngineForms(self.threads, XNNPACK, self.memory)
 
-    def find(self, values: Values) -> list[list[Any]]:
-        """The chains for inputs as they are now."""
+    def chains_for(self, values: Values) -> list[list[Any]]:
+        """The chains for the current shapes of the inputs."""
         slots = [values[i] for i in self.plan.inputs]
         if any(slot.array is None for slot in slots):
             return self.chains
         key = tuple(slot.array.shape for slot in slots)
-        if key not in self._made:
-            self._made[key] = self._make(dict(zip(self.plan.inputs, key, strict=True)))
-            while len(self._made) > _KEEP:
-                self._made.popitem(last=False)
-        self._made.move_to_end(key)
-        return self._made[key]
+        if key not in self._by_shapes:
+            self._by_shapes[key] = self._specialize(dict(zip(self.plan.inputs, key, strict=True)))
+            while len(self._by_shapes) > _MAX_VARIANTS:
+                self._by_shapes.popitem(last=False)
+        self._by_shapes.move_to_end(key)
+        return self._by_shapes[key]
 
-    def _make(self, given: dict[int, Shape]) -> list[list[Any]]:
-        sizes = Sizes(self.values, given)
+    def _specialize(self, input_shapes: dict[int, Shape]) -> list[list[Any]]:
+        shapes = ShapeInference(self.values, input_shapes)
         try:
             with np.errstate(all="ignore"):
-                sizes.follow([step for chain in self.chains for step in chain])
-                joiner = _FormJoiner(self, sizes)
+                shapes.infer([step for chain in self.chains for step in chain])
+                segmenter = _StaticSegmentBuilder(self, shapes)
                 chains = [list(chain) for chain in self.chains]
                 for at, chain in enumerate(chains):
-                    joiner.at = at
-                    joiner.run(chain)
+                    segmenter.chain_index = at
+                    segmenter.run(chain)
                 return chains
-        except _BROKEN as error:
-            log.info("calls stay with numpy for inputs of sizes %s: %s", list(given.values()), error)
+        except _INVALID as error:
+            log.info("calls stay with numpy for inputs of sizes %s: %s", list(input_shapes.values()), error)
             return self.chains
 
 
-class _FormJoiner(Joiner):
-    """Joins calls as if the sizes of tensors were fixed."""
+class _StaticSegmentBuilder(SegmentBuilder):
+    """Builds segments as if shapes were static."""
 
-    at = 0  # of the chain
+    chain_index = 0
 
-    def __init__(self, forms: Forms, sizes: Sizes) -> None:
-        self.forms, self.sizes, self.originals = forms, sizes, forms.values
-        values = [self._fixed(i, value) for i, value in enumerate(forms.values)]
-        steps = [step for chain in forms.chains for step in chain]
-        super().__init__(forms.plan, values, steps, forms.memory, forms.threads)
-        self.turned = forms.turned
+    def __init__(self, specializer: ShapeSpecializer, sizes: ShapeInference) -> None:
+        self.specializer, self.sizes, self.originals = specializer, sizes, specializer.values
+        values = [self._as_static(i, value) for i, value in enumerate(specializer.values)]
+        steps = [step for chain in specializer.chains for step in chain]
+        super().__init__(specializer.plan, values, steps, specializer.memory, specializer.threads)
+        self.transposed = specializer.transposed
 
-    def _fixed(self, index: int, value: Any) -> Any:
+    def _as_static(self, index: int, value: Any) -> Any:
         if isinstance(value, TensorSlot) and value.dynamic and index in self.sizes.shapes:
             shape = self.sizes.shapes[index]
             value.check_shape(shape)
             return TensorSlot(value.scalar_type, shape, value.dim_order)
         return self.sizes.numbers.get(index, value)
 
-    def worth(self, chain: list[Any], start: int, end: int, maker: Maker) -> bool:
-        return maker.macs >= WORTH and end > start + 1
+    def is_profitable(self, chain: list[Any], start: int, end: int, builder: GraphBuilder) -> bool:
+        return builder.macs >= MIN_MACS and end > start + 1
 
-    def join(self, step: Any, maker: Maker, before: Sequence[Any]) -> bool:
-        if of_sizes(step):
+    def add_step(self, step: Any, builder: GraphBuilder, before: Sequence[Any]) -> bool:
+        if is_size_scalar(step):
             return True
         if isinstance(step, DelegateStep):
-            return self.inline(step, self.sizes.graphs[step], maker, before)
+            return self.inline_delegate(step, self.sizes.graphs[step], builder, before)
         if step.name == VIEW:
-            return self._view(step, maker)
-        return self.take(step, maker, before)
+            return self._view(step, builder)
+        return self.add_call(step, builder, before)
 
-    def _view(self, step: KernelStep, maker: Maker) -> bool:
-        """Another shape of a tensor, as it lies in memory."""
+    def _view(self, step: KernelStep, builder: GraphBuilder) -> bool:
+        """A reshape of contiguous memory."""
         source, out = self.values[step.inputs[0]], self.values[step.outputs[0]]
-        plain = all(s.dim_order == tuple(range(len(s.bound))) for s in (source, out))
-        if not plain or not maker.usable(source, out) or maker.constant(source) is not None:
+        contiguous = all(s.dim_order == tuple(range(len(s.bound))) for s in (source, out))
+        if not contiguous or not builder.supports_float(source, out) or builder.constant(source) is not None:
             return False
-        maker.add("view", out, {"self": maker.planes(source), "size": list(out.bound)})
+        builder.emit_to("view", out, {"self": builder.value(source), "size": list(out.bound)})
         return True
 
-    def replace(self, chain: list[Any], start: int, end: int, maker: Maker) -> None:
-        seen = self.seen(chain[start:end])
+    def replace(self, chain: list[Any], start: int, end: int, builder: GraphBuilder) -> None:
+        observed = self.observed_results(chain[start:end])
         try:
-            maker.graph.outputs = [maker.output(self.values[i]) for i in seen]
-            form = self.forms.engines[self.at, start].make(maker.graph)
+            builder.graph.outputs = [builder.value_in_dim_order(self.values[i]) for i in observed]
+            compiled = self.specializer.engines[self.chain_index, start].make(builder.graph)
         except EdgewrightError as error:
             log.info("calls %d to %d stay with numpy: %s", start, end - 1, error)
             return
         views = {s.outputs[0] for s in chain[start:end] if isinstance(s, KernelStep) and s.name == VIEW}
-        outputs = [(self.originals[i], self.sizes.shape(i), i in views) for i in seen]
-        numbers = {s.result: self.sizes.numbers[s.result] for s in chain[start:end] if of_sizes(s)}
+        outputs = [(self.originals[i], self.sizes.shape(i), i in views) for i in observed]
+        numbers = {s.result: self.sizes.numbers[s.result] for s in chain[start:end] if is_size_scalar(s)}
         original = {slot: self.originals[i] for i, slot in enumerate(self.values) if isinstance(slot, TensorSlot)}
-        inputs = [original[slot] for slot in maker.given]
-        guards = [(original[slot], size, wrap) for slot, size, wrap in maker.guards]
-        chain[start] = FormStep(form, inputs, outputs, chain[start:end], end, guards, numbers)
+        inputs = [original[slot] for slot in builder.input_slots]
+        guards = [(original[slot], size, wrap) for slot, size, wrap in builder.guards]
+        chain[start] = SpecializedSegmentStep(compiled, inputs, outputs, chain[start:end], end, guards, numbers)
 
 
-class FormStep(SegmentStep):
-    """Several calls for certain sizes. Outputs that views make are wherever the engine leaves them."""
+class SpecializedSegmentStep(SegmentStep):
+    """A segment for one set of shapes. Outputs that are views alias the engine's result."""
 
     def __init__(
-        self, form: CompiledGraph, inputs: list[TensorSlot], outputs: list[tuple[TensorSlot, Shape, bool]],
+        self, compiled: CompiledGraph, inputs: list[TensorSlot], outputs: list[tuple[TensorSlot, Shape, bool]],
         calls: list[Any], end: int, guards: Sequence[tuple[TensorSlot, int, bool]], numbers: dict[int, Any],
     ) -> None:  # fmt: skip
-        super().__init__(_Form(form), inputs, [slot for slot, *_ in outputs], calls, end, guards)
-        self._made, self._numbers = outputs, numbers
+        super().__init__(_SpecializedRunner(compiled), inputs, [slot for slot, *_ in outputs], calls, end, guards)
+        self._result_slots, self._numbers = outputs, numbers
 
-    def tells(self, table: Values, parts: list[Part] | None) -> int:
-        if not self.inside(table):
-            return self.one_by_one(table)
-        table_numbers = self._numbers
-        for index, number in table_numbers.items():
+    def run_profiled(self, table: Values, parts: list[Part] | None) -> int:
+        if not self.guards_hold(table):
+            return self.run_calls(table)
+        for index, number in self._numbers.items():
             table[index] = number
-        given = [slot.array.transpose(slot.dim_order) for slot in self.inputs]  # type: ignore[union-attr]
-        targets = [None if view else self._target(slot, shape) for slot, shape, view in self._made]
-        profile = None if parts is None else engine_profile()
-        made = self.runner.run(given, targets, profile)
+        inputs = [slot.array.transpose(slot.dim_order) for slot in self.inputs]  # type: ignore[union-attr]
+        targets = [None if view else self._target(slot, shape) for slot, shape, view in self._result_slots]
+        profile = None if parts is None else make_engine_profile()
+        results = self.runner.run(inputs, targets, profile)
         if parts is not None and profile is not None:
-            parts += parts_of(profile)
-        for (slot, _, view), array, target in zip(self._made, made, targets, strict=True):
-            back = array.transpose([slot.dim_order.index(d) for d in range(array.ndim)])
+            parts += profile_parts(profile)
+        for (slot, _, view), array, target in zip(self._result_slots, results, targets, strict=True):
+            logical = array.transpose([slot.dim_order.index(d) for d in range(array.ndim)])
             if view:
-                slot.alias(back)
+                slot.alias(logical)
             elif array is not target:
-                slot.store(back)
+                slot.store(logical)
         return self.end
 
     @staticmethod
@@ -188,17 +192,19 @@ class FormStep(SegmentStep):
         return None if slot.array is None else slot.array.transpose(slot.dim_order)
 
 
-class _Form:
-    """A compiled graph, as segments run it."""
+class _SpecializedRunner:
+    """A compiled graph behind the interface of a segment's runner."""
 
-    def __init__(self, form: CompiledGraph) -> None:
+    def __init__(self, compiled: CompiledGraph) -> None:
         from edgewright.engine.isa import host_isa
 
-        self.form, self.input_count = form, len(form.plan.inputs)
-        self.how = f"engine, {host_isa().name}, {form.threads} thread{'s' if form.threads > 1 else ''}, for these sizes"
+        self.compiled_graph, self.input_count = compiled, len(compiled.plan.inputs)
+        self.how = (
+            f"engine, {host_isa().name}, {compiled.threads} thread{'s' if compiled.threads > 1 else ''}, for these sizes"
+        )
 
     def run(self, inputs: Sequence[Any], outputs: Sequence[Any] | None = None, profile: Any = None) -> list[Any]:
         from edgewright.engine.runner import usable_outputs
 
-        made = None if outputs is None else usable_outputs(outputs, self.form.plan.outputs)
-        return self.form.run(inputs, made, profile)
+        targets = None if outputs is None else usable_outputs(outputs, self.compiled_graph.plan.outputs)
+        return self.compiled_graph.run(inputs, targets, profile)

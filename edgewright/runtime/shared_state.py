@@ -1,7 +1,7 @@
-"""State that the methods of a program share, and the lock of a method or of all that share.
+"""State shared by the methods of a program, and the lock that serialises their executions.
 
-ExecuTorch places what ``share_mutable_buffers`` shares in the arena with memory id 2, at the same offsets in every
-method. That arena exists once for all methods of a loaded program, if several of them use it.
+ExecuTorch plans the buffers of ``share_mutable_buffers`` in the arena with memory id 2, at the same offsets in every
+method. If several methods of a loaded program use that arena, it exists once.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ MEMORY_ID = 2
 
 
 class Guard:
-    """Serialises executions. ``torn``: one that will never end, of a thread that is not in this process, may have left
-    state half written."""
+    """Serialises executions. ``torn``: a fork interrupted one in another thread, which may have left state half
+    written."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -38,14 +38,16 @@ class Guard:
 
 
 class SharedState:
-    """The arena that methods share, with what the file says it starts with."""
+    """The shared arena and its initial contents."""
 
     def __init__(self, program: schema.Program, data: Mapping[str, PtdEntry], memory: int) -> None:
         self.guard = Guard()
-        size = max(spans(plan)[MEMORY_ID] for plan in _sharing(program))
+        size = max(arena_extents(plan)[MEMORY_ID] for plan in _sharing(program))
         self.arena = allocate("shared state", size, memory)
-        held = [v for plan in _sharing(program) for v in plan.values if isinstance(v, schema.Tensor) and is_shared(v)]
-        self._initial = [(t, stored) for t in held if (stored := stored_bytes(program, t, data)) is not None]
+        tensors = [
+            v for plan in _sharing(program) for v in plan.values if isinstance(v, schema.Tensor) and is_shared(v)
+        ]
+        self._initial = [(t, stored) for t in tensors if (stored := initial_bytes(program, t, data)) is not None]
         self.reset()
 
     def reset(self) -> None:
@@ -71,14 +73,14 @@ def _sharing(program: schema.Program) -> list[schema.ExecutionPlan]:
     return [plan for plan in program.execution_plan if any(map(is_shared, plan.values))]
 
 
-def spans(plan: schema.ExecutionPlan) -> list[int]:
-    """How much of each arena the tensors of a plan span."""
-    found = [0] * len(plan.non_const_buffer_sizes)
+def arena_extents(plan: schema.ExecutionPlan) -> list[int]:
+    """The number of bytes of each arena that the tensors of a plan cover."""
+    extents = [0] * len(plan.non_const_buffer_sizes)
     for value in plan.values:
         if isinstance(value, schema.Tensor) and value.allocation_info is not None:
             info = value.allocation_info
-            found[info.memory_id] = max(found[info.memory_id], checked_int.add(info.offset, tensor_bytes(value)))
-    return found
+            extents[info.memory_id] = max(extents[info.memory_id], checked_int.add(info.offset, tensor_bytes(value)))
+    return extents
 
 
 def tensor_bytes(tensor: schema.Tensor) -> int:
@@ -86,7 +88,7 @@ def tensor_bytes(tensor: schema.Tensor) -> int:
 
 
 def allocate(subject: str, size: int, limit: int) -> Array:
-    """Zeros, if the limit allows."""
+    """Zeroed memory within the limit."""
     if size > limit:
         raise LimitError(subject, f"may plan {limit} bytes", value=size, remedy=RAISE_MEMORY)
     try:
@@ -95,8 +97,8 @@ def allocate(subject: str, size: int, limit: int) -> Array:
         raise LimitError(subject, "does not fit in memory", value=f"{size} bytes") from error
 
 
-def stored_bytes(program: schema.Program, tensor: schema.Tensor, data: Mapping[str, PtdEntry]) -> Any:
-    """The bytes a tensor holds at load, or None: a view of the file, never a copy."""
+def initial_bytes(program: schema.Program, tensor: schema.Tensor, data: Mapping[str, PtdEntry]) -> Any:
+    """The initial contents of a tensor, or None: a view of the file, never a copy."""
     if tensor.external:
         assert tensor.extra_tensor_info is not None
         return data[tensor.extra_tensor_info.fully_qualified_name or ""].data

@@ -1,4 +1,4 @@
-"""A tensor of a loaded method: a view of memory that the file's plan, and nobody else, laid out."""
+"""A tensor of a loaded method: a view of memory planned by the file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Shape = tuple[int, ...]
 
 
 def strides_of(shape: Sequence[int], dim_order: Sequence[int], itemsize: int) -> Shape:
-    """Byte strides of a dense tensor whose dimensions lie in memory in ``dim_order``, outermost first.
+    """Byte strides of a dense tensor with dimensions stored in ``dim_order``, outermost first.
 
     >>> strides_of((1, 3, 2, 2), (0, 2, 3, 1), 4)
     (48, 4, 24, 12)
@@ -33,14 +33,14 @@ RAISE_MEMORY = "Raise it with load_program(..., limits=Limits(memory=...)) if yo
 
 
 class Pool:
-    """What may be allocated while a method runs, for tensors the file did not plan memory for."""
+    """Memory budget for tensors without planned memory, allocated while a method runs."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.used = 0
 
     def resize(self, old: int, new: int) -> None:
-        """Give back ``old`` bytes and take ``new``."""
+        """Release ``old`` bytes and reserve ``new``."""
         if self.used - old + new > self.limit:
             rule = f"all tensors without planned memory may take {self.limit} bytes"
             raise LimitError("tensor", rule, value=self.used - old + new, remedy=RAISE_MEMORY)
@@ -48,14 +48,26 @@ class Pool:
 
 
 class TensorSlot:
-    """One tensor value: element type, dim order, the largest shape it may take, and the memory behind it.
+    """One tensor value: dtype, dim order, upper bound of its shape, and its memory.
 
-    ``array`` is the current view. ``memory`` is None for tensors whose memory the caller brings (unplanned
-    inputs) or an instruction does (``et_view``, unplanned outputs).
+    ``array`` is the current view. ``memory`` is None if the caller (unplanned inputs) or an instruction (``et_view``,
+    unplanned outputs) provides it.
     """
 
-    __slots__ = ("array", "bound", "capacity", "dim_order", "dtype", "dynamic", "lent", "memory", "mutated",
-                 "pool", "scalar_type", "taken")  # fmt: skip
+    __slots__ = (
+        "aliasable",
+        "array",
+        "bound",
+        "capacity",
+        "dim_order",
+        "dtype",
+        "dynamic",
+        "memory",
+        "mutated",
+        "pool",
+        "reserved",
+        "scalar_type",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -74,9 +86,9 @@ class TensorSlot:
         self.dynamic = dynamic
         self.memory = memory
         self.pool = pool
-        self.taken = 0  # bytes of the pool
+        self.reserved = 0  # bytes reserved in the pool
         self.mutated = False  # some instruction writes it
-        self.lent = False  # an input that may stay where the caller has it, whatever memory is planned for it
+        self.aliasable = False  # an input that may alias the caller's array
         self.capacity = 1
         for size in bound:
             self.capacity *= size
@@ -91,7 +103,7 @@ class TensorSlot:
         return np.ndarray(shape, self.dtype, memory.data if memory.size else bytearray(), 0, strides)
 
     def check_shape(self, shape: Shape) -> None:
-        """Raise unless this tensor may take ``shape``."""
+        """Raise unless this tensor may have ``shape``."""
         if shape == self.bound:
             return
         if not self.dynamic:
@@ -106,26 +118,26 @@ class TensorSlot:
             raise ExecutionError("tensor", rule, value=list(shape))
 
     def resize(self, shape: Shape) -> None:
-        """Take ``shape``, which must fit in the planned memory; the contents are then undefined."""
+        """Change to ``shape``, which must fit the planned memory; the contents are then undefined."""
         if self.array is not None and self.array.shape == shape:
             return
         self.check_shape(shape)
         if self.memory is None:
             size = math.prod(shape) * self.dtype.itemsize
             if self.pool is not None:
-                self.pool.resize(self.taken, size)
-                self.taken = size
+                self.pool.resize(self.reserved, size)
+                self.reserved = size
             self.array = self._view(np.zeros(size, np.uint8), shape)
         else:
             self.array = self._view(self.memory, shape)
 
     def alias(self, array: Array) -> None:
-        """Become another name for ``array``, whose shape must be one this tensor may take."""
+        """Become a view of ``array``, whose shape must be valid for this tensor."""
         self.check_shape(array.shape)
         self.array = array
 
     def store(self, value: Any) -> None:
-        """Copy a result in, resizing to its shape and casting to this tensor's type."""
+        """Copy a result in, resized to its shape and cast to this tensor's dtype."""
         value = np.asarray(value)
         self.resize(value.shape)
         assert self.array is not None

@@ -1,4 +1,4 @@
-"""Host twins at run time: what this machine runs in place of blobs that only a device can run."""
+"""Host twins: graphs that this machine runs in place of blobs that only a device can run."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class HostTwin:
-    """A blob's graph, which is not read before somebody asks: what was compiled of it before runs without it.
+    """The graph of a blob, read on first use: a cached plan runs without it.
 
-    ``digest`` is of all the bytes that ``read`` reads; empty if those are not known, and nothing is kept then.
+    ``digest`` covers all bytes that ``read`` reads; if it is empty, plans are not cached.
     """
 
     digest: str
@@ -44,7 +44,7 @@ class HostTwin:
     def runner(
         self, check: Callable[[Graph, int], None], numerics: Numerics, memory: int, threads: int | None
     ) -> GraphRunner:
-        """What runs the graph, after ``check(graph, memory)`` wherever it is read."""
+        """The graph's runner. ``check(graph, memory)`` runs whenever the graph is read."""
         from edgewright.engine.runner import make_runner
 
         @cache
@@ -61,9 +61,9 @@ class HostTwin:
 
 
 class Twins:
-    """The twins of a program: inside it, given by the user, or in ``m.twin`` beside ``m.pte``.
+    """The host twins of a program: embedded, passed by the user, or in ``m.twin`` next to ``m.pte``.
 
-    They are read when a delegate first asks for its own, by the SHA-256 of its blob, and by its method where a blob
+    They are read when a delegate first looks up its own, by the SHA-256 of its blob, and by its method where a blob
     serves several.
     """
 
@@ -73,7 +73,7 @@ class Twins:
         self._graphs: dict[str, Graph] | None = None
 
     def find(self, digest: str) -> Graph | None:
-        """The graph of the blob with this hash, or None if there is none."""
+        """The twin of the blob with this hash, or None."""
         if self._graphs is None:
             from edgewright.formats.twin_reader import read_twin  # most programs have none
 
@@ -82,7 +82,7 @@ class Twins:
 
     @cached_property
     def digest(self) -> str:
-        """Of everything that twins are read from, which is held from now on; empty if there is nothing."""
+        """Digest of everything that twins are read from; empty if there is nothing."""
         if self._source is None:
             return ""
         from edgewright.engine.jit.cache import cache_key
@@ -91,32 +91,30 @@ class Twins:
         return cache_key(self._source, str(self._limit))
 
 
-def beside(source: Source) -> Source | None:
-    """The twin file next to a program's, if the program comes from a path and there is one."""
+def find_twin_file(source: Source) -> Source | None:
+    """The twin file next to a program's file, if there is one."""
     if not isinstance(source, str | os.PathLike):
         return None
     path = Path(source).with_suffix(".twin")
     return path if path.exists() else None
 
 
-def fitting(
-    inputs: Sequence[Array], tensors: Sequence[TensorSpec], what: str, bytes_alike: bool = False
-) -> list[Array]:
-    """Inputs as a twin's graph takes them; with ``bytes_alike``, bytes of either sign are the integers it has."""
+def fit_inputs(inputs: Sequence[Array], tensors: Sequence[TensorSpec], what: str, bytes_alike: bool = False) -> list[Array]:
+    """Inputs in the dtypes and shapes of the twin's graph; with ``bytes_alike``, int8 and uint8 are interchangeable."""
     if len(inputs) != len(tensors):
         raise ExecutionError(f"{what} delegate", f"takes {len(tensors)} inputs", value=len(inputs))
     for index, (array, tensor) in enumerate(zip(inputs, tensors, strict=True)):
-        alike = array.dtype == tensor.dtype or (bytes_alike and str(array.dtype) in ("int8", "uint8"))
-        if not alike or array.size != math.prod(tensor.shape):
+        same_dtype = array.dtype == tensor.dtype or (bytes_alike and str(array.dtype) in ("int8", "uint8"))
+        if not same_dtype or array.size != math.prod(tensor.shape):
             rule = f"must be {list(tensor.shape)} of {tensor.dtype}"
-            found = f"{list(array.shape)} of {array.dtype}"
-            raise ExecutionError(f"input {index} of the {what} delegate", rule, value=found)
+            actual = f"{list(array.shape)} of {array.dtype}"
+            raise ExecutionError(f"input {index} of the {what} delegate", rule, value=actual)
     pairs = zip(inputs, tensors, strict=True)
     return [np.ascontiguousarray(a).view(t.dtype).reshape(t.shape) for a, t in pairs]
 
 
-def graph_inside(given: DelegateBlob, what: str) -> HostTwin:
-    """The graph of a blob that was made for this machine only: a twin in the blob's place."""
+def embedded_twin(given: DelegateBlob, what: str) -> HostTwin:
+    """The graph of a blob compiled for the host only: a twin in place of the device's blob."""
     from edgewright.engine.jit.cache import cache_key
 
     def read() -> Graph:
@@ -130,9 +128,8 @@ def graph_inside(given: DelegateBlob, what: str) -> HostTwin:
     return HostTwin(cache_key("inside", what, memoryview(given.blob).cast("B"), str(given.memory)), read)
 
 
-def twin_of(given: DelegateBlob, what: str, why: str, instead: str = "") -> HostTwin:
-    """The host twin of a blob; where there is none, an error says ``why`` it is needed and what can be done
-    ``instead``."""
+def find_twin(given: DelegateBlob, what: str, why: str, alternative: str = "") -> HostTwin:
+    """The host twin of a blob. If there is none, the error reports ``why`` it is needed, and an alternative."""
     import hashlib
 
     digest = hashlib.sha256(given.blob).hexdigest()
@@ -144,25 +141,25 @@ def twin_of(given: DelegateBlob, what: str, why: str, instead: str = "") -> Host
             rule = f"has no host twin, which is needed here: {why}"
             remedy = (
                 "Keep m.twin beside m.pte, give load_program(..., twin=...), or compile with ExecutorchBackendConfig("
-                f"host_twin='embed').{instead}"
+                f"host_twin='embed').{alternative}"
             )
             raise MissingDataError(f"{what} blob {digest[:12]}", rule, remedy=remedy)
         return graph
 
-    held = given.twins()
-    return HostTwin(f"{method_key(digest, given.method)} {held}" if held else "", read)
+    twins_digest = given.twins()
+    return HostTwin(f"{method_key(digest, given.method)} {twins_digest}" if twins_digest else "", read)
 
 
 class TwinDelegate:
-    """A delegate that runs a graph in the place of its blob. ``how`` says what runs it."""
+    """A delegate that runs a core graph in place of its blob. ``how`` describes the runner."""
 
-    storage_order = True  # tensors are bytes as they lie in memory
+    storage_order = True  # tensors are in memory order
     device: ClassVar[str]
-    bytes_alike: ClassVar[bool] = False  # bytes of either sign are the integers of the graph
+    bytes_alike: ClassVar[bool] = False  # int8 and uint8 are interchangeable
     how: str
 
     def runs(self, runner: GraphRunner) -> None:
-        """What runs the graph."""
+        """Set the runner of the graph."""
         self._runner = runner
         self._inputs, self._outputs = runner.ends
 
@@ -171,19 +168,19 @@ class TwinDelegate:
         return len(self._inputs)
 
     def execute(self, inputs: Sequence[Array]) -> list[Array]:
-        """The outputs for ``inputs``, as they lie in memory."""
+        """The outputs for ``inputs``, in memory order."""
         return self.execute_into(inputs, [None] * len(self._outputs), None)
 
     def execute_into(
         self, inputs: Sequence[Array], outputs: Sequence[Array | None], profile: EngineProfile | None
     ) -> list[Array]:
-        """The same: those of ``outputs`` that could be written to, new arrays for the others."""
-        held = fitting(inputs, self._inputs, self.device, self.bytes_alike)
+        """Like ``execute``, into those of ``outputs`` that can be written; new arrays for the others."""
+        arrays = fit_inputs(inputs, self._inputs, self.device, self.bytes_alike)
         try:
-            return self._runner.run(held, outputs, profile)
+            return self._runner.run(arrays, outputs, profile)
         except (ValueError, IndexError, TypeError, GraphError) as error:
             rule = f"the host twin's graph does not run: {error}"[:200]
             raise ExecutionError(f"{self.device} delegate", rule) from error
 
     def close(self) -> None:
-        """Nothing is held but memory."""
+        """The delegate owns nothing but memory."""

@@ -11,7 +11,7 @@ import numpy as np
 from edgewright.errors import LimitError, MissingDataError
 from edgewright.formats import checked_int, schema
 from edgewright.runtime.arguments import check_count
-from edgewright.runtime.shared_state import MEMORY_ID, SharedState, allocate, is_shared, spans, stored_bytes
+from edgewright.runtime.shared_state import MEMORY_ID, SharedState, allocate, arena_extents, initial_bytes, is_shared
 from edgewright.runtime.tensor import RAISE_MEMORY, Array, Pool, TensorSlot
 
 if TYPE_CHECKING:
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Limits:
-    """What a file may ask for.
+    """Resource limits for a file.
 
-    ``memory``: bytes of all arenas of a method; as much again for tensors without planned memory, and for outputs.
+    ``memory``: bytes of all arenas of a method; the same again for tensors without planned memory, and for outputs.
     ``instructions``: per execution.
     """
 
@@ -36,7 +36,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class IntItems:
-    """A list of integers, each a value of its own."""
+    """A list of integers by value index."""
 
     indices: tuple[int, ...]
 
@@ -49,11 +49,10 @@ class TensorItems:
 
 
 class Memory:
-    """The arenas of one method, one of them perhaps shared. Only what tensors span is allocated, whatever the file
-    claims."""
+    """The arenas of one method, one of them possibly shared. Allocates what tensors span, whatever the file claims."""
 
     def __init__(self, plan: schema.ExecutionPlan, limits: Limits, shared: SharedState | None = None) -> None:
-        self.sizes = spans(plan)
+        self.sizes = arena_extents(plan)
         subject = f"method {plan.name!r}"
         if sum(self.sizes) > limits.memory:
             rule = f"may plan {limits.memory} bytes"
@@ -65,7 +64,7 @@ class Memory:
         self.shared = shared
 
     def clear(self) -> None:
-        """Put the arenas that are the method's own to zero."""
+        """Zero the arenas that the method owns."""
         for index, arena in enumerate(self.arenas):
             if self.shared is None or index != MEMORY_ID:
                 arena[:] = 0
@@ -87,13 +86,12 @@ class ValueTable:
         self._require_external()
         self.memory = Memory(plan, limits, shared)
         self.pool = Pool(limits.memory)
-        self.initial: list[tuple[Array, Any]] = []  # planned memory and the bytes it starts with
+        self.initial: list[tuple[Array, Any]] = []  # planned memory and its initial contents
         self.values = [self._value(v) for v in plan.values]
         self._reset_own()
 
     def reset(self) -> None:
-        """Put mutable state back to what the file holds, for all methods that share it; state without initial values
-        becomes zero."""
+        """Restore mutable state to its initial contents, for all methods that share it; zeros if the file has none."""
         if self.memory.shared is not None:
             self.memory.shared.reset()
         self._reset_own()
@@ -119,7 +117,7 @@ class ValueTable:
         return _scalar(value)
 
     def _tensor(self, tensor: schema.Tensor) -> TensorSlot:
-        data, memory = stored_bytes(self.program, tensor, self.data), None
+        data, memory = initial_bytes(self.program, tensor, self.data), None
         if tensor.allocation_info is not None:
             size = checked_int.tensor_bytes(tensor.scalar_type, tensor.sizes)
             memory = self.memory.view(tensor.allocation_info, size)
@@ -139,7 +137,7 @@ class ValueTable:
         )
 
     def _require_external(self) -> None:
-        """Raise, naming every one of them, if external tensors are missing or of another layout."""
+        """Raise, naming all of them, if external tensors are missing or have another layout."""
         missing = []
         for tensor in self.plan.values:
             if not isinstance(tensor, schema.Tensor) or not tensor.external or tensor.extra_tensor_info is None:

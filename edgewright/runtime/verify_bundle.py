@@ -1,4 +1,4 @@
-"""Does a program give the outputs it was bundled with?"""
+"""Verification of a bundled program: runs its test cases and compares the outputs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from edgewright.files import Source
 from edgewright.formats.bpte import Data, read_bundled
 from edgewright.ir.dtypes import is_complex
 from edgewright.runtime.program import LoadedProgram, Runtime
-from edgewright.runtime.twin_delegate import beside
+from edgewright.runtime.twin_delegate import find_twin_file
 from edgewright.runtime.values import Limits
 
 
@@ -33,7 +33,7 @@ def verify_bundle(
 ) -> list[CaseResult]:
     """Run every test case of a ``.bpte``; ``|a - b| <= atol + rtol * |b|``, NaN equals NaN."""
     bundle = read_bundled(source)
-    program = Runtime.get().load_program(memoryview(bundle.program), data, limits=limits, twin=beside(source))
+    program = Runtime.get().load_program(memoryview(bundle.program), data, limits=limits, twin=find_twin_file(source))
     results = []
     for name, cases in bundle.suites.items():
         for index, case in enumerate(cases):

@@ -31,20 +31,20 @@ def inputs(method: Method, seed: int = 0) -> list[Any]:
 
 
 def the_long_way(method: Method, given: list[Any]) -> list[Any]:
-    kept, method._direct = method._direct, None
+    kept, method._fast_path = method._fast_path, None
     try:
         return method.execute(given)
     finally:
-        method._direct = kept
+        method._fast_path = kept
 
 
 @pytest.mark.parametrize("name", STRAIGHT)
 def test_results_are_those_of_the_long_way(name: str) -> None:
     method = load(name)
-    assert method._direct is not None
+    assert method._fast_path is not None
     for seed in range(3):
         given = inputs(method, seed)
-        assert method._direct.run(given) is not None
+        assert method._fast_path.run(given) is not None
         for got, want in zip(method.execute(given), the_long_way(method, given), strict=True):
             assert (got.dtype, got.shape, got.flags.c_contiguous) == (want.dtype, want.shape, True)
             np.testing.assert_array_equal(got, want)
@@ -52,7 +52,7 @@ def test_results_are_those_of_the_long_way(name: str) -> None:
 
 @pytest.mark.parametrize("name", AROUND)
 def test_what_is_more_than_a_graph_goes_the_long_way(name: str) -> None:
-    assert load(name)._direct is None
+    assert load(name)._fast_path is None
 
 
 def test_outputs_are_the_callers_to_keep() -> None:
@@ -94,12 +94,12 @@ def test_profiles_and_closing() -> None:
     np.testing.assert_array_equal(method.execute(given, profile=profile)[0], method.execute(given)[0])
     assert profile.runs
     method.close()
-    assert method._direct is None
+    assert method._fast_path is None
 
 
 def test_the_reference_is_never_passed_by(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EDGEWRIGHT_ENGINE", "reference")
     method = load("conv_relu_fp32_xnnpack")
-    assert method._direct is None
+    assert method._fast_path is None
     with pytest.raises(EdgewrightError):
         method.execute([])

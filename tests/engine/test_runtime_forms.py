@@ -13,7 +13,7 @@ from edgewright.errors import EdgewrightError
 from edgewright.program.edge import to_edge_transform_and_lower
 from edgewright.runtime import Profile
 from edgewright.runtime.method import Method
-from edgewright.runtime.shape_variants import FormStep
+from edgewright.runtime.shape_variants import SpecializedSegmentStep
 from tests.engine.test_runtime_segments import loaded
 
 LENGTHS = (64, 33, 100, 47, 128, 16, 90)
@@ -59,13 +59,13 @@ def encoder() -> tuple[nn.Module, torch.export.ExportedProgram]:
 
 
 def compilations(method: Method) -> int:
-    assert method._forms is not None
-    return sum(engine.compilations for engine in method._forms.engines.values())
+    assert method._specializer is not None
+    return sum(engine.compilations for engine in method._specializer.engines.values())
 
 
-def forms(method: Method) -> list[FormStep]:
+def forms(method: Method) -> list[SpecializedSegmentStep]:
     """Of the sizes that ran last."""
-    return [step for chain in method._running for step in chain if isinstance(step, FormStep)]
+    return [step for chain in method._current_chains for step in chain if isinstance(step, SpecializedSegmentStep)]
 
 
 def check(model: nn.Module, method: Method, x: torch.Tensor, bound: float = 2e-5) -> None:
@@ -190,5 +190,5 @@ def test_sizes_that_contents_decide_stay_with_numpy() -> None:
 def test_a_device_that_was_asked_for_the_reference_has_no_forms(encoder: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EDGEWRIGHT_ENGINE", "reference")
     method = loaded(compiled(encoder[1], delegated=False))
-    assert method._forms is None
+    assert method._specializer is None
     check(encoder[0], method, torch.randn(1, 40, 96))

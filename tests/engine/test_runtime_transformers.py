@@ -14,7 +14,7 @@ from edgewright.ir.dtypes import ScalarType
 from edgewright.ir.graph import Graph, QParams, Value
 from edgewright.program.edge import to_edge_transform_and_lower
 from edgewright.runtime import Profile
-from edgewright.runtime.jit.graph_builder import Maker
+from edgewright.runtime.jit.graph_builder import GraphBuilder
 from edgewright.runtime.tensor import TensorSlot
 from tests.engine.test_runtime_segments import loaded, lowered, segments
 
@@ -180,7 +180,7 @@ def test_delegates_that_hand_on_bytes_are_one_graph(monkeypatch: pytest.MonkeyPa
 def test_bytes_that_mean_something_else_are_not_joined() -> None:
     kind = np.dtype(np.int8)
     known, other = (Value("v", kind, (2, 3), (0, 1), q=QParams(0.5, zero, kind, -128, 127)) for zero in (0, 1))
-    slot, maker = TensorSlot(ScalarType.INT8, (2, 3), (0, 1)), Maker(lambda slot: True)
+    slot, maker = TensorSlot(ScalarType.INT8, (2, 3), (0, 1)), GraphBuilder(lambda slot: True)
     assert not maker.inline(Graph("two meanings", [known, other]), [slot, slot], [])
     assert maker.inline(Graph("a", [known]), [slot], [])
     assert not maker.inline(Graph("b", [other]), [slot], [])

@@ -20,7 +20,7 @@ from edgewright.formats import twin_reader
 from edgewright.formats.twin_writer import write_twin
 from edgewright.ir.graph import Graph, Op
 from edgewright.runtime.delegates import DelegateBlob
-from edgewright.runtime.twin_delegate import HostTwin, Twins, twin_of
+from edgewright.runtime.twin_delegate import HostTwin, Twins, find_twin
 from tests.engine.test_qnn_places import rows as rows_read
 from tests.engine.test_tflite import convolution
 from tests.engine.vendors import anything
@@ -144,7 +144,7 @@ def test_a_twin_beside_its_program_is_known_by_all_its_bytes(cache: Cache, tmp_p
 def test_a_blob_without_a_twin_says_so(cache: Cache) -> None:
     given = DelegateBlob("NeutronBackend", b"blob", {}, {}, twins=lambda: "digest")
     with pytest.raises(MissingDataError, match="has no host twin"):
-        twin_of(given, "Neutron", "why").graph  # noqa: B018
+        find_twin(given, "Neutron", "why").graph  # noqa: B018
 
 
 def test_twins_without_a_digest_are_not_kept(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:

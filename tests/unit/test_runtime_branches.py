@@ -28,7 +28,7 @@ from edgewright.runtime import Limits, Method, Profile, Runtime, input_aliasing,
 from edgewright.runtime.delegates import DelegateBlob, require_delegate
 from edgewright.runtime.registry import register_kernel
 from edgewright.runtime.tensor import TensorSlot
-from edgewright.runtime.twin_delegate import TwinDelegate, fitting, graph_inside
+from edgewright.runtime.twin_delegate import TwinDelegate, embedded_twin, fit_inputs
 from tests.support import golden
 from tests.support.build import PlanBuilder
 
@@ -109,7 +109,7 @@ def test_inputs_of_a_delegate_are_tensors() -> None:
 def test_a_delegate_gives_as_many_outputs_as_its_call_has(kind: type[Fake]) -> None:
     for given, wanted in ((2, 1), (1, 2)):
         method = delegated(kind(lambda x, given=given: [x] * given), wanted)
-        with pytest.raises(ExecutionError, match=f"must give {wanted} outputs; got {given}"):
+        with pytest.raises(ExecutionError, match=f"must return {wanted} outputs; got {given}"):
             method.execute([X])
 
 
@@ -126,7 +126,7 @@ def test_raw_outputs_are_elements_of_the_right_size() -> None:
     assert np.array_equal(good.execute([X])[0], X)
     for made in (X.view(np.int32)[:1], X.astype(np.int16)):
         method = delegated(Fake(lambda x, made=made: [made], raw_outputs=True))
-        rule = rf"must give \[2, 3\] of float32; got {made.size} elements of {made.itemsize} bytes"
+        rule = rf"must return \[2, 3\] of float32; got {made.size} elements of {made.itemsize} bytes"
         with pytest.raises(ExecutionError, match=rule):
             method.execute([X])
 
@@ -231,7 +231,7 @@ def concatenation(count: int) -> PlanBuilder:
 def test_inputs_of_a_method_with_very_many_are_copied() -> None:
     """Comparing each with each would take longer than copying them."""
     few, many = 10, 320
-    assert few**2 <= input_aliasing._MOST_PAIRS < many**2
+    assert few**2 <= input_aliasing._MAX_PAIRS < many**2
     for count in (few, many):
         method = load(concatenation(count))
         inputs = [np.full(1, n, np.float32) for n in range(count)]
@@ -258,7 +258,7 @@ def stored_elsewhere(x: np.ndarray[Any, Any]) -> list[Any]:
 def test_inputs_that_are_not_as_planned_give_the_same() -> None:
     case = next(golden.cases("linear_fp32_xnnpack"))
     method = changed(lambda plan: None)
-    assert method._direct is not None
+    assert method._fast_path is not None
     wanted = method.execute(case.inputs)[0]
     np.testing.assert_allclose(wanted, case.outputs[0], rtol=1e-5, atol=1e-6)
     for other in stored_elsewhere(case.inputs[0]):
@@ -294,7 +294,7 @@ def add_number(plan: schema.ExecutionPlan) -> None:
 def test_methods_that_are_more_than_one_graph_have_no_fast_path(change: Callable[[Any], None]) -> None:
     case = next(golden.cases("linear_fp32_xnnpack"))
     method = changed(change)
-    assert method._direct is None
+    assert method._fast_path is None
     found = method.execute([*case.inputs, *([7] if change is add_number else [])])
     np.testing.assert_allclose(found[0], case.outputs[0], rtol=1e-5, atol=1e-6)
     for extra in found[1:]:
@@ -310,7 +310,7 @@ def test_a_call_with_more_outputs_than_its_graph_makes_is_an_error() -> None:
 
     case = next(golden.cases("linear_fp32_xnnpack"))
     method = changed(more)
-    assert method._direct is None
+    assert method._fast_path is None
     with pytest.raises(ExecutionError, match="device graph: gives 1 outputs; got 2"):
         method.execute(case.inputs)
 
@@ -334,7 +334,7 @@ def test_a_portable_program_that_is_one_compiled_graph_has_the_fast_path() -> No
     builder.call("aten::relu.out", [a, b, b])
     builder.outputs = [b]
     method = load(builder)
-    assert method._direct is not None
+    assert method._fast_path is not None
     given = [np.random.default_rng(n).standard_normal(shape).astype(np.float32) for n in range(2)]
     wanted, profile = np.maximum(given[0] @ given[1], 0), Profile()
     np.testing.assert_allclose(method.execute(given)[0], wanted, rtol=1e-4, atol=1e-4)
@@ -353,7 +353,7 @@ def addition(name: str) -> Graph:
 def test_a_blob_for_this_machine_holds_one_graph() -> None:
     for count in (1, 2):
         blob = write_twin({f"g{n}": addition(f"g{n}") for n in range(count)})
-        twin = graph_inside(DelegateBlob("FakeBackend", blob, {}, {}), "Fake")
+        twin = embedded_twin(DelegateBlob("FakeBackend", blob, {}, {}), "Fake")
         if count == 1:
             assert [op.kind for op in twin.graph.ops] == ["add"]
             continue
@@ -363,13 +363,13 @@ def test_a_blob_for_this_machine_holds_one_graph() -> None:
 
 def test_inputs_of_a_twin_are_as_its_graph_has_them() -> None:
     wanted = addition("g").inputs
-    assert np.array_equal(fitting([X.ravel()], wanted, "Fake")[0], X)
+    assert np.array_equal(fit_inputs([X.ravel()], wanted, "Fake")[0], X)
     with pytest.raises(ExecutionError, match="Fake delegate: takes 1 inputs; got 2"):
-        fitting([X, X], wanted, "Fake")
+        fit_inputs([X, X], wanted, "Fake")
     for other in (X[:1], X.astype(np.int32)):
         with pytest.raises(ExecutionError, match=r"input 0 of the Fake delegate: must be \[2, 3\] of float32"):
-            fitting([other], wanted, "Fake")
-    (integer,) = fitting([np.zeros((2, 3), np.uint8)], [Value("x", np.dtype(np.int8), (2, 3), (0, 1))], "Fake", True)
+            fit_inputs([other], wanted, "Fake")
+    (integer,) = fit_inputs([np.zeros((2, 3), np.uint8)], [Value("x", np.dtype(np.int8), (2, 3), (0, 1))], "Fake", True)
     assert integer.dtype == np.int8
 
 

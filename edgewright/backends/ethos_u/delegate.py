@@ -18,7 +18,7 @@ from edgewright.backends.ethos_u.target import MEMORY_MODES
 from edgewright.backends.ethos_u.twin import TwinRunner
 from edgewright.errors import ExecutionError, FormatError, LimitError
 from edgewright.runtime.delegates import DelegateBlob
-from edgewright.runtime.twin_delegate import twin_of
+from edgewright.runtime.twin_delegate import find_twin
 
 if TYPE_CHECKING:
     from edgewright.engine.profile import EngineProfile
@@ -53,7 +53,7 @@ class EthosUDelegate:
         self.how = f"{accelerator} simulated"
         if reason is not None:
             self._runner = TwinRunner(
-                twin_of(delegate_blob, "Ethos-U", reason, _SIMULATED),
+                find_twin(delegate_blob, "Ethos-U", reason, _SIMULATED),
                 self._blob,
                 delegate_blob.memory,
                 delegate_blob.threads,

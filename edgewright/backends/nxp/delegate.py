@@ -18,7 +18,7 @@ from edgewright.ir.numerics import get_numerics
 from edgewright.ir.tflite.check import check
 from edgewright.ir.tflite.execute import NUMERICS
 from edgewright.runtime.delegates import DelegateBlob
-from edgewright.runtime.twin_delegate import TwinDelegate, graph_inside, twin_of
+from edgewright.runtime.twin_delegate import TwinDelegate, embedded_twin, find_twin
 
 if TYPE_CHECKING:
     pass
@@ -38,7 +38,7 @@ class NeutronDelegate(TwinDelegate):
         view = memoryview(given.blob).cast("B")
         inside = bytes(view[: len(MAGIC)]) == MAGIC
         blob = None if inside else read_blob(view)
-        twin = graph_inside(given, self.device) if blob is None else twin_of(given, self.device, _WHY)
+        twin = embedded_twin(given, self.device) if blob is None else find_twin(given, self.device, _WHY)
         rounding = bytes(given.compile_specs.get(ROUNDING, b"tflite")).decode("ascii", "replace")
         if rounding not in NUMERICS:
             raise FormatError(f"must be {' or '.join(NUMERICS)}", where=ROUNDING, value=rounding)

@@ -27,7 +27,7 @@ from edgewright.errors import ExecutionError, FormatError, MissingError
 from edgewright.formats.twin_writer import MAGIC
 from edgewright.hints import not_among
 from edgewright.runtime.delegates import DelegateBlob
-from edgewright.runtime.twin_delegate import graph_inside, twin_of
+from edgewright.runtime.twin_delegate import embedded_twin, find_twin
 
 __all__ = ["DELEGATE", "QnnDelegate", "check_version", "release"]
 Array = np.ndarray[Any, Any]
@@ -59,13 +59,13 @@ class QnnDelegate:
         self._closed = False
         self._runner: Runner
         if bytes(memoryview(given.blob).cast("B")[: len(MAGIC)]) == MAGIC:
-            self._runner = twin = TwinRunner(graph_inside(given, "QNN"), given.memory, given.threads)
+            self._runner = twin = TwinRunner(embedded_twin(given, "QNN"), given.memory, given.threads)
             self.how = f"{soc.name}: {twin.how}; this program is for this machine only"
             return
         blob = read_blob(given.blob)
         why = why_twin()
         if why:
-            self._runner = twin = TwinRunner(twin_of(given, "QNN", why, _LIBRARIES), given.memory, given.threads)
+            self._runner = twin = TwinRunner(find_twin(given, "QNN", why, _LIBRARIES), given.memory, given.threads)
             self.how = f"{soc.name}: {twin.how}, not Qualcomm's emulator: {why}"
             _say_twin(why)
             return

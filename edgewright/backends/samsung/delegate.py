@@ -19,7 +19,7 @@ from edgewright.ir.enn.table import PREFIX
 from edgewright.ir.graph import Graph
 from edgewright.ir.numerics import ENN
 from edgewright.runtime.delegates import DelegateBlob
-from edgewright.runtime.twin_delegate import TwinDelegate, graph_inside, twin_of
+from edgewright.runtime.twin_delegate import TwinDelegate, embedded_twin, find_twin
 
 if TYPE_CHECKING:
     from edgewright.engine.profile import EngineProfile
@@ -37,10 +37,10 @@ class EnnDelegate(TwinDelegate):
     def __init__(self, given: DelegateBlob) -> None:
         view = memoryview(given.blob).cast("B")
         if bytes(view[: len(MAGIC)]) == MAGIC:
-            twin = graph_inside(given, self.device)
+            twin = embedded_twin(given, self.device)
             self.how = "ENN graph, for this machine only"
         else:
-            twin = twin_of(given, self.device, "an Exynos NPU's program does not run on this machine")
+            twin = find_twin(given, self.device, "an Exynos NPU's program does not run on this machine")
             self.how = "ENN graph of the host twin"
             log.warning("an Exynos NPU's program does not run here: the ENN graph of the host twin does")
         try:

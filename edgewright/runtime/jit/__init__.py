@@ -1,9 +1,9 @@
-"""Kernel calls as operators of a device graph, so that the engine can run them: one row for each operator.
+"""Lowering of portable kernel calls to core graphs, so that the engine can compile them: one lowering per operator.
 
-PyTorch's images have their channels before rows and columns, a device graph's have them last. Every tensor is kept in
-the form it was made in, and turned only when the other is asked for.
+PyTorch's images are NCHW, those of a core graph NHWC. A tensor keeps the layout it was produced in; a permute is
+inserted only when a consumer needs the other one.
 
-Importing this package fills the table.
+Importing this package fills the registry.
 """
 
 from edgewright.runtime.jit import argmax_index as argmax_index

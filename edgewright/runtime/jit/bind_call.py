@@ -1,4 +1,4 @@
-"""A kernel call's way into a segment: what the file alone decides is computed now, all else by the rows."""
+"""Lowering of one kernel call: constant-folds what depends on the file alone, and dispatches the rest."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ import numpy as np
 
 from edgewright.errors import EdgewrightError
 from edgewright.ir.graph import Array
-from edgewright.runtime.jit.graph_builder import Maker, new
-from edgewright.runtime.jit.registry import OTHERWISE, ROWS, Args
+from edgewright.runtime.jit.graph_builder import GraphBuilder, make_value
+from edgewright.runtime.jit.registry import FALLBACKS, LOWERINGS, Args
 from edgewright.runtime.registry import all_kernels
 from edgewright.runtime.tensor import TensorSlot
 
 log = logging.getLogger("edgewright.runtime")
 
-_MOST = 1 << 20  # elements that are computed when a program is loaded
-_SHAPED = ("aten::full_like.out", "aten::fill.Scalar_out")  # of a tensor's shape, whatever it holds
-_CREATED = {f"aten::{name}" for name in ("full.out", "ones.out", "zeros.out", "arange.out", "arange.start_out",
+_MAX_FOLDED_ELEMENTS = 1 << 20  # elements folded when a program is loaded
+_SHAPE_ONLY = ("aten::full_like.out", "aten::fill.Scalar_out")  # read only the shape of their input
+_CREATION_OPS = {f"aten::{name}" for name in ("full.out", "ones.out", "zeros.out", "arange.out", "arange.start_out",
                                          "scalar_tensor.out", "empty.out")}  # fmt: skip
-_CREATED |= {*_SHAPED, "dim_order_ops::_empty_dim_order.out"}
-_BROKEN = (EdgewrightError, ValueError, LookupError, ArithmeticError, TypeError)  # the call itself says what is wrong
-# Operators along dimensions: of a single number, as of a list of one.
-_LISTED = {f"aten::{name}" for name in (
+_CREATION_OPS |= {*_SHAPE_ONLY, "dim_order_ops::_empty_dim_order.out"}
+_INVALID = (EdgewrightError, ValueError, LookupError, ArithmeticError, TypeError)  # reported when the call runs
+# Operators along a dimension: rank-0 operands are lowered as rank 1.
+_RANK1_OPS = {f"aten::{name}" for name in (
     "argmax.out", "argmin.out", "max.dim_max", "min.dim_min", "topk.values", "cumsum.out", "any.out", "any.dims_out",
     "any.all_out", "prod.out", "prod.int_out", "max.unary_out", "min.unary_out", "amax.out", "amin.out", "mean.out",
     "sum.IntList_out", "_softmax.out", "_log_softmax.out", "gather.out", "scatter.src_out", "scatter.value_out",
@@ -34,89 +34,95 @@ _LISTED = {f"aten::{name}" for name in (
 )}  # fmt: skip
 
 
-def has_way(key: str) -> bool:
-    """Whether there is any way for calls of a kernel."""
-    return key in ROWS or key in OTHERWISE or key in _CREATED
+def has_lowering(key: str) -> bool:
+    """Whether calls of a kernel can be lowered at all."""
+    return key in LOWERINGS or key in FALLBACKS or key in _CREATION_OPS
 
 
-def take(m: Maker, args: Args, outs: Sequence[TensorSlot]) -> bool:
-    """Add a call to a segment; False if no row has it, or its numbers fit no tensor: whoever runs it says so then."""
+def lower_call(g: GraphBuilder, args: Args, outs: Sequence[TensorSlot]) -> bool:
+    """Lower a call. False if no lowering supports it or its arguments are invalid; the kernel then runs and reports
+    that."""
     try:
-        if args["key"] in _LISTED and any(not slot.bound for slot in _slots(args)):
-            return _take_listed(m, args, outs)
-        return _fold(m, args, outs) or _rows(m, args, outs)
+        if args["key"] in _RANK1_OPS and any(not slot.bound for slot in _slots(args)):
+            return _lower_rank0(g, args, outs)
+        return _fold_constants(g, args, outs) or _apply_lowerings(g, args, outs)
     except (ValueError, LookupError, ArithmeticError) as error:
         log.debug("%s stays with numpy: %s", args["key"], error)
         return False
 
 
-def _rows(m: Maker, args: Args, outs: Sequence[TensorSlot]) -> bool:
-    rows = ([ROWS[args["key"]]] if args["key"] in ROWS else []) + OTHERWISE.get(args["key"], [])
-    return any(row(m, args, outs) for row in rows)
+def _apply_lowerings(g: GraphBuilder, args: Args, outs: Sequence[TensorSlot]) -> bool:
+    rows = ([LOWERINGS[args["key"]]] if args["key"] in LOWERINGS else []) + FALLBACKS.get(args["key"], [])
+    return any(row(g, args, outs) for row in rows)
 
 
 def _slots(args: Args) -> Iterator[TensorSlot]:
-    for given in args.values():
-        yield from (g for g in (given if isinstance(given, list) else [given]) if isinstance(g, TensorSlot))
+    for arg in args.values():
+        yield from (x for x in (arg if isinstance(arg, list) else [arg]) if isinstance(x, TensorSlot))
 
 
-def _fold(m: Maker, args: Args, outs: Sequence[TensorSlot]) -> bool:
-    """What only the file's own tensors are in is a constant."""
+def _fold_constants(g: GraphBuilder, args: Args, outs: Sequence[TensorSlot]) -> bool:
+    """Bind the results as constants if the call reads nothing but constants of the file."""
     key, slots = args["key"], list(_slots(args))
-    if not (slots or key in _CREATED) or any(o.dynamic or o.dtype.kind not in "fiub" for o in outs):
+    if not (slots or key in _CREATION_OPS) or any(o.dynamic or o.dtype.kind not in "fiub" for o in outs):
         return False
-    shaped = key in _SHAPED
-    if not shaped and any(m.constant(slot) is None for slot in slots):
+    shape_only = key in _SHAPE_ONLY
+    if not shape_only and any(g.constant(slot) is None for slot in slots):
         return False
-    if any(not s.bound and s.dynamic for s in slots) or sum(math.prod(s.bound) for s in (*slots, *outs)) > _MOST:
+    if (
+        any(not s.bound and s.dynamic for s in slots)
+        or sum(math.prod(s.bound) for s in (*slots, *outs)) > _MAX_FOLDED_ELEMENTS
+    ):
         return False
     kernel = all_kernels()[key]
     if not kernel.pure or kernel.signature is None or 0 in [n for o in outs for n in o.bound]:
         return False
-    made = [TensorSlot(o.scalar_type, o.bound, tuple(range(len(o.bound)))) for o in outs]
-    given = [_contents(m, args[a.name], shaped) for a in kernel.signature.inputs]
+    results = [TensorSlot(o.scalar_type, o.bound, tuple(range(len(o.bound)))) for o in outs]
+    inputs = [_load_constants(g, args[a.name], shape_only) for a in kernel.signature.inputs]
     try:
         with np.errstate(all="ignore"):
-            kernel(given, made)
-    except _BROKEN:
+            kernel(inputs, results)
+    except _INVALID:
         return False
-    if any(slot.array is None for slot in made):
+    if any(slot.array is None for slot in results):
         return False
-    for out, slot in zip(outs, made, strict=True):
+    for out, slot in zip(outs, results, strict=True):
         assert slot.array is not None
-        m.bind(out, new(out.bound, np.array(slot.array, order="C")), pixels=False)
+        g.bind(out, make_value(out.bound, np.array(slot.array, order="C")), nhwc=False)
     return True
 
 
-def _contents(m: Maker, given: Any, shaped: bool) -> Any:
-    if isinstance(given, list):
-        return [_contents(m, g, shaped) for g in given]
-    if not isinstance(given, TensorSlot):
-        return given
-    held: Array | None = np.broadcast_to(np.zeros((), given.dtype), given.bound) if shaped else m.constant(given)
-    return held
+def _load_constants(g: GraphBuilder, argument: Any, shape_only: bool) -> Any:
+    if isinstance(argument, list):
+        return [_load_constants(g, x, shape_only) for x in argument]
+    if not isinstance(argument, TensorSlot):
+        return argument
+    contents: Array | None = (
+        np.broadcast_to(np.zeros((), argument.dtype), argument.bound) if shape_only else g.constant(argument)
+    )
+    return contents
 
 
-def _take_listed(m: Maker, args: Args, outs: Sequence[TensorSlot]) -> bool:
-    """With lists of one in the place of single numbers."""
-    if not m.known(*_slots(args), *outs):
+def _lower_rank0(g: GraphBuilder, args: Args, outs: Sequence[TensorSlot]) -> bool:
+    """Lower a call with rank-0 operands as the same call with operands of shape (1,)."""
+    if not g.supports(*_slots(args), *outs):
         return False
-    listed = {name: _listed(m, given) for name, given in args.items()}
-    made = [o if o.bound else TensorSlot(o.scalar_type, (1,), (0,)) for o in outs]
-    if not (_fold(m, listed, made) or _rows(m, listed, made)):
+    rank1 = {name: _as_rank1(g, argument) for name, argument in args.items()}
+    results = [o if o.bound else TensorSlot(o.scalar_type, (1,), (0,)) for o in outs]
+    if not (_fold_constants(g, rank1, results) or _apply_lowerings(g, rank1, results)):
         return False
-    for out, slot in zip(outs, made, strict=True):
+    for out, slot in zip(outs, results, strict=True):
         if slot is not out:
-            m.add("view", out, {"self": m.planes(slot), "size": []})
+            g.emit_to("view", out, {"self": g.value(slot), "size": []})
     return True
 
 
-def _listed(m: Maker, given: Any) -> Any:
-    if not isinstance(given, TensorSlot) or given.bound:
-        return given
-    slot, held = TensorSlot(given.scalar_type, (1,), (0,)), m.planes(given)
-    if held.data is not None:
-        m.bind(slot, new((1,), held.data.reshape(1)), pixels=False)
+def _as_rank1(g: GraphBuilder, argument: Any) -> Any:
+    if not isinstance(argument, TensorSlot) or argument.bound:
+        return argument
+    slot, value = TensorSlot(argument.scalar_type, (1,), (0,)), g.value(argument)
+    if value.data is not None:
+        g.bind(slot, make_value((1,), value.data.reshape(1)), nhwc=False)
     else:
-        m.add("view", slot, {"self": held, "size": [1]})
+        g.emit_to("view", slot, {"self": value, "size": [1]})
     return slot

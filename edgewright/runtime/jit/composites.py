@@ -1,4 +1,5 @@
-"""Kernel calls that several operators of a device graph make up: activations, norms, moments, products of tensors."""
+"""Lowering of kernel calls that expand to several core operators: activations, norms, variance, products of
+activations."""
 
 from __future__ import annotations
 
@@ -9,76 +10,77 @@ from typing import Any
 import numpy as np
 
 from edgewright.ir.graph import Value
-from edgewright.runtime.jit.graph_builder import REALS, Maker, new
-from edgewright.runtime.jit.reduce import all_dims
-from edgewright.runtime.jit.registry import WHOLE, Args, otherwise, taken
-from edgewright.runtime.jit.typed_elementwise import COSTLY, as_type, finish, name_of, usable
+from edgewright.runtime.jit.graph_builder import FLOATS, GraphBuilder, make_value
+from edgewright.runtime.jit.reduce import reduced_dims
+from edgewright.runtime.jit.registry import MULTI_RESULT, Args, lowers, lowers_fallback
+from edgewright.runtime.jit.typed_elementwise import COSTLY, emit_cast, emit_typed, op_name, supports_operands
 from edgewright.runtime.tensor import TensorSlot
 
-_F32, _TRUTH = np.dtype(np.float32), np.dtype(np.bool_)
+_F32, _BOOL = np.dtype(np.float32), np.dtype(np.bool_)
 
 
-def real(m: Maker, kind: str, a: Value, b: Any = None, shape: Sequence[int] | None = None) -> Value:
-    """An operator of one or two operands of single precision; numbers are operands too."""
+def emit_float(g: GraphBuilder, kind: str, a: Value, b: Any = None, shape: Sequence[int] | None = None) -> Value:
+    """Emit a float32 operator of one or two operands; Python numbers become constants."""
     args: dict[str, Any] = {"self": a}
     if b is not None:
-        args["other"] = b if isinstance(b, Value) else new((), np.asarray(b, np.float32))
-    made = np.broadcast_shapes(a.bound, args["other"].bound if b is not None else ())
-    return m.between(kind, made if shape is None else shape, args)
+        args["other"] = b if isinstance(b, Value) else make_value((), np.asarray(b, np.float32))
+    broadcast = np.broadcast_shapes(a.bound, args["other"].bound if b is not None else ())
+    return g.emit(kind, broadcast if shape is None else shape, args)
 
 
-def chosen(m: Maker, how: str, x: Value, bound: float, yes: Value, no: Value) -> Value:
-    condition = m.between(how, x.bound, {"self": x, "other": new((), np.asarray(bound, np.float32))}, _TRUTH)
-    return m.between("where", x.bound, {"condition": condition, "self": yes, "other": no})
+def emit_select(g: GraphBuilder, comparison: str, x: Value, bound: float, yes: Value, no: Value) -> Value:
+    """``where(x <comparison> bound, yes, no)``."""
+    condition = g.emit(comparison, x.bound, {"self": x, "other": make_value((), np.asarray(bound, np.float32))}, _BOOL)
+    return g.emit("where", x.bound, {"condition": condition, "self": yes, "other": no})
 
 
-def stored(m: Maker, value: Value, out: TensorSlot) -> bool:
-    """A value as the contents of a tensor."""
-    held = m.viewed(value, out.bound)
-    return finish(m, "clone" if held.dtype == out.dtype else "cast", out, {"self": held}, out.dtype)
+def store(g: GraphBuilder, value: Value, out: TensorSlot) -> bool:
+    """Make a value the contents of ``out``, cast to its dtype."""
+    viewed = g.view(value, out.bound)
+    return emit_typed(g, "clone" if viewed.dtype == out.dtype else "cast", out, {"self": viewed}, out.dtype)
 
 
 # --------------------------------------------------------------------------------------------------------- activations
 
 
-@taken("aten::leaky_relu.out", "aten::elu.out", "aten::logit.out", "aten::glu.out")
-@otherwise("aten::gelu.out")
-def _activation(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
-    x, name = a["self"], name_of(a)
-    if not m.known(x, outs[0]) or m.constant(x) is not None or not (name == "glu" or x.bound == outs[0].bound):
+@lowers("aten::leaky_relu.out", "aten::elu.out", "aten::logit.out", "aten::glu.out")
+@lowers_fallback("aten::gelu.out")
+def _activation(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
+    x, name = a["self"], op_name(a)
+    if not g.supports(x, outs[0]) or g.constant(x) is not None or not (name == "glu" or x.bound == outs[0].bound):
         return False
-    made = _ACTIVATIONS[name](m, as_type(m, x, _F32), a)
-    m.macs += COSTLY * math.prod(x.bound)
-    return made is not None and made.bound == outs[0].bound and stored(m, made, outs[0])
+    result = _ACTIVATIONS[name](g, emit_cast(g, x, _F32), a)
+    g.macs += COSTLY * math.prod(x.bound)
+    return result is not None and result.bound == outs[0].bound and store(g, result, outs[0])
 
 
-def _leaky_relu(m: Maker, x: Value, a: Args) -> Value | None:
+def _leaky_relu(g: GraphBuilder, x: Value, a: Args) -> Value | None:
     slope = float(np.float32(a["negative_slope"]))
-    return chosen(m, "gt", x, 0, x, real(m, "mul", x, slope))
+    return emit_select(g, "gt", x, 0, x, emit_float(g, "mul", x, slope))
 
 
-def _elu(m: Maker, x: Value, a: Args) -> Value | None:
+def _elu(g: GraphBuilder, x: Value, a: Args) -> Value | None:
     alpha, scale, inside = (np.float32(a[name]) for name in ("alpha", "scale", "input_scale"))
-    below = real(m, "mul", real(m, "expm1", real(m, "mul", x, inside)), alpha * scale)
-    return chosen(m, "lt", x, 0, below, real(m, "mul", x, scale))
+    negative = emit_float(g, "mul", emit_float(g, "expm1", emit_float(g, "mul", x, inside)), alpha * scale)
+    return emit_select(g, "lt", x, 0, negative, emit_float(g, "mul", x, scale))
 
 
-def _logit(m: Maker, x: Value, a: Args) -> Value | None:
-    eps, held = a["eps"], a["self"].dtype if a["self"].dtype in REALS else _F32
+def _logit(g: GraphBuilder, x: Value, a: Args) -> Value | None:
+    eps, dtype = a["eps"], a["self"].dtype if a["self"].dtype in FLOATS else _F32
     if eps is not None and eps >= 0:
-        least = np.asarray(eps, held)
-        low, high = (new((), v.astype(np.float32)) for v in (least, np.asarray(1 - least, held)))
-        above = m.between("where", x.bound, {"condition": _is(m, "gt", x, high), "self": high, "other": x})
-        x = m.between("where", x.bound, {"condition": _is(m, "lt", x, low), "self": low, "other": above})
-    rest = real(m, "add", real(m, "neg", x), 1.0)
-    return real(m, "log", real(m, "div", x, rest))
+        least = np.asarray(eps, dtype)
+        low, high = (make_value((), v.astype(np.float32)) for v in (least, np.asarray(1 - least, dtype)))
+        above = g.emit("where", x.bound, {"condition": _emit_compare(g, "gt", x, high), "self": high, "other": x})
+        x = g.emit("where", x.bound, {"condition": _emit_compare(g, "lt", x, low), "self": low, "other": above})
+    rest = emit_float(g, "add", emit_float(g, "neg", x), 1.0)
+    return emit_float(g, "log", emit_float(g, "div", x, rest))
 
 
-def _is(m: Maker, how: str, x: Value, bound: Value) -> Value:
-    return m.between(how, x.bound, {"self": x, "other": bound}, _TRUTH)
+def _emit_compare(g: GraphBuilder, comparison: str, x: Value, bound: Value) -> Value:
+    return g.emit(comparison, x.bound, {"self": x, "other": bound}, _BOOL)
 
 
-def _glu(m: Maker, x: Value, a: Args) -> Value | None:
+def _glu(g: GraphBuilder, x: Value, a: Args) -> Value | None:
     rank, dim = len(x.bound), a["dim"]
     if not rank or not -rank <= dim < rank or x.bound[dim] % 2:
         return None
@@ -86,112 +88,120 @@ def _glu(m: Maker, x: Value, a: Args) -> Value | None:
     halves = []
     for i in (0, 1):
         start = [i * lengths[d] if d == dim % rank else 0 for d in range(rank)]
-        halves.append(m.between("slice", lengths, {"self": x, "start": start, "length": lengths}))
-    return real(m, "mul", halves[0], real(m, "sigmoid", halves[1]))
+        halves.append(g.emit("slice", lengths, {"self": x, "start": start, "length": lengths}))
+    return emit_float(g, "mul", halves[0], emit_float(g, "sigmoid", halves[1]))
 
 
-def _gelu(m: Maker, x: Value, a: Args) -> Value | None:
+def _gelu(g: GraphBuilder, x: Value, a: Args) -> Value | None:
     kinds = {"none": "gelu", "tanh": "gelu_tanh"}
-    return real(m, kinds[a["approximate"]], x) if a["approximate"] in kinds else None
+    return emit_float(g, kinds[a["approximate"]], x) if a["approximate"] in kinds else None
 
 
 _ACTIVATIONS = {"leaky_relu": _leaky_relu, "elu": _elu, "logit": _logit, "glu": _glu, "gelu": _gelu}
 
 
-@taken("aten::_log_softmax.out")
-def _log_softmax(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
+@lowers("aten::_log_softmax.out")
+def _log_softmax(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
     x, rank = a["self"], len(a["self"].bound)
-    if not m.usable(x, *outs) or not rank or not -rank <= a["dim"] < rank or m.constant(x) is not None:
+    if not g.supports_float(x, *outs) or not rank or not -rank <= a["dim"] < rank or g.constant(x) is not None:
         return False
-    dim, data = a["dim"] % rank, m.planes(x)
-    kept = [1 if d == dim else n for d, n in enumerate(x.bound)]
+    dim, data = a["dim"] % rank, g.value(x)
+    shape = [1 if d == dim else n for d, n in enumerate(x.bound)]
     args = {"dim": [dim], "keepdim": True}
-    less = real(m, "sub", data, m.between("amax", kept, {"self": data, **args}))
-    total = m.between("sum", kept, {"self": real(m, "exp", less), **args})
-    m.macs += COSTLY * math.prod(x.bound)
-    return finish(m, "sub", outs[0], {"self": less, "other": real(m, "log", total)}, _F32)
+    shifted = emit_float(g, "sub", data, g.emit("amax", shape, {"self": data, **args}))
+    total = g.emit("sum", shape, {"self": emit_float(g, "exp", shifted), **args})
+    g.macs += COSTLY * math.prod(x.bound)
+    return emit_typed(g, "sub", outs[0], {"self": shifted, "other": emit_float(g, "log", total)}, _F32)
 
 
 # ------------------------------------------------------------------------------------------------ moments and norms
 
-WHOLE |= {"aten::var_mean.correction_out"}
+MULTI_RESULT |= {"aten::var_mean.correction_out"}
 
 
-@taken("aten::var.correction_out", "aten::var.out", "aten::var_mean.correction_out")
-def _variance(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
-    x, dims = a["self"], all_dims(a["self"], a["dim"])
-    if not m.known(x, *outs) or dims is None or not dims or m.constant(x) is not None:
+@lowers("aten::var.correction_out", "aten::var.out", "aten::var_mean.correction_out")
+def _variance(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
+    x, dims = a["self"], reduced_dims(a["self"], a["dim"])
+    if not g.supports(x, *outs) or dims is None or not dims or g.constant(x) is not None:
         return False
     correction = a["correction"] if "correction" in a else int(bool(a["unbiased"]))
     count = math.prod(x.bound[d] for d in dims)
     divisor = max(count - (1 if correction is None else correction), 0)
-    kept = [1 if d in dims else n for d, n in enumerate(x.bound)]
-    args, data = {"dim": dims, "keepdim": True}, as_type(m, x, _F32)
-    mean = m.between("mean", kept, {"self": data, **args})
-    square = real(m, "square", real(m, "sub", data, mean))
-    made = real(m, "div", m.between("sum", kept, {"self": square, **args}), float(divisor))
-    m.macs += COSTLY * math.prod(x.bound)
-    values = (made, mean)[: len(outs)]
+    shape = [1 if d in dims else n for d, n in enumerate(x.bound)]
+    args, data = {"dim": dims, "keepdim": True}, emit_cast(g, x, _F32)
+    mean = g.emit("mean", shape, {"self": data, **args})
+    square = emit_float(g, "square", emit_float(g, "sub", data, mean))
+    variance = emit_float(g, "div", g.emit("sum", shape, {"self": square, **args}), float(divisor))
+    g.macs += COSTLY * math.prod(x.bound)
+    values = (variance, mean)[: len(outs)]
     if any(math.prod(v.bound) != math.prod(o.bound) for v, o in zip(values, outs, strict=True)):
         return False
-    return all(stored(m, v, o) for v, o in zip(values, outs, strict=True))
+    return all(store(g, v, o) for v, o in zip(values, outs, strict=True))
 
 
-@otherwise("aten::_native_batch_norm_legit_no_training.out")
-def _batch_norm(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
-    """A factor and a sum for each channel, which the file holds."""
+@lowers_fallback("aten::_native_batch_norm_legit_no_training.out")
+def _batch_norm(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
+    """One multiply and one add per channel: the statistics are constants."""
     x, names = a["input"], ("weight", "bias", "running_mean", "running_var")
     slots = [a[name] for name in names]
-    held = [m.constant(s) for s in slots]
-    if not m.usable(x, outs[0], *slots) or len(x.bound) < 2 or m.constant(x) is not None:
+    constants = [g.constant(s) for s in slots]
+    if not g.supports_float(x, outs[0], *slots) or len(x.bound) < 2 or g.constant(x) is not None:
         return False
-    known = all(s is None or (h is not None and h.shape == x.bound[1:2]) for s, h in zip(slots, held, strict=True))
-    weight, bias, mean, variance = held
-    if not known or mean is None or variance is None:
+    all_constant = all(
+        s is None or (h is not None and h.shape == x.bound[1:2]) for s, h in zip(slots, constants, strict=True)
+    )
+    weight, bias, mean, variance = constants
+    if not all_constant or mean is None or variance is None:
         return False
     with np.errstate(all="ignore"):
         factor = (1 if weight is None else weight) / np.sqrt(variance + np.float32(a["eps"]))
         shift = (0 if bias is None else bias) - mean * factor
-    pixels = m.image(x) and m.like([x])
-    shape = (1, 1, 1, -1) if pixels else (1, -1, *(1,) * (len(x.bound) - 2))
-    both = [np.ascontiguousarray(v.astype(np.float32).reshape(shape)) for v in (factor, shift)]
-    scaled = real(m, "mul", m.pixels(x) if pixels else m.planes(x), new(both[0].shape, both[0]))
-    m.add("add", outs[0], {"self": scaled, "other": new(both[1].shape, both[1])}, pixels=pixels)
-    m.macs += math.prod(x.bound)
+    nhwc = g.is_image(x) and g.prefers_nhwc([x])
+    shape = (1, 1, 1, -1) if nhwc else (1, -1, *(1,) * (len(x.bound) - 2))
+    factors = [np.ascontiguousarray(v.astype(np.float32).reshape(shape)) for v in (factor, shift)]
+    scaled = emit_float(g, "mul", g.value_nhwc(x) if nhwc else g.value(x), make_value(factors[0].shape, factors[0]))
+    g.emit_to("add", outs[0], {"self": scaled, "other": make_value(factors[1].shape, factors[1])}, nhwc=nhwc)
+    g.macs += math.prod(x.bound)
     return True
 
 
 # ------------------------------------------------------------------------------------------- products of two tensors
 
 
-def product(m: Maker, a: TensorSlot, b: TensorSlot) -> Value | None:
-    """Of matrices that are both computed."""
+def emit_matmul(g: GraphBuilder, a: TensorSlot, b: TensorSlot) -> Value | None:
+    """``a @ b`` for two computed matrices; None if it is not supported."""
     fits = len(a.bound) == len(b.bound) == 2 and a.bound[1] == b.bound[0]
-    if not m.usable(a, b) or not fits:
+    if not g.supports_float(a, b) or not fits:
         return None
-    m.macs += math.prod(a.bound) * b.bound[1]
-    return m.between("bmm", (a.bound[0], b.bound[1]), {"self": m.planes(a), "other": m.planes(b)})
+    g.macs += math.prod(a.bound) * b.bound[1]
+    return g.emit("bmm", (a.bound[0], b.bound[1]), {"self": g.value(a), "other": g.value(b)})
 
 
-@otherwise("aten::mm.out")
-def _mm(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
-    made = product(m, a["self"], a["mat2"])
-    return made is not None and m.usable(outs[0]) and made.bound == outs[0].bound and stored(m, made, outs[0])
+@lowers_fallback("aten::mm.out")
+def _mm(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
+    result = emit_matmul(g, a["self"], a["mat2"])
+    return (
+        result is not None and g.supports_float(outs[0]) and result.bound == outs[0].bound and store(g, result, outs[0])
+    )
 
 
-@otherwise("aten::addmm.out")
-def _addmm(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
+@lowers_fallback("aten::addmm.out")
+def _addmm(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
     bias, beta, alpha = a["self"], float(a["beta"]), float(a["alpha"])
-    if not m.usable(bias, outs[0]) or not usable(m, (bias,), bias):
+    if not g.supports_float(bias, outs[0]) or not supports_operands(g, (bias,), bias):
         return False
-    made = product(m, a["mat1"], a["mat2"])
-    if made is None or np.broadcast_shapes(made.bound, bias.bound) != outs[0].bound:
+    result = emit_matmul(g, a["mat1"], a["mat2"])
+    if result is None or np.broadcast_shapes(result.bound, bias.bound) != outs[0].bound:
         return False
     if alpha != 1:
-        made = real(m, "mul", made, alpha)
+        result = emit_float(g, "mul", result, alpha)
     if beta == 0:
-        return made.bound == outs[0].bound and stored(m, made, outs[0])
-    held = m.planes(bias)
+        return result.bound == outs[0].bound and store(g, result, outs[0])
+    added = g.value(bias)
     if beta != 1:
-        held = new(held.bound, held.data * np.float32(beta)) if held.data is not None else real(m, "mul", held, beta)
-    return finish(m, "add", outs[0], {"self": made, "other": held}, _F32)
+        added = (
+            make_value(added.bound, added.data * np.float32(beta))
+            if added.data is not None
+            else emit_float(g, "mul", added, beta)
+        )
+    return emit_typed(g, "add", outs[0], {"self": result, "other": added}, _F32)

@@ -1,27 +1,27 @@
-"""Functions of one number and of two, element by element, as operators of a device graph."""
+"""Lowering of float32 elementwise kernels in the layout of their operands."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 
-from edgewright.runtime.jit.graph_builder import Maker
-from edgewright.runtime.jit.registry import Args, taken
+from edgewright.runtime.jit.graph_builder import GraphBuilder
+from edgewright.runtime.jit.registry import Args, lowers
 from edgewright.runtime.tensor import TensorSlot
 
 _UNARY = ("sigmoid", "tanh", "exp", "sqrt", "abs", "neg", "log", "rsqrt", "floor", "ceil")
 
 
-@taken(*(f"aten::{name}.out" for name in _UNARY), "aten::relu.out", "aten::hardtanh.out", "aten::clamp.out")
-def _unary(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
+@lowers(*(f"aten::{name}.out" for name in _UNARY), "aten::relu.out", "aten::hardtanh.out", "aten::clamp.out")
+def _unary(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
     x = a["self"]
-    if not m.usable(x, *outs) or x.bound != outs[0].bound:
+    if not g.supports_float(x, *outs) or x.bound != outs[0].bound:
         return False
     name = a["key"].partition("::")[2].partition(".")[0]
-    pixels = m.like([x])
-    given = m.pixels(x) if pixels else m.planes(x)
+    nhwc = g.prefers_nhwc([x])
+    operand = g.value_nhwc(x) if nhwc else g.value(x)
     if name in _UNARY:
-        m.add(name, outs[0], {"self": given}, pixels=pixels)
+        g.emit_to(name, outs[0], {"self": operand}, nhwc=nhwc)
         return True
     low, high = {"relu": (0.0, None), "hardtanh": (a.get("min_val"), a.get("max_val"))}.get(
         name, (a.get("min"), a.get("max"))
@@ -29,18 +29,18 @@ def _unary(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
     limits = (-math.inf if low is None else float(low), math.inf if high is None else float(high))
     if not limits[0] <= limits[1]:
         return False
-    m.add("clamp", outs[0], {"self": given, "limits": limits}, pixels=pixels)
+    g.emit_to("clamp", outs[0], {"self": operand, "limits": limits}, nhwc=nhwc)
     return True
 
 
-@taken(*(f"aten::{name}.out" for name in ("add", "sub", "mul", "div", "maximum", "minimum")))
-def _binary(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
+@lowers(*(f"aten::{name}.out" for name in ("add", "sub", "mul", "div", "maximum", "minimum")))
+def _binary(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
     x, y = a["self"], a["other"]
-    if not m.usable(x, y, *outs) or a.get("alpha", 1) != 1:
+    if not g.supports_float(x, y, *outs) or a.get("alpha", 1) != 1:
         return False
-    if m.constant(x) is not None and m.constant(y) is not None:
+    if g.constant(x) is not None and g.constant(y) is not None:
         return False
-    pixels = m.like([x, y])
-    form = m.pixels if pixels else m.planes
-    m.add(a["key"][6:].partition(".")[0], outs[0], {"self": form(x), "other": form(y)}, pixels=pixels)
+    nhwc = g.prefers_nhwc([x, y])
+    load = g.value_nhwc if nhwc else g.value
+    g.emit_to(a["key"][6:].partition(".")[0], outs[0], {"self": load(x), "other": load(y)}, nhwc=nhwc)
     return True

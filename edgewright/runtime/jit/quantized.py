@@ -1,4 +1,4 @@
-"""Quantizing and dequantizing calls, as arithmetic of a device graph: exactly what their kernels do, step by step."""
+"""Lowering of quantize and dequantize calls to float arithmetic that matches their kernels bit for bit."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from typing import Any
 import numpy as np
 
 from edgewright.ir.graph import Value
-from edgewright.runtime.jit.composites import real
-from edgewright.runtime.jit.graph_builder import Maker, new
-from edgewright.runtime.jit.registry import Args, taken
-from edgewright.runtime.jit.typed_elementwise import finish
+from edgewright.runtime.jit.composites import emit_float
+from edgewright.runtime.jit.graph_builder import GraphBuilder, make_value
+from edgewright.runtime.jit.registry import Args, lowers
+from edgewright.runtime.jit.typed_elementwise import emit_typed
 from edgewright.runtime.tensor import TensorSlot
 
 _F32 = np.dtype(np.float32)
 _Q = "quantized_decomposed::"
-_EXACT = 1 << 24  # integers that single precision has
+_EXACT = 1 << 24  # float32 represents all integers below
 
 
-def _numbers(m: Maker, given: Any, shape: Sequence[int]) -> Any:
-    """Parameters that the file holds, along a dimension or for all; None if they are not known."""
-    held = m.constant(given) if isinstance(given, TensorSlot) else np.asarray(given)
-    return None if held is None or held.size != math.prod(shape) else held.reshape(shape)
+def _constant_params(g: GraphBuilder, param: Any, shape: Sequence[int]) -> Any:
+    """Constant quantization parameters in ``shape``; None if they are not constant."""
+    data = g.constant(param) if isinstance(param, TensorSlot) else np.asarray(param)
+    return None if data is None or data.size != math.prod(shape) else data.reshape(shape)
 
 
-def _channels(x: TensorSlot, a: Args) -> tuple[int, ...] | None:
-    """The shape that parameters are broadcast from."""
+def _param_shape(x: TensorSlot, a: Args) -> tuple[int, ...] | None:
+    """The shape in which parameters broadcast against ``x``."""
     if "axis" not in a:
         return ()
     rank = len(x.bound)
@@ -37,51 +37,62 @@ def _channels(x: TensorSlot, a: Args) -> tuple[int, ...] | None:
     return (x.bound[axis], *(1,) * (rank - 1 - axis))
 
 
-def _parameters(m: Maker, a: Args) -> tuple[Any, Any] | None:
-    """Scales and zero points."""
-    x, shape = a["input"], _channels(a["input"], a)
-    if shape is None or not m.known(x) or m.constant(x) is not None:
+def _qparams(g: GraphBuilder, a: Args) -> tuple[Any, Any] | None:
+    """Scales and zero points, if both are constant."""
+    x, shape = a["input"], _param_shape(a["input"], a)
+    if shape is None or not g.supports(x) or g.constant(x) is not None:
         return None
     zero = a["zero_points"] if "zero_points" in a else a["zero_point"]
-    scales = _numbers(m, a["scales"] if "scales" in a else a["scale"], shape)
-    zeros = _numbers(m, 0 if zero is None else zero, shape) if zero is not None else np.zeros(shape)
+    scales = _constant_params(g, a["scales"] if "scales" in a else a["scale"], shape)
+    zeros = _constant_params(g, 0 if zero is None else zero, shape) if zero is not None else np.zeros(shape)
     if scales is None or zeros is None or not np.all(np.abs(zeros) < _EXACT):
         return None
     return scales, zeros
 
 
-def _single(array: Any) -> Value:
+def _float_constant(array: Any) -> Value:
     data = np.ascontiguousarray(array).astype(np.float32).reshape(np.shape(array))
-    return new(data.shape, data)
+    return make_value(data.shape, data)
 
 
-@taken(*(f"{_Q}quantize_per_{way}" for way in ("tensor.out", "tensor.Tensor_out", "channel.out")))
-def _quantize(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
-    x, out, found = a["input"], outs[0], _parameters(m, a)
+@lowers(*(f"{_Q}quantize_per_{overload}" for overload in ("tensor.out", "tensor.Tensor_out", "channel.out")))
+def _quantize(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
+    x, out, params = a["input"], outs[0], _qparams(g, a)
     low, high = a["quant_min"], a["quant_max"]
-    if found is None or not m.usable(x) or not m.known(out) or max(abs(low), abs(high)) >= _EXACT or low > high:
+    if (
+        params is None
+        or not g.supports_float(x)
+        or not g.supports(out)
+        or max(abs(low), abs(high)) >= _EXACT
+        or low > high
+    ):
         return False
-    scales, zeros = found
+    scales, zeros = params
     info = np.iinfo(out.dtype) if out.dtype.kind in "iu" else None
     if info is None or not info.min <= low <= high <= info.max or not np.all(scales):
         return False
-    # One scale is inverted in double precision, one for each channel in single.
+    # Per-tensor kernels invert the scale in double precision, per-channel kernels in single.
     inverse = np.float32(1.0 / float(scales)) if scales.ndim == 0 else 1 / scales.astype(np.float32)
-    moved = real(m, "add", real(m, "round", real(m, "mul", m.planes(x), _single(inverse))), _single(zeros))
-    bounded = real(m, "minimum", real(m, "maximum", moved, float(low)), float(high))
-    lost = m.between("isnan", bounded.bound, {"self": bounded}, np.dtype(np.bool_))
-    args = {"condition": lost, "self": _single(np.float32(low)), "other": bounded}
-    m.add("cast", out, {"self": m.between("where", bounded.bound, args)})
-    m.macs += 4 * math.prod(x.bound)
+    shifted = emit_float(
+        g,
+        "add",
+        emit_float(g, "round", emit_float(g, "mul", g.value(x), _float_constant(inverse))),
+        _float_constant(zeros),
+    )
+    clamped = emit_float(g, "minimum", emit_float(g, "maximum", shifted, float(low)), float(high))
+    is_nan = g.emit("isnan", clamped.bound, {"self": clamped}, np.dtype(np.bool_))
+    args = {"condition": is_nan, "self": _float_constant(np.float32(low)), "other": clamped}
+    g.emit_to("cast", out, {"self": g.emit("where", clamped.bound, args)})
+    g.macs += 4 * math.prod(x.bound)
     return True
 
 
-@taken(*(f"{_Q}dequantize_per_{way}" for way in ("tensor.out", "tensor.Tensor_out", "channel.out")))
-def _dequantize(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
-    x, found = a["input"], _parameters(m, a)
-    if found is None or not m.usable(*outs) or x.dtype.kind not in "iu" or x.bound != outs[0].bound:
+@lowers(*(f"{_Q}dequantize_per_{overload}" for overload in ("tensor.out", "tensor.Tensor_out", "channel.out")))
+def _dequantize(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
+    x, params = a["input"], _qparams(g, a)
+    if params is None or not g.supports_float(*outs) or x.dtype.kind not in "iu" or x.bound != outs[0].bound:
         return False
-    scales, zeros = found
-    held = m.between("cast", x.bound, {"self": m.planes(x)}, _F32)
-    centred = real(m, "sub", held, _single(zeros))
-    return finish(m, "mul", outs[0], {"self": centred, "other": _single(scales)}, _F32)
+    scales, zeros = params
+    widened = g.emit("cast", x.bound, {"self": g.value(x)}, _F32)
+    centred = emit_float(g, "sub", widened, _float_constant(zeros))
+    return emit_typed(g, "mul", outs[0], {"self": centred, "other": _float_constant(scales)}, _F32)

@@ -1,4 +1,4 @@
-"""Which row makes a kernel call an operator of a device graph."""
+"""Registry of the functions that lower kernel calls to operators of a core graph."""
 
 from __future__ import annotations
 
@@ -8,29 +8,31 @@ from typing import TYPE_CHECKING, Any
 from edgewright.runtime.tensor import TensorSlot
 
 if TYPE_CHECKING:
-    from edgewright.runtime.jit.graph_builder import Maker
+    from edgewright.runtime.jit.graph_builder import GraphBuilder
 
 Args = Mapping[str, Any]
-Row = Callable[["Maker", Args, Sequence[TensorSlot]], bool]
-ROWS: dict[str, Row] = {}
-OTHERWISE: dict[str, list[Row]] = {}  # for what the first row of a kernel does not take
-WHOLE: set[str] = set()  # kernels of which all results are made, not the first only
+Lowering = Callable[["GraphBuilder", Args, Sequence[TensorSlot]], bool]
+LOWERINGS: dict[str, Lowering] = {}
+FALLBACKS: dict[str, list[Lowering]] = {}  # tried in order if the first lowering rejects a call
+MULTI_RESULT: set[str] = set()  # kernels whose lowering defines all results, not only the first
 
 
-def taken(*keys: str) -> Callable[[Row], Row]:
-    def register(row: Row) -> Row:
-        ROWS.update(dict.fromkeys(keys, row))
-        return row
+def lowers(*keys: str) -> Callable[[Lowering], Lowering]:
+    """Register the lowering of kernels ``keys``. It returns False, without emitting, for a call it does not support."""
+
+    def register(lowering: Lowering) -> Lowering:
+        LOWERINGS.update(dict.fromkeys(keys, lowering))
+        return lowering
 
     return register
 
 
-def otherwise(*keys: str) -> Callable[[Row], Row]:
-    """A row for what ``taken``'s row of the same kernels does not take."""
+def lowers_fallback(*keys: str) -> Callable[[Lowering], Lowering]:
+    """Register a lowering that is tried when the first one for the same kernel returns False."""
 
-    def register(row: Row) -> Row:
+    def register(lowering: Lowering) -> Lowering:
         for key in keys:
-            OTHERWISE.setdefault(key, []).append(row)
-        return row
+            FALLBACKS.setdefault(key, []).append(lowering)
+        return lowering
 
     return register

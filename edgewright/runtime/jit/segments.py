@@ -1,8 +1,18 @@
-"""Runs of kernel calls that the engine does at once, where that pays: products of matrices and convolutions, and what
-stands between them.
+"""Segments: runs of kernel calls (and delegates) that the engine compiles to one graph.
 
-Only straight chains are looked at, tensors of single precision and fixed sizes, and weights that the file holds. What
-the rest of the program can see of a segment is written where the file planned it; what it cannot stays in the engine.
+A program without delegates, or with many small ones, is a list of kernel calls. Calls that are lowered one after the
+other form a segment, which replaces them if it is expensive enough to repay compilation. Three conditions keep this
+sound:
+
+- only straight chains (no jumps, no raw kernels) of static shapes are considered, so that data flow is known at load;
+- a tensor is an output of its segment if anything outside observes it: a later call, the caller, the next execution
+  (state), or a *view*, a tensor that is planned over the same memory without an instruction that writes it. Outputs are
+  written where the file planned them; everything else stays in the engine's arena;
+- indices that the segment reads from outside are range-checked before each run (guards). If a check fails, the original
+  calls run, and the one that is wrong reports it.
+
+This is maximal-munch fusion over a linear schedule; compare the subgraph partitioning of ONNX Runtime's execution
+providers.
 """
 
 from __future__ import annotations
@@ -18,11 +28,11 @@ from edgewright.formats import schema
 from edgewright.ir.graph import Graph
 from edgewright.ir.numerics import XNNPACK
 from edgewright.runtime.binding import KernelStep, Values, load
-from edgewright.runtime.delegate_calls import DelegateStep, engine_profile, parts_of
-from edgewright.runtime.input_aliasing import covers, found_there, overlap, tensors
-from edgewright.runtime.jit.bind_call import has_way, take
-from edgewright.runtime.jit.graph_builder import WORTH, Maker, Turned
-from edgewright.runtime.jit.registry import WHOLE
+from edgewright.runtime.delegate_calls import DelegateStep, make_engine_profile, profile_parts
+from edgewright.runtime.input_aliasing import covers, live_in_tensors, overlaps, tensor_indices
+from edgewright.runtime.jit.bind_call import has_lowering, lower_call
+from edgewright.runtime.jit.graph_builder import MIN_MACS, GraphBuilder, TransposeCache
+from edgewright.runtime.jit.registry import MULTI_RESULT
 from edgewright.runtime.tensor import TensorSlot
 from edgewright.runtime.values import TensorItems
 
@@ -30,13 +40,13 @@ if TYPE_CHECKING:
     from edgewright.engine.jit.plan_cache import PlanSource
     from edgewright.runtime.profile import Part
 
-_MOST_PAIRS = 1_000_000
-_MOST = 20_000  # instructions: what a segment hides from the rest is found by looking at all of them
+_MAX_PAIRS = 1_000_000
+_MAX_INSTRUCTIONS = 20_000  # instructions: liveness is computed by scanning all of them
 log = logging.getLogger("edgewright.runtime")
 
 
 class SegmentStep:
-    """Several calls, done by the engine; then on with the instruction after them."""
+    """Calls compiled to one graph; execution continues with the instruction after them."""
 
     def __init__(
         self, runner: Runner, inputs: list[TensorSlot], outputs: list[TensorSlot], calls: list[Any], end: int,
@@ -44,40 +54,40 @@ class SegmentStep:
     ) -> None:  # fmt: skip
         self.runner, self.inputs, self.outputs, self.end = runner, inputs, outputs, end
         self._calls, self._guards = calls, tuple(guards)
-        self.guarded = bool(self._guards)  # places are looked at before each run
+        self.guarded = bool(self._guards)
         self.label = f"{len(calls)} calls ({runner.how})"
 
     def __call__(self, table: Values) -> int:
-        return self.tells(table, None)
+        return self.run_profiled(table, None)
 
-    def tells(self, table: Values, parts: list[Part] | None) -> int:
-        """Run; the times of the engine's steps are added to ``parts``."""
-        if not self.inside(table):
-            return self.one_by_one(table)
-        given = [load(slot, table).transpose(slot.dim_order) for slot in self.inputs]
+    def run_profiled(self, table: Values, parts: list[Part] | None) -> int:
+        """Run; the times of the engine's steps are appended to ``parts``."""
+        if not self.guards_hold(table):
+            return self.run_calls(table)
+        inputs = [load(slot, table).transpose(slot.dim_order) for slot in self.inputs]
         targets = [None if s.array is None else s.array.transpose(s.dim_order) for s in self.outputs]
-        profile = None if parts is None else engine_profile()
-        made = self.runner.run(given, targets, profile)
+        profile = None if parts is None else make_engine_profile()
+        results = self.runner.run(inputs, targets, profile)
         if parts is not None and profile is not None:
-            parts += parts_of(profile)
-        for slot, array, target in zip(self.outputs, made, targets, strict=True):
+            parts += profile_parts(profile)
+        for slot, array, target in zip(self.outputs, results, targets, strict=True):
             if array is not target:
                 slot.store(array.transpose([slot.dim_order.index(d) for d in range(array.ndim)]))
         return self.end
 
-    def inside(self, table: Values) -> bool:
-        """Whether all places that are read or written are in their tensors."""
-        return all(_inside(load(slot, table), size, wrap) for slot, size, wrap in self._guards)
+    def guards_hold(self, table: Values) -> bool:
+        """Whether every index read from outside the segment is in range, and no divisor is zero."""
+        return all(_in_range(load(slot, table), size, wrap) for slot, size, wrap in self._guards)
 
-    def one_by_one(self, table: Values) -> int:
-        """The calls themselves: one of them says what is wrong."""
+    def run_calls(self, table: Values) -> int:
+        """Run the original calls; one of them reports what is wrong."""
         for call in self._calls:
             call(table)
         return self.end
 
 
 def _origin(graph: Graph) -> PlanSource | None:
-    """What a segment's plan is kept by, if it is."""
+    """The key under which a segment's plan is cached; None if it is not."""
     from edgewright.engine.graph.digest import graph_digest
     from edgewright.engine.jit.plan_cache import PlanSource
 
@@ -85,157 +95,182 @@ def _origin(graph: Graph) -> PlanSource | None:
     return None if digest is None else PlanSource(f"segment {digest}", lambda name: None, ())
 
 
-def _inside(places: Any, size: int, wrap: bool) -> bool:
-    """Whether all are places in a dimension of ``size``; with a size of 0, divisors that are not zero."""
+def _in_range(indices: Any, size: int, wrap: bool) -> bool:
+    """Whether all indices fit a dimension of ``size``; for a size of 0, whether all divisors are nonzero."""
     if not size:
-        return bool(places.all())
-    low, high = (int(places.min()), int(places.max())) if places.size != 1 else (int(places.item()),) * 2
+        return bool(indices.all())
+    low, high = (int(indices.min()), int(indices.max())) if indices.size != 1 else (int(indices.item()),) * 2
     return high < size and low >= (-size if wrap else 0)
 
 
-def join(plan: schema.ExecutionPlan, values: Values, chains: list[list[Any]], memory: int, threads: int | None) -> None:
-    """Put segments in the place of the calls they do."""
+def compile_segments(
+    plan: schema.ExecutionPlan, values: Values, chains: list[list[Any]], memory: int, threads: int | None
+) -> None:
+    """Replace runs of calls with compiled segments."""
     steps = [step for chain in chains for step in chain]
     straight = all(isinstance(s, DelegateStep) or (isinstance(s, KernelStep) and not s.kernel.raw) for s in steps)
-    known = any(inlined(s) or (isinstance(s, KernelStep) and _costly(s, values)) for s in steps)
-    if not (known and straight and calls_fit(steps) and native_available()):
+    expensive = any(is_deferred_delegate(s) or (isinstance(s, KernelStep) and _is_expensive(s, values)) for s in steps)
+    if not (expensive and straight and can_analyze(steps) and native_available()):
         return
-    joiner = Joiner(plan, values, steps, memory, threads)
+    joiner = SegmentBuilder(plan, values, steps, memory, threads)
     for chain in chains:
         joiner.run(chain)
 
 
-PRODUCTS = {
+COMPUTE_KERNELS = {
     f"aten::{name}.out"
     for name in ("convolution", "addmm", "mm", "linear", "bmm", "native_layer_norm", "native_group_norm", "_softmax",
                  "gelu")
 }  # fmt: skip
 
 
-_LARGE = 100_000  # elements of a result that is worth a look
+_LARGE_RESULT = 100_000  # elements of a result
 
 
-def _costly(step: KernelStep, values: Values) -> bool:
+def _is_expensive(step: KernelStep, values: Values) -> bool:
     """Whether a call may be worth compiling."""
-    if step.kernel.key in PRODUCTS:
+    if step.kernel.key in COMPUTE_KERNELS:
         return True
-    made = (values[i] for i in tensors(step.outputs, values))
-    return has_way(step.kernel.key) and any(isinstance(s, TensorSlot) and s.capacity >= _LARGE for s in made)
+    results = (values[i] for i in tensor_indices(step.outputs, values))
+    return has_lowering(step.kernel.key) and any(
+        isinstance(s, TensorSlot) and s.capacity >= _LARGE_RESULT for s in results
+    )
 
 
-def calls_fit(steps: Sequence[Any]) -> bool:
-    """Few enough to look at all of them for each."""
-    return len(steps) <= _MOST
+def can_analyze(steps: Sequence[Any]) -> bool:
+    """Whether liveness analysis, quadratic in the number of calls, is affordable."""
+    return len(steps) <= _MAX_INSTRUCTIONS
 
 
-def inlined(step: Any) -> bool:
-    """A delegate that waits to be joined with what stands beside it."""
+def is_deferred_delegate(step: Any) -> bool:
+    """Whether a step is a delegate that deferred compilation so that a segment can inline its graph."""
     return isinstance(step, DelegateStep) and bool(getattr(step.delegate, "waits", False))
 
 
-def _results(step: Any) -> Sequence[int]:
-    """What others may read of a step: all of a delegate's, the first of a kernel's (others are not taken if read)."""
+def _exposed_results(step: Any) -> Sequence[int]:
+    """What a step may expose: all results of a delegate, the first of a kernel (calls whose others are read are
+    rejected)."""
     outputs: Sequence[int] = step.outputs
-    if isinstance(step, DelegateStep) or step.kernel.key in WHOLE:
+    if isinstance(step, DelegateStep) or step.kernel.key in MULTI_RESULT:
         return outputs
     return [*outputs[:1], *step.changed]
 
 
-def _writes(step: Any) -> Sequence[int]:
-    """All that a step writes to: its results, and what it changes."""
+def _written(step: Any) -> Sequence[int]:
+    """All tensors that a step writes: its results, and what it updates in place."""
     return [*step.outputs, *getattr(step, "changed", ())]
 
 
-def _planned(value: schema.Value) -> bool:
+def _is_planned(value: schema.Value) -> bool:
     return isinstance(value, schema.Tensor) and value.allocation_info is not None
 
 
-class Joiner:
-    """Finds calls that the engine can do together, and puts a step in the place of each run of them."""
+class SegmentBuilder:
+    """Finds runs of calls that lower to one graph, and replaces each with a segment."""
 
     def __init__(
         self, plan: schema.ExecutionPlan, values: Values, steps: Sequence[Any], memory: int, threads: int | None
     ) -> None:
         self.plan, self.values, self.memory, self.threads = plan, values, memory, threads
-        self.turned: Turned | None = None  # what makers remember of constants
-        self.readers = Counter(i for step in steps for i in set(tensors(step.inputs, values)))
-        found = found_there(plan, values, steps)
-        written = {i for step in steps for i in tensors(_writes(step), values)}
-        self.shown = set(tensors(plan.outputs, values)) | (found & written)
-        # Views that no instruction makes: they are wherever their memory was written.
-        self.views = {i for i in found - written - set(plan.inputs) if _planned(plan.values[i])}
-        self.seen_by: dict[int, set[int]] = {}  # views, by the tensors they show
-        if len(self.views) * len(steps) > _MOST_PAIRS:
-            self.shown |= written
+        self.transposed: TransposeCache | None = None  # shared between builders
+        self.readers = Counter(i for step in steps for i in set(tensor_indices(step.inputs, values)))
+        read_first = live_in_tensors(plan, values, steps)
+        written = {i for step in steps for i in tensor_indices(_written(step), values)}
+        self.observed = set(tensor_indices(plan.outputs, values)) | (read_first & written)
+        # Views: read but never written by an instruction. They observe whatever was last written to their memory.
+        self.views = {i for i in read_first - written - set(plan.inputs) if _is_planned(plan.values[i])}
+        self.views_of: dict[int, set[int]] = {}  # views by the tensor they observe
+        if len(self.views) * len(steps) > _MAX_PAIRS:
+            self.observed |= written
         else:
             self._find_views(steps)
         self.index = {value: i for i, value in enumerate(values) if isinstance(value, TensorSlot)}
 
     def _find_views(self, steps: Sequence[Any]) -> None:
-        """What views show: the last that was written there before they are first read."""
+        """Find what each view observes: the last writes to its memory before its first read."""
         for view in self.views:
-            stored = self.plan.values[view]
-            reads = (at for at, step in enumerate(steps) if view in set(tensors(step.inputs, self.values)))
+            planned = self.plan.values[view]
+            reads = (at for at, step in enumerate(steps) if view in set(tensor_indices(step.inputs, self.values)))
             for step in reversed(steps[: next(reads, len(steps))]):
-                there = [i for i in tensors(_writes(step), self.values) if overlap(self.plan.values[i], stored)]
-                for i in there:
-                    self.seen_by.setdefault(i, set()).add(view)
-                if any(covers(self.plan.values[i], stored) for i in there):
+                overlapping = [
+                    i for i in tensor_indices(_written(step), self.values) if overlaps(self.plan.values[i], planned)
+                ]
+                for i in overlapping:
+                    self.views_of.setdefault(i, set()).add(view)
+                if any(covers(self.plan.values[i], planned) for i in overlapping):
                     break
 
     def run(self, chain: list[Any]) -> None:
+        """Replace the segments of one chain, greedily from its start."""
         at = 0
         while at < len(chain):
-            end, maker = self._grow(chain, at)
-            if self.worth(chain, at, end, maker):
-                self.replace(chain, at, end, maker)
+            end, builder = self._grow(chain, at)
+            if self.is_profitable(chain, at, end, builder):
+                self.replace(chain, at, end, builder)
             at = max(end, at + 1)
 
-    def worth(self, chain: list[Any], start: int, end: int, maker: Maker) -> bool:
-        return maker.macs >= WORTH and not (end == start + 1 and inlined(chain[start]))
+    def is_profitable(self, chain: list[Any], start: int, end: int, builder: GraphBuilder) -> bool:
+        """Whether a segment repays compilation. One delegate alone gains nothing."""
+        return builder.macs >= MIN_MACS and not (end == start + 1 and is_deferred_delegate(chain[start]))
 
-    def _grow(self, chain: list[Any], start: int) -> tuple[int, Maker]:
-        """As many calls from ``start`` as there are rows for."""
-        maker = Maker(self._only_reader, self.turned)
+    def _grow(self, chain: list[Any], start: int) -> tuple[int, GraphBuilder]:
+        """Lower as many calls from ``start`` as possible; returns the end of the run and the graph."""
+        builder = GraphBuilder(self._only_reader, self.transposed)
         at = start
-        while at < len(chain) and self.join(chain[at], maker, chain[start:at]):
+        while at < len(chain) and self.add_step(chain[at], builder, chain[start:at]):
             at += 1
-        return at, maker
+        return at, builder
 
-    def join(self, step: Any, maker: Maker, before: Sequence[Any]) -> bool:
+    def add_step(self, step: Any, builder: GraphBuilder, before: Sequence[Any]) -> bool:
+        """Lower a step into ``builder``; False if it cannot be."""
         if isinstance(step, KernelStep):
-            return self.take(step, maker, before)
-        return inlined(step) and self.inline(step, step.delegate.device_graph, maker, before)
+            return self.add_call(step, builder, before)
+        return is_deferred_delegate(step) and self.inline_delegate(step, step.delegate.device_graph, builder, before)
 
-    def inline(self, step: DelegateStep, graph: Graph, maker: Maker, before: Sequence[Any]) -> bool:
-        """A delegate whose graph is known, as a part of this one."""
-        given, made = ([self.values[i] for i in tensors(ids, self.values)] for ids in (step.inputs, step.outputs))
-        views = self.views.intersection(tensors(step.inputs, self.values))
-        if before and not all(self._look(view, maker, before) for view in views):
+    def inline_delegate(self, step: DelegateStep, graph: Graph, builder: GraphBuilder, before: Sequence[Any]) -> bool:
+        """Inline the graph of a delegate."""
+        inputs, outputs = (
+            [self.values[i] for i in tensor_indices(ids, self.values)] for ids in (step.inputs, step.outputs)
+        )
+        views = self.views.intersection(tensor_indices(step.inputs, self.values))
+        if before and not all(self._bind_view(view, builder, before) for view in views):
             return False
-        return maker.inline(graph, given, made)
+        return builder.inline(graph, inputs, outputs)
 
-    def take(self, step: KernelStep, maker: Maker, before: Sequence[Any]) -> bool:
+    def add_call(self, step: KernelStep, builder: GraphBuilder, before: Sequence[Any]) -> bool:
+        """Lower a kernel call, if nothing reads a result that its lowering does not define."""
         key, signature = step.kernel.key, step.kernel.signature
-        if not has_way(key) or signature is None or not step.kernel.stock:
+        if not has_lowering(key) or signature is None or not step.kernel.stock:
             return False
         args = {a.name: self._argument(i) for a, i in zip(signature.inputs, step.inputs, strict=True)}
-        outs = [self.values[i] for i in (*tensors(step.outputs[:1], self.values), *step.outputs[1:])]
-        views = self.views.intersection(tensors(step.inputs, self.values))
-        if before and not all(self._look(view, maker, before) for view in views):
-            return False  # it may be a view of what this segment makes
-        unseen = key in WHOLE or all(not self.readers[i] and i not in self.shown for i in step.outputs[1:])
-        return unseen and all(isinstance(o, TensorSlot) for o in outs) and take(maker, {**args, "key": key}, outs)
+        outs = [self.values[i] for i in (*tensor_indices(step.outputs[:1], self.values), *step.outputs[1:])]
+        views = self.views.intersection(tensor_indices(step.inputs, self.values))
+        if before and not all(self._bind_view(view, builder, before) for view in views):
+            return False  # it may observe a tensor that this segment computes
+        others_unread = key in MULTI_RESULT or all(
+            not self.readers[i] and i not in self.observed for i in step.outputs[1:]
+        )
+        return (
+            others_unread
+            and all(isinstance(o, TensorSlot) for o in outs)
+            and lower_call(builder, {**args, "key": key}, outs)
+        )
 
-    def _look(self, view: int, maker: Maker, before: Sequence[Any]) -> bool:
-        """Whether a view shows nothing this segment makes, or all of one tensor, as it lies: then that is reshaped."""
-        stored = self.plan.values[view]
+    def _bind_view(self, view: int, builder: GraphBuilder, before: Sequence[Any]) -> bool:
+        """Bind ``view`` to the tensor of this segment that it observes, which must be exactly one and of the same
+        extent.
+
+        True if there is nothing to bind.
+        """
+        planned = self.plan.values[view]
         for step in reversed(before):
-            there = [i for i in tensors(_writes(step), self.values) if overlap(self.plan.values[i], stored)]
-            if there:
-                made, shown = self.plan.values[there[0]], self.values[there[0]]
-                whole = len(there) == 1 and covers(made, stored) and covers(stored, made)
-                return whole and maker.reshape(shown, self.values[view])
+            overlapping = [
+                i for i in tensor_indices(_written(step), self.values) if overlaps(self.plan.values[i], planned)
+            ]
+            if overlapping:
+                written, slot = self.plan.values[overlapping[0]], self.values[overlapping[0]]
+                exact = len(overlapping) == 1 and covers(written, planned) and covers(planned, written)
+                return exact and builder.bind_view(slot, self.values[view])
         return True
 
     def _argument(self, index: int) -> Any:
@@ -246,30 +281,30 @@ class Joiner:
 
     def _only_reader(self, slot: TensorSlot) -> bool:
         index = self.index[slot]
-        return self.readers[index] == 1 and index not in self.shown and index not in self.seen_by
+        return self.readers[index] == 1 and index not in self.observed and index not in self.views_of
 
-    def seen(self, steps: Sequence[Any]) -> list[int]:
-        """What steps make that others see."""
-        inside = Counter(i for s in steps for i in set(tensors(s.inputs, self.values)))
-        made = dict.fromkeys(i for s in steps for i in tensors(_results(s), self.values))
-        return [i for i in made if self._visible(i, inside)]
+    def observed_results(self, steps: Sequence[Any]) -> list[int]:
+        """The tensors computed by ``steps`` that are observed outside them."""
+        inner_reads = Counter(i for s in steps for i in set(tensor_indices(s.inputs, self.values)))
+        results = dict.fromkeys(i for s in steps for i in tensor_indices(_exposed_results(s), self.values))
+        return [i for i in results if self._is_observed(i, inner_reads)]
 
-    def replace(self, chain: list[Any], start: int, end: int, maker: Maker) -> None:
-        outputs = [self.values[i] for i in self.seen(chain[start:end])]
+    def replace(self, chain: list[Any], start: int, end: int, builder: GraphBuilder) -> None:
+        outputs = [self.values[i] for i in self.observed_results(chain[start:end])]
         try:
-            maker.graph.outputs = [maker.output(slot) for slot in outputs]
-            origin = _origin(maker.graph)
-            made_so = None if origin is None else lambda: origin
+            builder.graph.outputs = [builder.value_in_dim_order(slot) for slot in outputs]
+            origin = _origin(builder.graph)
+            make_origin = None if origin is None else lambda: origin
             runner = make_runner(
-                lambda: maker.graph, XNNPACK, self.memory, self.threads, origin=made_so, fallback=False
+                lambda: builder.graph, XNNPACK, self.memory, self.threads, origin=make_origin, fallback=False
             )
-        except EdgewrightError as error:  # numpy will say what is wrong, if anything is
+        except EdgewrightError as error:  # the kernels report the error, if there is one
             log.info("calls %d to %d stay with numpy: %s", start, end - 1, error)
             return
-        chain[start] = SegmentStep(runner, maker.given, outputs, chain[start:end], end, maker.guards)
+        chain[start] = SegmentStep(runner, builder.input_slots, outputs, chain[start:end], end, builder.guards)
 
-    def _visible(self, made: int, inside: Counter[int]) -> bool:
-        """Whether anything outside a segment sees a tensor it makes, itself or by a view."""
-        views = self.seen_by.get(made, ())
-        outside = any(i in self.shown or self.readers[i] > inside[i] for i in (made, *views))
-        return outside or any(self.readers[view] == 0 for view in views)
+    def _is_observed(self, index: int, inner_reads: Counter[int]) -> bool:
+        """Whether anything outside a segment observes a tensor it computes, directly or through a view."""
+        views = self.views_of.get(index, ())
+        observed = any(i in self.observed or self.readers[i] > inner_reads[i] for i in (index, *views))
+        return observed or any(self.readers[view] == 0 for view in views)

@@ -1,6 +1,6 @@
-"""Kernel calls that write to state, as operators of a device graph: a tensor's new contents are a value of their own.
+"""Lowering of kernel calls that write state: the new contents of a tensor are a new value (SSA form).
 
-The engine writes them where the old ones lie, if nothing reads those any more.
+The engine writes them over the old ones if nothing reads those any more.
 """
 
 from __future__ import annotations
@@ -10,51 +10,51 @@ from collections.abc import Sequence
 import numpy as np
 
 from edgewright.ir.graph import Value
-from edgewright.runtime.jit.bind_call import take
-from edgewright.runtime.jit.gather import put
-from edgewright.runtime.jit.graph_builder import Maker
-from edgewright.runtime.jit.registry import Args, taken
+from edgewright.runtime.jit.bind_call import lower_call
+from edgewright.runtime.jit.gather import emit_index_put
+from edgewright.runtime.jit.graph_builder import GraphBuilder
+from edgewright.runtime.jit.registry import Args, lowers
 from edgewright.runtime.tensor import TensorSlot
 
 
-@taken("aten::copy_")
-def _copy(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
-    """What the segment has made becomes the contents of a tensor."""
+@lowers("aten::copy_")
+def _copy(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
+    """Bind a tensor to a value that the segment computes."""
     target, source = a["self"], a["src"]
-    made = m.alike(target, source) and target.bound == source.bound and m.is_made(source)
-    if not made or source is target or m.constant(source) is not None:
+    supported = g.supports_same_dtype(target, source) and target.bound == source.bound and g.is_bound(source)
+    if not supported or source is target or g.constant(source) is not None:
         return False
-    m.bind(target, m.planes(source), pixels=False)
+    g.bind(target, g.value(source), nhwc=False)
     return True
 
 
-@taken("aten::index_put_")
-def _put_in_place(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
-    return take(m, {**a, "key": "aten::index_put.out"}, [a["self"]])
+@lowers("aten::index_put_")
+def _index_put_in_place(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
+    return lower_call(g, {**a, "key": "aten::index_put.out"}, [a["self"]])
 
 
-@taken("aten::slice_scatter.out", "aten::select_scatter.out")
-def _scatter(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
-    """Rows at places that the file names."""
+@lowers("aten::slice_scatter.out", "aten::select_scatter.out")
+def _scatter(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
+    """Static row indices, from the arguments."""
     x, values, rank = a["self"], a["src"], len(a["self"].bound)
-    if not m.alike(x, values, *outs) or not rank or not -rank <= a["dim"] < rank:
+    if not g.supports_same_dtype(x, values, *outs) or not rank or not -rank <= a["dim"] < rank:
         return False
     dim = a["dim"] % rank
     size = x.bound[dim]
     if "index" in a:
-        named = range(size)[a["index"] : a["index"] + 1 or None] if -size <= a["index"] < size else range(0)
+        positions = range(size)[a["index"] : a["index"] + 1 or None] if -size <= a["index"] < size else range(0)
     else:
-        named = range(size)[slice(a["start"], a["end"], max(a["step"], 1))]
-    shape = (*x.bound[:dim], len(named), *x.bound[dim + 1 :])
-    rest = (*x.bound[:dim], *x.bound[dim + 1 :]) if "index" in a else shape
-    if not named or values.bound != rest or outs[0].bound != x.bound:
+        positions = range(size)[slice(a["start"], a["end"], max(a["step"], 1))]
+    shape = (*x.bound[:dim], len(positions), *x.bound[dim + 1 :])
+    expected = (*x.bound[:dim], *x.bound[dim + 1 :]) if "index" in a else shape
+    if not positions or values.bound != expected or outs[0].bound != x.bound:
         return False
-    rows = m.planes(values)
+    rows = g.value(values)
     if values.bound != shape:
-        rows = m.between("view", shape, {"self": rows, "size": list(shape)}, x.dtype)
-    put(m, x, dim, _constant(np.asarray(named, np.int64)), rows, outs[0])
+        rows = g.emit("view", shape, {"self": rows, "size": list(shape)}, x.dtype)
+    emit_index_put(g, x, dim, _index_constant(np.asarray(positions, np.int64)), rows, outs[0])
     return True
 
 
-def _constant(places: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Value:
-    return Value("v", places.dtype, places.shape, (0,), places)
+def _index_constant(index: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Value:
+    return Value("v", index.dtype, index.shape, (0,), index)

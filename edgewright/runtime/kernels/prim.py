@@ -1,9 +1,9 @@
-"""Rows of the operators whose result is a Python number: sizes, elements, and arithmetic on them."""
+"""Kernels with a Python scalar as result: sizes, elements, and arithmetic on them."""
 
 from __future__ import annotations
 
 from edgewright.ir.aten.reference import scalars as ref
-from edgewright.runtime.registry import row
+from edgewright.runtime.registry import register
 
 for _name, _fn in {
     "add": ref.add,
@@ -28,9 +28,9 @@ for _name, _fn in {
     "sym_min": ref.minimum,
     "sym_not": ref.not_,
 }.items():
-    row(f"executorch_prim::{_name}.Scalar", _fn, None)
-row("executorch_prim::floordiv.int", ref.truncdiv, None)
-row("executorch_prim::mod.int", ref.truncmod, None)
-row("aten::sym_size.int", ref.size_of, None)
-row("aten::sym_numel", ref.numel_of, None)
-row("aten::_local_scalar_dense", ref.item, None)
+    register(f"executorch_prim::{_name}.Scalar", _fn, None)
+register("executorch_prim::floordiv.int", ref.truncdiv, None)
+register("executorch_prim::mod.int", ref.truncmod, None)
+register("aten::sym_size.int", ref.size_of, None)
+register("aten::sym_numel", ref.numel_of, None)
+register("aten::_local_scalar_dense", ref.item, None)

@@ -1,20 +1,20 @@
-"""Kernels that work on planned tensors themselves: one makes a name for memory, one grows a tensor in place."""
+"""Kernels that take tensor slots: ``et_view`` aliases memory, ``et_copy_index`` grows a tensor in place."""
 
 from __future__ import annotations
 
-from edgewright.runtime.registry import row
+from edgewright.runtime.registry import register
 from edgewright.runtime.tensor import TensorSlot
 
 
 def et_view(source: TensorSlot, size: list[int], out: TensorSlot) -> None:
-    """``out`` becomes another shape of the same memory."""
+    """Make ``out`` a reshaped view of ``source``."""
     if source.array is None:
         raise ValueError("the viewed tensor has no data")
     out.alias(source.array.reshape(size))
 
 
 def et_copy_index(target: TensorSlot, source: TensorSlot, index: int) -> None:
-    """``target[index] = source``, where ``target`` grows to hold slices 0..index."""
+    """``target[index] = source``; ``target`` grows to hold slices 0..index."""
     if target.memory is None or source.array is None:
         raise ValueError("both tensors need planned memory")
     if tuple(target.dim_order) != tuple(range(len(target.dim_order))):
@@ -26,5 +26,5 @@ def et_copy_index(target: TensorSlot, source: TensorSlot, index: int) -> None:
     target.array[index] = source.array
 
 
-row("executorch_prim::et_view.default", et_view, None, raw=True)
-row("executorch_prim::et_copy_index.tensor", et_copy_index, None, raw=True)
+register("executorch_prim::et_view.default", et_view, None, raw=True)
+register("executorch_prim::et_copy_index.tensor", et_copy_index, None, raw=True)

@@ -11,8 +11,8 @@ import numpy as np
 from edgewright.formats.operator_signatures import operators
 from edgewright.ir.dtypes import to_scalar_type
 from edgewright.ir.graph import Array, Graph
-from edgewright.runtime.jit.bind_call import has_way, take
-from edgewright.runtime.jit.graph_builder import Maker
+from edgewright.runtime.jit.bind_call import has_lowering, lower_call
+from edgewright.runtime.jit.graph_builder import GraphBuilder
 from edgewright.runtime.tensor import TensorSlot
 from tests.engine.coverage.vendors import native
 from tests.ops.harness import Sample, all_samples, eager, out_dtypes
@@ -65,27 +65,27 @@ class Taken:
 
     sample: Sample
     graph: Graph
-    given: list[Array]
+    input_slots: list[Array]
     wanted: list[Array]
 
 
 def taken(sample: Sample) -> Taken | None:
     """A call as a segment has it; None if no row takes it."""
     signature, wanted = operators()[sample.key], eager(sample)
-    if not has_way(sample.key) or not wanted[0].size:
+    if not has_lowering(sample.key) or not wanted[0].size:
         return None
-    slots, maker = Slots(), Maker(lambda slot: False)
+    slots, maker = Slots(), GraphBuilder(lambda slot: False)
     args = {a.name: slots.make(v, a.name in HELD) for a, v in zip(signature.inputs, sample.args, strict=True)}
     for slot in (s for given in args.values() for s in (given if isinstance(given, list) else [given])):
         if isinstance(slot, TensorSlot) and slot.memory is None:
-            maker.planes(slot)  # moves join what has begun
+            maker.value(slot)  # moves join what has begun
     orders = [sample.dim_order if i == 0 and sample.dim_order else tuple(range(w.ndim)) for i, w in enumerate(wanted)]
     outs = [TensorSlot(to_scalar_type(w.dtype), w.shape, o) for w, o in zip(wanted, orders, strict=True)]
-    if not take(maker, {**args, "key": sample.key}, outs):
+    if not lower_call(maker, {**args, "key": sample.key}, outs):
         return None
-    made = [(slot, array) for slot, array in zip(outs, wanted, strict=True) if maker.is_made(slot)]
-    maker.graph.outputs = [maker.output(slot) for slot, _ in made]
-    given = [slots.arrays[id(slot)] for slot in maker.given]
+    made = [(slot, array) for slot, array in zip(outs, wanted, strict=True) if maker.is_bound(slot)]
+    maker.graph.outputs = [maker.value_in_dim_order(slot) for slot, _ in made]
+    given = [slots.arrays[id(slot)] for slot in maker.input_slots]
     return Taken(sample, maker.graph, given, [array.transpose(slot.dim_order) for slot, array in made])
 
 
