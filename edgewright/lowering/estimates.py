@@ -1,8 +1,8 @@
-"""What a vendor's compiler expects of a delegate, in a line. It is always said to be an estimate, and whose.
+"""One-line summaries of vendor compilers' performance estimates, always labelled as estimates with their source.
 
-Estimates are plain data: ``basis``, ``target``, ``system`` and ``memory_mode`` in words; ``cycles``,
-``inferences_per_second``, ``mac_utilisation``; ``memory`` and ``weights`` in bytes; ``layers`` in reports. They come
-back from files, so nothing is believed.
+Estimates are plain data: strings ``basis``, ``target``, ``system`` and ``memory_mode``; numbers ``cycles``,
+``inferences_per_second``, ``mac_utilisation``; ``memory`` and ``weights`` in bytes; ``layers`` in reports. They are
+read back from files, so nothing is trusted.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MEMORIES = {
 
 
 def describe(estimate: Any) -> str:
-    """An estimate in one line, or nothing if it is none.
+    """An estimate in one line, or an empty string if it is malformed.
 
     >>> describe({"basis": "Vela's estimate", "target": "ethos-u55-128", "cycles": 1600, "memory": {"sram": 1280}})
     "Vela's estimate for ethos-u55-128: 1,600 cycles, SRAM 1.25 KiB"
@@ -33,8 +33,8 @@ def describe(estimate: Any) -> str:
     cycles = _number(estimate.get("cycles"))
     if not isinstance(basis, str) or not isinstance(target, str) or cycles is None:
         return ""
-    given = [word[:60] for key in ("system", "memory_mode") if isinstance(word := estimate.get(key), str)]
-    system = f" ({', '.join(given)})" if given else ""
+    details = [word[:60] for key in ("system", "memory_mode") if isinstance(word := estimate.get(key), str)]
+    system = f" ({', '.join(details)})" if details else ""
     parts = [f"{basis[:60]} for {target[:60]}{system}: {cycles:,.0f} cycles"]
     speed, used = (_number(estimate.get(key)) for key in ("inferences_per_second", "mac_utilisation"))
     parts += [] if speed is None else [f"{number(speed)} inferences/s"]

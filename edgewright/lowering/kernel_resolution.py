@@ -1,4 +1,4 @@
-"""Which kernel of the target's runtime an operator becomes, decided now and not on the phone."""
+"""Kernel resolution at compile time: maps functional operators to the out-variant kernels of the target's runtime."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ aten = torch.ops.aten
 _QUANTIZED = frozenset(k for k in OPERATORS if k.startswith("quantized_decomposed::"))
 _OPTIMIZED = frozenset({"aten::linear.out", "aten::_fft_c2r.out", "aten::_fft_r2c.out"})  # no portable kernel
 
-# What published runtimes carry. The wheel registers quantized kernels on import, the Android package holds them, and
-# iOS apps link the kernels_optimized and kernels_quantized frameworks.
+# Kernels of published runtimes. The wheel registers quantized kernels on import, the Android package contains them,
+# and iOS apps link the kernels_optimized and kernels_quantized frameworks.
 PROFILES: dict[str, frozenset[str]] = {
     "wheel": frozenset(OPERATORS),
     "android": frozenset(OPERATORS),
@@ -28,7 +28,7 @@ PROFILES: dict[str, frozenset[str]] = {
     "portable-only": frozenset(OPERATORS) - _QUANTIZED - _OPTIMIZED,
 }
 
-# Arguments of functional operators that say what the output is; out-variants see it in the output itself.
+# Arguments of functional operators that describe the output; out-variants read it from the output tensor.
 _OUTPUT_ONLY = {"dtype", "layout", "device", "pin_memory"}
 
 PRIMS: dict[Any, str] = {
@@ -40,7 +40,7 @@ PRIMS: dict[Any, str] = {
 
 
 class KernelSet:
-    """The operators a runtime has, and how functional operators map onto them."""
+    """The operators of a runtime, and the mapping of functional operators to them."""
 
     def __init__(self, keys: Iterable[str], name: str = "custom") -> None:
         self.name = name
@@ -48,7 +48,7 @@ class KernelSet:
         unknown = sorted(self.keys - set(OPERATORS))
         if unknown:
             raise UsageError(f"kernel list {name!r}", "names operators without a known signature", value=unknown[:5])
-        self._found: dict[Any, Signature | None] = {}
+        self._resolved: dict[Any, Signature | None] = {}
 
     def takes(self, op: Any) -> bool:
         """True if ``op`` has a kernel (or is arithmetic on sizes). A reshape rarely needs one: it is elided."""
@@ -57,21 +57,21 @@ class KernelSet:
     def resolve(self, op: Any) -> Signature | None:
         """The kernel of a functional operator, or None."""
         try:
-            return self._found[op]
+            return self._resolved[op]
         except KeyError:
-            self._found[op] = found = self._search(op)
+            self._resolved[op] = found = self._search(op)
             return found
 
     def by_kind(self, kind: str) -> Signature | None:
-        """The kernel of an operator named as in ``ir.Op.kind``."""
-        return self.resolve(_ops_by_kind(kind))
+        """The kernel of an operator by its ``ir.Op.kind``."""
+        return self.resolve(_op_by_kind(kind))
 
     def _search(self, op: Any) -> Signature | None:
         if is_custom_op(op):
-            found = signature_of(op)
-            if found is not None:
-                register_host_kernel(op, found)
-            return found
+            signature = signature_of(op)
+            if signature is not None:
+                register_host_kernel(op, signature)
+            return signature
         key = self._key(op)
         return OPERATORS[key] if key in self.keys else None
 
@@ -89,7 +89,7 @@ class KernelSet:
 
 @cache
 def kernel_set(profile: str | tuple[str, ...]) -> KernelSet:
-    """The kernels of a named profile, or of a list of operators of your own."""
+    """The kernels of a named profile, or of a custom list of operators."""
     if isinstance(profile, tuple):
         return KernelSet(profile)
     if profile not in PROFILES:
@@ -99,8 +99,8 @@ def kernel_set(profile: str | tuple[str, ...]) -> KernelSet:
 
 @cache
 def _functional_keys() -> dict[str, str]:
-    """Functional operator -> key of the out-variant that computes it, from the schemas themselves."""
-    found = {
+    """Functional operator to the key of its out-variant, derived from the schemas."""
+    keys = {
         "aten.sym_size.int": "aten::sym_size.int",
         "aten.sym_numel.default": "aten::sym_numel",
         "aten._local_scalar_dense.default": "aten::_local_scalar_dense",
@@ -113,15 +113,15 @@ def _functional_keys() -> dict[str, str]:
         namespace, _, rest = key.partition("::")
         name, _, overload = rest.partition(".")
         if namespace == "quantized_decomposed" and overload == "out":
-            found[f"{namespace}.{name}.default"] = key
+            keys[f"{namespace}.{name}.default"] = key
         if namespace == "aten" and overload:
-            functional = _functional_of(name, overload)
+            functional = _find_functional(name, overload)
             if functional is not None:
-                found[str(functional)] = key
-    return found
+                keys[str(functional)] = key
+    return keys
 
 
-def _functional_of(name: str, overload: str) -> Any:
+def _find_functional(name: str, overload: str) -> Any:
     packet = getattr(aten, name)
     out = getattr(packet, overload, None)
     if out is None:
@@ -129,19 +129,19 @@ def _functional_of(name: str, overload: str) -> Any:
     for exact in (True, False):
         for candidate in packet.overloads():
             op = getattr(packet, candidate)
-            if not op._schema.is_mutable and _inputs(op, exact) == _inputs(out, exact):
+            if not op._schema.is_mutable and _schema_inputs(op, exact) == _schema_inputs(out, exact):
                 return op
     return None
 
 
-def _inputs(op: Any, exact: bool) -> list[tuple[str, str]]:
+def _schema_inputs(op: Any, exact: bool) -> list[tuple[str, str]]:
     return [
         (a.name, str(a.type)) for a in op._schema.arguments if not a.is_out and (exact or a.name not in _OUTPUT_ONLY)
     ]
 
 
 @cache
-def _ops_by_kind(kind: str) -> Any:
+def _op_by_kind(kind: str) -> Any:
     for function in PRIMS:
         module = (getattr(function, "__module__", "") or "").lstrip("_")
         if kind == f"{module}.{function.__name__}":

@@ -1,4 +1,4 @@
-"""Options of the compiler, under the names the ecosystem knows. What is not listed here is refused, not ignored."""
+"""Compiler options under ExecuTorch's names. An option that is not listed is rejected, not ignored."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from edgewright.program.memory import MemoryPlanningPass
 
 @dataclass
 class EdgeCompileConfig:
-    """How a model becomes a graph of kernels.
+    """Options for rewriting a model to kernels.
 
-    ``runtime`` names the kernels that may be used: ``wheel``, ``android``, ``ios``, ``portable-only``, or a list of
-    operators of your own (``"aten::add.out"``). ``preserve_ops`` and ``_core_aten_ops_exception_list`` are operators
-    to leave as they are. ``_check_ir_validity=False`` puts off the check that every operator has a kernel until
-    ``to_executorch``. ``_skip_dim_order`` uses plain copies instead of dim-order operators.
+    ``runtime`` names the available kernels: ``wheel``, ``android``, ``ios``, ``portable-only``, or a list of operators
+    (``"aten::add.out"``). ``preserve_ops`` and ``_core_aten_ops_exception_list`` are operators that are not decomposed.
+    ``_check_ir_validity=False`` defers the check that every operator has a kernel to ``to_executorch``.
+    ``_skip_dim_order`` emits plain copies instead of dim-order operators.
     """
 
     _check_ir_validity: bool = True
@@ -31,10 +31,10 @@ class EdgeCompileConfig:
         for name in ("_core_aten_ops_exception_list", "preserve_ops", "runtime"):
             _check(self, name, isinstance(getattr(self, name), Sequence), "must be a list of operators")
         for name in ("_core_aten_ops_exception_list", "preserve_ops"):
-            given = getattr(self, name)
-            _check(self, name, all(map(_is_operator, given)), "must hold operators such as torch.ops.aten.add.Tensor")
-        texts = isinstance(self.runtime, str) or all(isinstance(key, str) for key in self.runtime)
-        _check(self, "runtime", texts, "must be the name of a profile, or names such as 'aten::add.out'")
+            ops = getattr(self, name)
+            _check(self, name, all(map(_is_operator, ops)), "must hold operators such as torch.ops.aten.add.Tensor")
+        names_ok = isinstance(self.runtime, str) or all(isinstance(key, str) for key in self.runtime)
+        _check(self, "runtime", names_ok, "must be the name of a profile, or names such as 'aten::add.out'")
 
 
 HOST_TWINS = ("side", "embed", "none")
@@ -42,12 +42,11 @@ HOST_TWINS = ("side", "embed", "none")
 
 @dataclass
 class ExecutorchBackendConfig:
-    """How a graph becomes a file.
+    """Options for writing a program.
 
-    ``external_constants``: True, or a function of a placeholder node that gives the name of the data file its
-    constant goes to, or None. ``manifest=False`` leaves out the description of the build. ``host_twin``: where to put
-    what this machine runs in place of blobs that only a device can run: ``side`` (``m.twin`` beside ``m.pte``),
-    ``embed`` or ``none``.
+    ``external_constants``: True, or a function from a placeholder node to the name of the data file of its constant, or
+    None. ``manifest=False`` omits the build description. ``host_twin``: where to write the graphs that this machine
+    runs in place of blobs that only a device can run: ``side`` (``m.twin`` next to ``m.pte``), ``embed`` or ``none``.
     """
 
     passes: Sequence[Callable[[Any], Any]] = field(default_factory=list)
@@ -74,28 +73,28 @@ class ExecutorchBackendConfig:
             value = getattr(self, name)
             if value is None and name != "segment_alignment":
                 continue
-            number = isinstance(value, int) and not isinstance(value, bool) and value >= least
-            _check(self, name, number and not value & (value - 1), f"must be a power of two, {least} or more")
-        listed = isinstance(self.passes, Sequence | Mapping) or hasattr(self.passes, "passes")
-        _check(self, "passes", listed, "must be a list of passes, or of one for each method")
+            is_int = isinstance(value, int) and not isinstance(value, bool) and value >= least
+            _check(self, name, is_int and not value & (value - 1), f"must be a power of two, {least} or more")
+        is_list = isinstance(self.passes, Sequence | Mapping) or hasattr(self.passes, "passes")
+        _check(self, "passes", is_list, "must be a list of passes, or of one for each method")
         chosen: Any = self.memory_planning_pass
         plans = list(chosen.values()) if isinstance(chosen, Mapping) else [chosen]
-        right = all(isinstance(plan, MemoryPlanningPass) for plan in plans)
-        _check(self, "memory_planning_pass", right, "must be a MemoryPlanningPass, or a mapping of methods to them")
+        valid = all(isinstance(plan, MemoryPlanningPass) for plan in plans)
+        _check(self, "memory_planning_pass", valid, "must be a MemoryPlanningPass, or a mapping of methods to them")
         chosen = self.external_constants
-        right = isinstance(chosen, bool) or callable(chosen)
-        _check(self, "external_constants", right, "must be True, False, or a function of a node")
+        valid = isinstance(chosen, bool) or callable(chosen)
+        _check(self, "external_constants", valid, "must be True, False, or a function of a node")
 
     def planning(self, method: str) -> MemoryPlanningPass:
-        """The memory planning of one method."""
+        """The memory planning pass of one method."""
         chosen = self.memory_planning_pass
         if isinstance(chosen, Mapping):
             return chosen.get(method, MemoryPlanningPass())
         return chosen
 
 
-def _check(options: Any, name: str, right: Any, rule: str) -> None:
-    if not right:
+def _check(options: Any, name: str, valid: Any, rule: str) -> None:
+    if not valid:
         raise UsageError(f"{type(options).__name__}.{name}", rule, value=getattr(options, name))
 
 
@@ -105,5 +104,5 @@ def _check_flags(options: Any, *names: str) -> None:
 
 
 def _is_operator(op: Any) -> bool:
-    """An overload, without importing torch to say so."""
+    """Whether ``op`` is an operator overload, without importing torch."""
     return hasattr(op, "_schema") and hasattr(op, "_overloadname")

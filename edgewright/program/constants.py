@@ -1,4 +1,4 @@
-"""Constants: each distinct content is stored once, whatever method or name it came with."""
+"""Constant pool: each distinct content is stored once, across methods and names."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from edgewright.ir.dtypes import to_scalar_type
 from edgewright.ir.graph import Array, Value
 
 
-def stored_bytes(value: Value) -> memoryview:
-    """A constant's bytes in its dim order: a view of the weights where their layout allows."""
+def constant_bytes(value: Value) -> memoryview:
+    """A constant's bytes in its dim order: a view of the weights if their layout permits."""
     assert value.data is not None
     data: Array = value.data.transpose(value.dim_order) if value.data.ndim else value.data
     if not data.size:
@@ -30,20 +30,20 @@ class ConstantPool:
     chunks: Chunks = field(default_factory=Chunks)
     offsets: list[int] = field(default_factory=lambda: [0])
     external: dict[str, dict[str, PtdEntry]] = field(default_factory=dict)  # by file tag, then by name
-    _known: dict[bytes, int] = field(default_factory=dict)
+    _index_by_digest: dict[bytes, int] = field(default_factory=dict)
 
     def add(self, value: Value) -> int:
         """The index of a constant's data, stored if it is new."""
-        data = stored_bytes(value)
+        data = constant_bytes(value)
         digest = hashlib.sha256(data).digest()
-        if digest not in self._known:
-            self._known[digest] = len(self.offsets)
+        if digest not in self._index_by_digest:
+            self._index_by_digest[digest] = len(self.offsets)
             self.offsets.append(self.chunks.add(data, self.alignment))
-        return self._known[digest]
+        return self._index_by_digest[digest]
 
     def add_external(self, value: Value, tag: str) -> None:
-        """Keep a constant for the data file named ``tag``, under its own name."""
+        """Add a constant to the data file ``tag``, under its own name."""
         layout = TensorLayout(
             scalar_type=int(to_scalar_type(value.dtype)), sizes=value.bound, dim_order=value.dim_order
         )
-        self.external.setdefault(tag, {})[value.qualified_name] = PtdEntry(stored_bytes(value), layout)
+        self.external.setdefault(tag, {})[value.qualified_name] = PtdEntry(constant_bytes(value), layout)

@@ -1,4 +1,4 @@
-"""Delegate blobs: collected from all methods, stored once each, in segments or inside the program's tables."""
+"""Delegate blobs of all methods, deduplicated, stored in segments or inline in the program's tables."""
 
 from __future__ import annotations
 
@@ -15,51 +15,51 @@ from edgewright.formats.twin_writer import method_key, write_twin
 
 @dataclass
 class DelegatePool:
-    """The blobs of a program. References count blobs until ``store`` knows where they are."""
+    """The blobs of a program. References are blob numbers until ``store`` assigns segments."""
 
     blobs: list[Buffer] = field(default_factory=list)
     delegates: list[schema.BackendDelegate] = field(default_factory=list)
-    named: dict[str, Buffer] = field(default_factory=dict)  # data that blobs look up
-    estimates: list[Mapping[str, Any]] = field(default_factory=list)  # what vendors expect of blobs
+    named: dict[str, Buffer] = field(default_factory=dict)  # named data of blobs
+    estimates: list[Mapping[str, Any]] = field(default_factory=list)  # vendors' performance estimates
     _twins: dict[str, dict[str, bytes]] = field(default_factory=dict)  # by the blob's SHA-256 and the method
-    _known: dict[bytes, int] = field(default_factory=dict)
+    _index_by_digest: dict[bytes, int] = field(default_factory=dict)
 
     def add(
         self, backend: str, blob: Buffer, specs: Mapping[str, bytes], twin: bytes | None = None,
         estimates: Mapping[str, Any] | None = None, method: str = "forward",
     ) -> schema.BackendDelegate:  # fmt: skip
-        """What a method says about one call of a delegate."""
+        """Register a blob; returns the delegate entry of the calling method."""
         digest = hashlib.sha256(blob)
-        index = self._known.setdefault(digest.digest(), len(self.blobs))
+        index = self._index_by_digest.setdefault(digest.digest(), len(self.blobs))
         if twin is not None:
             self._twins.setdefault(digest.hexdigest(), {})[method] = twin
         if index == len(self.blobs):
             self.blobs.append(blob)
             self.estimates += [] if estimates is None else [estimates]
-        made = schema.BackendDelegate(
+        delegate = schema.BackendDelegate(
             id=backend,
             processed=schema.BackendDelegateDataReference(location=int(schema.DataLocation.INLINE), index=index),
             compile_specs=[schema.CompileSpec(key=key, value=value) for key, value in specs.items()],
         )
-        self.delegates.append(made)
-        return made
+        self.delegates.append(delegate)
+        return delegate
 
     def twin(self) -> bytes | None:
-        """The host twins of all blobs in one file, or None if none needs one.
+        """The host twins of all blobs in one file, or None.
 
-        They are named by the SHA-256 of the blob; where methods have different twins for one, by the method, too.
+        Keys are the SHA-256 of the blob; if methods have different twins for one blob, the method is part of the key.
         """
         if not self._twins:
             return None
-        found = {}
-        for digest, held in sorted(self._twins.items()):
-            alone = len(set(held.values())) == 1
-            for method, data in sorted(held.items()):
-                found[digest if alone else method_key(digest, method)] = next(iter(read_twin(data).values()))
-        return write_twin(found)
+        graphs = {}
+        for digest, by_method in sorted(self._twins.items()):
+            identical = len(set(by_method.values())) == 1
+            for method, data in sorted(by_method.items()):
+                graphs[digest if identical else method_key(digest, method)] = next(iter(read_twin(data).values()))
+        return write_twin(graphs)
 
     def store(self, program: schema.Program, *, extract: bool, alignment: int) -> None:
-        """Put the blobs into segments of their own or, unless ``extract``, into the tables."""
+        """Store the blobs in segments or, unless ``extract``, in the tables."""
         if not extract:
             program.backend_delegate_data = [schema.BackendDelegateInlineData(data=bytes(b)) for b in self.blobs]
             return

@@ -1,4 +1,4 @@
-"""From a graph to an execution plan: every operator a kernel call, every argument a value."""
+"""Emission of a graph as an execution plan: operators become kernel calls, arguments become values."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from edgewright.lowering.kernel_resolution import is_list_output
 from edgewright.program.constants import ConstantPool
 from edgewright.program.delegates import DelegatePool
 from edgewright.program.storage import Storage
-from edgewright.program.tensors import EmitOptions, Tensors
-from edgewright.program.values import NUMBERS, Values
-from edgewright.program.write_order import in_order
+from edgewright.program.tensors import EmitOptions, TensorEmitter
+from edgewright.program.values import NUMBERS, ValueTableBuilder
+from edgewright.program.write_order import sequentialize_updates
 
-# Operators that only rename elements of a dense tensor: no instruction, the result is the same memory.
+# Reshapes of a dense tensor: no instruction, the result aliases its source.
 RESHAPES = {
     "aten.view_copy.default", "aten.unsqueeze_copy.default", "aten.squeeze_copy.dim", "aten.squeeze_copy.dims",
     "aten.alias_copy.default", "aten.detach_copy.default", "aten.lift_fresh_copy.default",
 }  # fmt: skip
 
-# Copies that change type or layout: what they make, they see in their output.
+# Copies that change dtype or layout, which they read from their output: (with dim order, without).
 _LAYOUT_KERNELS = {
     "aten._to_copy.default": ("dim_order_ops::_to_dim_order_copy.out", "aten::_to_copy.out"),
     "aten.clone.default": ("dim_order_ops::_clone_dim_order.out", "aten::clone.out"),
@@ -32,7 +32,7 @@ _LAYOUT_KERNELS = {
 }
 
 
-# Kernels of stock that add to what their result's memory holds, instead of writing it.
+# ExecuTorch's kernels that accumulate into their result instead of overwriting it.
 _ACCUMULATING = {"aten::max_pool2d_with_indices_backward.grad_input"}
 
 
@@ -50,12 +50,12 @@ class Emitter:
         self.graph = graph
         self.blobs = DelegatePool() if blobs is None else blobs
         self.options = options
-        self.values = Values()
+        self.values = ValueTableBuilder()
         self.storage = Storage(graph, options.planning, options.shared)
-        self.tensors = Tensors(options, constants, states, self.storage)
+        self.tensors = TensorEmitter(options, constants, states, self.storage)
         self.instructions: list[Any] = []
         self.traces: list[schema.FrameList] = []
-        self.given: list[tuple[str, ...]] = []  # nodes of the user's own program, for each instruction
+        self.given: list[tuple[str, ...]] = []  # source nodes of each instruction in the exported program
         self.delegates: list[schema.BackendDelegate] = []
         self._indices: dict[Value, int] = {}
         self._operators: dict[str, int] = {}
@@ -64,7 +64,7 @@ class Emitter:
         """The finished plan of the method."""
         inputs = [self.argument(v, Kind.ANY) for v in self.graph.inputs]
         self.body(self.graph)
-        copies, updates = in_order(self.graph.updates)
+        copies, updates = sequentialize_updates(self.graph.updates)
         for op in copies:
             self.op(op)
         for target, source in updates:
@@ -82,7 +82,7 @@ class Emitter:
             inputs=inputs,
             outputs=outputs,
             chains=[chain],
-            operators=[_operator(key) for key in self._operators],
+            operators=[_parse_operator(key) for key in self._operators],
             delegates=self.delegates,
             non_const_buffer_sizes=arenas,
         )
@@ -96,10 +96,10 @@ class Emitter:
 
     def op(self, op: Op) -> None:
         """Emit one operator."""
-        from edgewright.program.control_flow import CONTROL
+        from edgewright.program.control_flow import CONTROL_FLOW
 
-        if op.kind in CONTROL:
-            CONTROL[op.kind](self, op)
+        if op.kind in CONTROL_FLOW:
+            CONTROL_FLOW[op.kind](self, op)
             return
         if op.kind == "delegate":
             self._delegate(op)
@@ -115,18 +115,18 @@ class Emitter:
         self.call(signature, inputs, results, op)
 
     def _delegate(self, op: Op) -> None:
-        """A call of a delegate: ``id``, ``blob``, ``specs``, and ``inputs`` in the blob's order."""
+        """Emit a delegate call: ``id``, ``blob``, ``specs``, and ``inputs`` in the blob's order."""
         inputs = [self.argument(v, Kind.ANY) for v in op.args["inputs"]]
         outputs = [self.define(v) for v in op.outputs if v is not None]
-        held = {name: op.args.get(name) for name in ("twin", "estimates")}
-        made = self.blobs.add(op.args["id"], op.args["blob"], op.args["specs"], **held, method=self.graph.name)
-        self.delegates.append(made)
+        extras = {name: op.args.get(name) for name in ("twin", "estimates")}
+        entry = self.blobs.add(op.args["id"], op.args["blob"], op.args["specs"], **extras, method=self.graph.name)
+        self.delegates.append(entry)
         self.blobs.named.update(op.args.get("named", {}))
         self.storage.tail = max(self.storage.tail, op.args.get("tail", 0))
         self.instruction(schema.DelegateCall(delegate_index=len(self.delegates) - 1, args=[*inputs, *outputs]), op)
 
     def _kernel(self, op: Op) -> tuple[Signature, dict[str, Any]]:
-        """The kernel an operator becomes, and its arguments by the kernel's names."""
+        """The kernel of an operator, and its arguments by the kernel's names."""
         if op.kind in _LAYOUT_KERNELS:
             return self._layout_kernel(op)
         signature = self.options.kernels.by_kind(op.kind)
@@ -135,7 +135,7 @@ class Emitter:
             rule = f"has no kernel in the {self.options.kernels.name!r} runtime"
             raise UnsupportedOperatorError(f"{op.kind}{where}", rule, remedy=op.origin.line)
         names = [a.name for a in signature.inputs]
-        if not set(names) <= set(op.args):  # arithmetic on sizes has no names
+        if not set(names) <= set(op.args):  # arithmetic on sizes has positional arguments
             return signature, dict(zip(names, op.args.values(), strict=False))
         return signature, op.args
 
@@ -150,27 +150,27 @@ class Emitter:
         return OPERATORS[plain], {**args, "memory_format": None if contiguous else torch.preserve_format}
 
     def _results(self, op: Op, signature: Signature) -> list[int]:
-        """The values a call writes, as its last arguments: the results, then what it returns."""
-        made = [self._unwanted() if v is None else self.argument(v, Kind.ANY) for v in op.outputs]
+        """The values a call writes, as its last arguments: the results, then the returned ones."""
+        indices = [self._unused_result() if v is None else self.argument(v, Kind.ANY) for v in op.outputs]
         if not signature.outputs:
-            return made
+            return indices
         if is_list_output(signature):
-            return [self.values.add(schema.TensorList(items=made)) for _ in range(2)]
-        if len(made) > 1:
-            return [*made, self.values.add(schema.TensorList(items=made))]
-        return [made[0], made[0]] if signature.boxed > len(signature.args) else made
+            return [self.values.add(schema.TensorList(items=indices)) for _ in range(2)]
+        if len(indices) > 1:
+            return [*indices, self.values.add(schema.TensorList(items=indices))]
+        return [indices[0], indices[0]] if signature.boxed > len(signature.args) else indices
 
-    def _unwanted(self) -> int:
-        """A result nobody asked for: kernels want a tensor there, and leave it alone."""
+    def _unused_result(self) -> int:
+        """A placeholder for an unused result: kernels need a tensor there, and do not write it."""
         return self.values.shared("unwanted", lambda: schema.Tensor(scalar_type=0, sizes=(0,), dim_order=(0,)))
 
     def call(self, signature: Signature, inputs: list[int], results: list[int], op: Op | None = None) -> int:
-        """Append a kernel call; the index of the instruction."""
+        """Append a kernel call; returns the instruction's index."""
         index = self._operators.setdefault(signature.key, len(self._operators))
         return self.instruction(schema.KernelCall(op_index=index, args=[*inputs, *results]), op)
 
     def instruction(self, instruction: Any, op: Op | None = None) -> int:
-        """Append an instruction; its index."""
+        """Append an instruction; returns its index."""
         self.instructions.append(instruction)
         frames = op.origin.frames if op is not None else ()
         items = [schema.Frame(filename=f, lineno=n, name=name, context=c) for f, n, name, c in frames]
@@ -179,12 +179,12 @@ class Emitter:
         return len(self.instructions) - 1
 
     def _update(self, target: Value, source: Value) -> None:
-        """Write new contents to state (or to a mutated input) at the end of the method."""
+        """Write the new contents of state (or of a mutated input) at the end of the method."""
         state, new = self.argument(target, Kind.TENSOR), self.argument(source, Kind.TENSOR)
         self.call(OPERATORS["aten::copy_"], [state, new, self.values.literal(False)], [state])
 
     def _output(self, value: Any) -> int:
-        """A graph output. An input or state that is returned gets a copy, which later writes cannot reach."""
+        """A graph output. A returned input or state is copied, so that later writes do not change it."""
         if not isinstance(value, Value) or value.dtype is None or value.constant:
             return self.argument(value, Kind.ANY)
         if not value.state and value not in self.storage.inputs:
@@ -197,7 +197,7 @@ class Emitter:
     # -------------------------------------------------------------------------------------------------- views
 
     def _reshape(self, op: Op) -> bool:
-        """Make a result another name of its source's memory; False if it must be a copy."""
+        """Make a result an alias of its source; False if it must be a copy."""
         source, out = next(op.inputs()), op.outputs[0]
         assert out is not None
         contiguous = all(v.dim_order == tuple(range(len(v.dim_order))) for v in (source, out))
@@ -210,14 +210,14 @@ class Emitter:
             out.data, out.qualified_name = source.data.reshape(out.bound), source.qualified_name
             return True
         self.argument(source, Kind.TENSOR)
-        if not self.storage.planned(source):  # no place to share: the memory comes when the program runs
+        if not self.storage.planned(source):  # unplanned: the memory is known only at run time
             return self._dynamic_view(op, source, out)
         self.storage.share(out, source)
         self.define(out)
         return True
 
     def _dynamic_view(self, op: Op, source: Value, out: Value) -> bool:
-        """A view whose size is known at run time: an instruction that points the result at its source's memory."""
+        """A view of dynamic size: an instruction that points the result at its source's memory."""
         if op.kind != "aten.view_copy.default" or out in self.storage.outputs or source.constant:
             return False
         base = self.argument(source, Kind.TENSOR)
@@ -229,7 +229,7 @@ class Emitter:
     # ------------------------------------------------------------------------------------------------- values
 
     def argument(self, value: Any, kind: Kind) -> int:
-        """The index of an argument's value, made if it is new."""
+        """The index of an argument's value, created if it is new."""
         if isinstance(value, Value):
             return self._indices[value] if value in self._indices else self.define(value)
         if isinstance(value, list | tuple):
@@ -251,19 +251,19 @@ class Emitter:
         return self.values.ints([self.argument(i, Kind.INT) for i in items])
 
     def define(self, value: Value) -> int:
-        """A new value of the plan for a tensor or a number."""
+        """Create a value of the plan for a tensor or a scalar."""
         index = self.values.add(NUMBERS[value.kind]() if value.dtype is None else self.tensors.make(value))
         self._indices[value] = index
         self.storage.bind(value, index)
         return index
 
-    def rename(self, value: Value, other: Value) -> None:
-        """Let ``value`` be the same value of the plan as ``other``, which there is."""
+    def alias_to(self, value: Value, other: Value) -> None:
+        """Map ``value`` to the same value of the plan as ``other``, which is defined."""
         self._indices[value] = self._indices[other]
         if other.dtype is not None:
             self.storage.share(value, other)
 
 
-def _operator(key: str) -> schema.Operator:
+def _parse_operator(key: str) -> schema.Operator:
     name, _, overload = key.partition(".")
     return schema.Operator(name=name, overload=overload)

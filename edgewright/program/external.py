@@ -1,4 +1,4 @@
-"""Weights outside the program: constants in data files, and weights that are trained on the device."""
+"""External weights: constants in data files, and weights trained on the device."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Tag = Callable[[Value], "str | None"]
 
 
 def external_tag(config: ExecutorchBackendConfig, exported: ExportedProgram) -> Tag | None:
-    """Which data file a weight goes to. Lifted constants stay: they are closer to code than to data."""
+    """A function from a weight to its data file. Lifted constants stay in the program: they are part of the code."""
     chosen = config.external_constants
     nodes = {n.name: n for n in exported.graph.nodes if n.op == "placeholder"}
     trained = set(trained_weights(exported)) if config.external_mutable_weights else set()
@@ -29,13 +29,13 @@ def external_tag(config: ExecutorchBackendConfig, exported: ExportedProgram) -> 
             return DEFAULT_TAG
         if not chosen or value.state or value.name not in nodes or "_lifted_tensor" in value.name:
             return None
-        return _checked(chosen(nodes[value.name]), value) if callable(chosen) else DEFAULT_TAG
+        return _check_tag(chosen(nodes[value.name]), value) if callable(chosen) else DEFAULT_TAG
 
     return tag
 
 
-def _checked(tag: Any, value: Value) -> str | None:
-    """A tag becomes the name of a file in a folder the user names: it must not lead out of it."""
+def _check_tag(tag: Any, value: Value) -> str | None:
+    """Validate a tag, which becomes a file name in a user's folder and must not lead out of it."""
     if tag is None or (isinstance(tag, str) and tag and not set(tag) & set("/\\:\0") and tag.strip(".")):
         return tag
     rule = "must give the name of a data file (without folders), or None"
@@ -43,13 +43,13 @@ def _checked(tag: Any, value: Value) -> str | None:
 
 
 def trained_weights(exported: ExportedProgram) -> list[str]:
-    """Weights the program gives gradients for, in the order of the gradients."""
+    """Weights that the program computes gradients for, in the order of the gradients."""
     specs = exported.graph_signature.output_specs
     return [str(s.target) for s in specs if s.kind == OutputKind.GRADIENT_TO_PARAMETER]
 
 
 def training_methods(exported: ExportedProgram, name: str) -> dict[str, Any]:
-    """Constant methods that tell a trainer which outputs are gradients and weights, and what they are called."""
+    """Constant methods with the output indices of gradients and weights, and their names, for a trainer."""
     weights = trained_weights(exported)
     if not weights:
         return {}

@@ -1,4 +1,10 @@
-"""Results written over an operand that nobody reads again, where the runtime's kernel allows it."""
+"""In-place results: a result takes over the memory of an operand that dies at the same instruction.
+
+Sound only if the kernel tolerates aliasing, which a runtime does not promise: ``IN_PLACE`` lists the kernels of
+ExecuTorch that read an element before they write the same position of the result. Both tensors must have the same
+static shape, dtype and dim order; the operand's live range must end, and the result's start, at this instruction. This
+is register coalescing (Muchnick, "Advanced Compiler Design and Implementation", chapter 16) with blocks for registers.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +17,7 @@ from edgewright.formats.operator_signatures import OPERATORS, Kind, Signature
 
 if TYPE_CHECKING:
     from edgewright.program.memory import Block
-    from edgewright.program.storage import Place
+    from edgewright.program.storage import Allocation
 
 _UNARY = (
     "abs acos acosh asin asinh atan atanh bitwise_not ceil clamp cos cosh elu erf exp expm1 floor gelu hardtanh "
@@ -24,8 +30,8 @@ _BINARY = (
     "fmod.Scalar_out remainder.Tensor_out remainder.Scalar_out where.self_out"
 )
 
-# Kernels that read an element of these operands for the last time before they write the result's element at the
-# same place: a test runs each of them in the stock runtime with operand and result in the same memory.
+# Kernels whose last read of an element of these operands precedes the write of the result's element at the same
+# position: a test runs each of them in the stock runtime with operand and result in the same memory.
 IN_PLACE: dict[str, tuple[str, ...]] = {
     **{f"aten::{name}.out": ("self",) for name in _UNARY.split()},
     **{f"aten::{name}": ("self", "other") for name in _BINARY.split()},
@@ -37,31 +43,31 @@ IN_PLACE = {key: names for key, names in IN_PLACE.items() if key in OPERATORS}
 
 
 @dataclass(frozen=True)
-class Calls:
-    """What sharing needs to know of a method; places by value index."""
+class MethodCalls:
+    """The instructions of a method, with allocations by value index."""
 
     values: Sequence[Any]
     instructions: Sequence[Any]
     operators: Sequence[str]
-    places: Mapping[int, Place]
+    allocations: Mapping[int, Allocation]
 
 
-def share_in_place(calls: Calls, fixed: Collection[Block]) -> None:
-    """Join blocks: a result takes over the block of an operand that its instruction reads last.
+def merge_in_place(calls: MethodCalls, fixed: Collection[Block]) -> None:
+    """Merge blocks: a result takes over the block of an operand whose last use is its instruction.
 
-    ``fixed`` holds the ids of blocks that stay what they are: those of state.
+    ``fixed`` are blocks that must not be merged: those of state.
     """
-    users: dict[Block, list[Place]] = {}
-    for place in calls.places.values():
-        users.setdefault(place.block, []).append(place)
+    users: dict[Block, list[Allocation]] = {}
+    for allocation in calls.allocations.values():
+        users.setdefault(allocation.block, []).append(allocation)
     for at, call in enumerate(calls.instructions):
         key = calls.operators[call.op_index] if isinstance(call, schema.KernelCall) else ""
         if key not in IN_PLACE:
             continue
         out = call.args[len(OPERATORS[key].inputs)]
         for source in _candidates(OPERATORS[key], call):
-            if _may_take(calls, out, source, at) and calls.places[source].block not in fixed:
-                _join(users, calls.places[source].block, calls.places[out].block)
+            if _can_reuse(calls, out, source, at) and calls.allocations[source].block not in fixed:
+                _merge_blocks(users, calls.allocations[source].block, calls.allocations[out].block)
                 break
 
 
@@ -71,22 +77,22 @@ def _candidates(signature: Signature, call: schema.KernelCall) -> list[int]:
     return [index for argument, index in pairs if argument.kind is Kind.TENSOR and argument.name in names]
 
 
-def _may_take(calls: Calls, out: int, source: int, at: int) -> bool:
-    """True if the result looks just like the operand, starts here, and the operand ends here."""
-    made, read = calls.places.get(out), calls.places.get(source)
-    if made is None or read is None or made.block is read.block or not (made.planned and read.planned):
+def _can_reuse(calls: MethodCalls, out: int, source: int, at: int) -> bool:
+    """True if the result has the operand's type, its live range starts here, and the operand's ends here."""
+    result, operand = calls.allocations.get(out), calls.allocations.get(source)
+    if result is None or operand is None or result.block is operand.block or not (result.planned and operand.planned):
         return False
     a, b = calls.values[out], calls.values[source]
     return (
-        made.block.start == at == read.block.end
-        and made.block.size == read.block.size
+        result.block.start == at == operand.block.end
+        and result.block.size == operand.block.size
         and a.shape_dynamism == b.shape_dynamism == schema.Dynamism.STATIC
         and (a.scalar_type, tuple(a.sizes), tuple(a.dim_order)) == (b.scalar_type, tuple(b.sizes), tuple(b.dim_order))
     )
 
 
-def _join(users: dict[Block, list[Place]], kept: Block, gone: Block) -> None:
-    kept.end = gone.end
-    for place in users.pop(gone):
-        place.block = kept
-        users[kept].append(place)
+def _merge_blocks(users: dict[Block, list[Allocation]], merged: Block, removed: Block) -> None:
+    merged.end = removed.end
+    for allocation in users.pop(removed):
+        allocation.block = merged
+        users[merged].append(allocation)

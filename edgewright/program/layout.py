@@ -1,4 +1,9 @@
-"""Dim orders: channels-last where the model asks for it and kernels follow, contiguous everywhere else."""
+"""Dim order propagation: channels-last where the model requests it and kernels support it, contiguous elsewhere.
+
+One forward pass. ``clone`` and ``to`` with a memory format set a dim order; operators in ``_FOLLOWERS`` keep that of
+their operands; every other kernel needs contiguous operands and produces contiguous results. A copy is inserted where
+an operand has another dim order than its consumer needs; constants are simply stored in the order they are read.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +16,7 @@ from edgewright.ir.graph import Graph, Op, Value
 
 _FORMATS = {torch.channels_last: (0, 2, 3, 1), torch.channels_last_3d: (0, 2, 3, 4, 1)}
 
-# Operators whose kernels work in any one dim order; their outputs take that of their inputs.
+# Operators whose kernels support any dim order; outputs have that of the inputs.
 _FOLLOWERS = {
     "aten.add.Tensor", "aten.sub.Tensor", "aten.mul.Tensor", "aten.div.Tensor", "aten.add.Scalar", "aten.sub.Scalar",
     "aten.mul.Scalar", "aten.div.Scalar", "aten.relu.default", "aten.hardtanh.default", "aten.sigmoid.default",
@@ -23,7 +28,12 @@ _FOLLOWERS = {
 }  # fmt: skip
 
 
-_ALIKE = {"aten.add.Tensor", "aten.sub.Tensor", "aten.mul.Tensor", "aten.div.Tensor"}  # broadcast by contiguous strides
+_BROADCASTING = {
+    "aten.add.Tensor",
+    "aten.sub.Tensor",
+    "aten.mul.Tensor",
+    "aten.div.Tensor",
+}  # broadcast by contiguous strides
 
 
 def contiguous(rank: int) -> tuple[int, ...]:
@@ -31,76 +41,79 @@ def contiguous(rank: int) -> tuple[int, ...]:
 
 
 def assign_dim_orders(graph: Graph) -> None:
-    """Give every tensor its dim order, adding copies where a kernel needs another one than its input has."""
+    """Assign a dim order to every tensor, and insert copies where a kernel needs another than its input has."""
     ops: list[Op] = []
-    stored: set[Value] = set()  # constants that an operator reads already
+    assigned: set[Value] = set()  # constants with an assigned dim order
     for op in graph.ops:
-        asked = op.args.get("memory_format")
-        if op.kind in ("aten.clone.default", "aten._to_copy.default") and asked in (*_FORMATS, torch.contiguous_format):
-            _set(op, _FORMATS.get(asked))
+        memory_format = op.args.get("memory_format")
+        if op.kind in ("aten.clone.default", "aten._to_copy.default") and memory_format in (
+            *_FORMATS,
+            torch.contiguous_format,
+        ):
+            _set_outputs(op, _FORMATS.get(memory_format))
         elif op.kind == "delegate":
             _align_delegate(op, ops)
-        elif op.graphs:  # branches read what they need in the order they want
-            _set(op, None)
+        elif op.graphs:  # branches insert their own copies
+            _set_outputs(op, None)
             for branch in op.graphs.values():
                 assign_dim_orders(branch)
         else:
-            order = _common(op) if op.kind in _FOLLOWERS else None
-            _align(op, order, ops, stored)
-            _set(op, order)
+            order = _non_contiguous_order(op) if op.kind in _FOLLOWERS else None
+            _align_inputs(op, order, ops, assigned)
+            _set_outputs(op, order)
         ops.append(op)
     graph.ops = ops
 
 
-def _set(op: Op, order: tuple[int, ...] | None) -> None:
+def _set_outputs(op: Op, order: tuple[int, ...] | None) -> None:
     for out in op.outputs:
         if out is not None and out.dtype is not None:
             rank = len(out.shape)
             out.dim_order = order if order is not None and len(order) == rank else contiguous(rank)
 
 
-def _common(op: Op) -> tuple[int, ...] | None:
-    """The dim order an operator's data is in, if it is not contiguous."""
-    if op.kind in _ALIKE and len({v.shape for v in op.inputs() if v.dtype is not None}) > 1:
+def _non_contiguous_order(op: Op) -> tuple[int, ...] | None:
+    """The dim order of an operator's data, if it is not contiguous."""
+    if op.kind in _BROADCASTING and len({v.shape for v in op.inputs() if v.dtype is not None}) > 1:
         return None
     return next((v.dim_order for v in op.inputs() if not v.constant and v.dim_order != contiguous(len(v.shape))), None)
 
 
-def _align(op: Op, order: tuple[int, ...] | None, ops: list[Op], stored: set[Value]) -> None:
-    """Bring every input of ``op`` to ``order`` (or contiguous)."""
-    moved: dict[Value, Value] = {}
+def _align_inputs(op: Op, order: tuple[int, ...] | None, ops: list[Op], assigned: set[Value]) -> None:
+    """Convert every input of ``op`` to ``order`` (or contiguous)."""
+    converted: dict[Value, Value] = {}
     for value in list(op.inputs()):
         rank = len(value.shape)
-        wanted = order if order is not None and len(order) == rank else contiguous(rank)
-        if value.constant and value not in stored:
-            stored.add(value)
-            value.dim_order = wanted  # stored in whatever order is read
-        if value.dtype is None or value.dim_order == wanted or value in moved:
+        required = order if order is not None and len(order) == rank else contiguous(rank)
+        if value.constant and value not in assigned:
+            assigned.add(value)
+            value.dim_order = required  # stored in the order that is read
+        if value.dtype is None or value.dim_order == required or value in converted:
             continue
-        if value.constant:  # read in two orders, stored in both
-            moved[value] = replace(value, dim_order=wanted)
+        if value.constant:  # read in two orders: stored twice
+            converted[value] = replace(value, dim_order=required)
             continue
-        copy = Value(f"{value.name}_{'cl' if order else 'contiguous'}", value.dtype, value.shape, wanted)
+        copy = Value(f"{value.name}_{'cl' if order else 'contiguous'}", value.dtype, value.shape, required)
         ops.append(Op("aten.clone.default", {"self": value, "memory_format": None}, [copy], op.origin))
-        moved[value] = copy
-    if moved:
-        op.args = {name: _replace(arg, moved) for name, arg in op.args.items()}
+        converted[value] = copy
+    if converted:
+        op.args = {name: _substitute(arg, converted) for name, arg in op.args.items()}
 
 
 def _align_delegate(op: Op, ops: list[Op]) -> None:
-    """A delegate was lowered for the orders its inputs had then."""
+    """Convert inputs to the dim orders that the delegate was lowered for."""
     inputs = []
     orders = op.args.get("orders") or [contiguous(len(v.shape)) for v in op.args["inputs"]]
-    for value, wanted in zip(op.args["inputs"], orders, strict=True):
-        if value.dim_order != wanted:
-            copy = Value(f"{value.name}_moved", value.dtype, value.shape, wanted)
+    for value, required in zip(op.args["inputs"], orders, strict=True):
+        if value.dim_order != required:
+            copy = Value(f"{value.name}_moved", value.dtype, value.shape, required)
             ops.append(Op("aten.clone.default", {"self": value, "memory_format": None}, [copy], op.origin))
             value = copy
         inputs.append(value)
     op.args["inputs"] = inputs
 
 
-def _replace(tree: Any, moved: dict[Value, Value]) -> Any:
+def _substitute(tree: Any, mapping: dict[Value, Value]) -> Any:
     if isinstance(tree, Value):
-        return moved.get(tree, tree)
-    return [_replace(t, moved) for t in tree] if isinstance(tree, list) else tree
+        return mapping.get(tree, tree)
+    return [_substitute(t, mapping) for t in tree] if isinstance(tree, list) else tree

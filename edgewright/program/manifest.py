@@ -1,4 +1,4 @@
-"""The manifest: what a file is, who made it and for what, in at most 4 KiB of JSON inside the file."""
+"""The manifest: a description of a program's build and targets, at most 4 KiB of JSON inside the file."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from edgewright.formats import schema
 KEY = "edgewright.manifest"
 MAX_BYTES = 4096
 
-# What a large program has too much of is counted instead of listed, in this order, until the rest fits.
-_LISTS = ("estimates", "operators", "methods", "delegates", "targets", "runtime")
+# Lists that are replaced with counts, in this order, until the manifest of a large program fits.
+_SHRINKABLE = ("estimates", "operators", "methods", "delegates", "targets", "runtime")
 
 
 def build(
     program: schema.Program, targets: Sequence[str], runtime: str, estimates: Sequence[Mapping[str, Any]] = ()
 ) -> bytes:
-    """The manifest of a program: the same program always gives the same bytes."""
+    """The manifest of a program; deterministic."""
     import torch
 
     content: dict[str, Any] = {
@@ -38,19 +38,19 @@ def build(
     }
     if estimates:
         content["estimates"] = [{key: e[key] for key in e if key != "layers"} for e in estimates[:8]]
-    return _fit(content)
+    return _shrink_to_limit(content)
 
 
 def targets_of(program: schema.Program) -> list[str]:
-    """What a program runs on: its delegates' targets (or ids), and ``portable`` for kernels that every runtime has."""
-    found = set()
+    """The targets of a program: those of its delegates (or their ids), and ``portable`` for portable kernels."""
+    targets = set()
     for plan in program.execution_plan:
         for delegate in plan.delegates:
             specs = {spec.key: bytes(spec.value) for spec in delegate.compile_specs or ()}
-            found.add(specs.get("target", delegate.id.encode()).decode("utf-8", "replace"))
+            targets.add(specs.get("target", delegate.id.encode()).decode("utf-8", "replace"))
         if plan.operators or not plan.delegates:
-            found.add("portable")
-    return sorted(found)
+            targets.add("portable")
+    return sorted(targets)
 
 
 def _method(plan: schema.ExecutionPlan) -> dict[str, Any]:
@@ -62,10 +62,10 @@ def _method(plan: schema.ExecutionPlan) -> dict[str, Any]:
 
 
 def _delegates(program: schema.Program) -> dict[str, Any]:
-    """How often each backend is called, and how many bytes its blobs have."""
-    found = [delegate for plan in program.execution_plan for delegate in plan.delegates]
-    calls = Counter(delegate.id for delegate in found)
-    blobs = {(d.id, d.processed.location, d.processed.index): len(program.blob(d)) for d in found}
+    """Calls and blob bytes by backend."""
+    entries = [delegate for plan in program.execution_plan for delegate in plan.delegates]
+    calls = Counter(delegate.id for delegate in entries)
+    blobs = {(d.id, d.processed.location, d.processed.index): len(program.blob(d)) for d in entries}
     return {
         backend: {"calls": calls[backend], "bytes": sum(size for key, size in blobs.items() if key[0] == backend)}
         for backend in sorted(calls)
@@ -73,16 +73,16 @@ def _delegates(program: schema.Program) -> dict[str, Any]:
 
 
 def _digest(data: Any) -> dict[str, Any]:
-    """The size and hash of a segment, which may be in pieces."""
+    """Size and hash of a segment, which may be in pieces."""
     digest = hashlib.sha256()
     for piece in (data,) if isinstance(data, bytes | bytearray | memoryview) else data:
         digest.update(piece)
     return {"bytes": len(data), "sha256": digest.hexdigest()}
 
 
-def _fit(content: dict[str, Any]) -> bytes:
+def _shrink_to_limit(content: dict[str, Any]) -> bytes:
     text = _json(content)
-    for name in _LISTS:
+    for name in _SHRINKABLE:
         if len(text) <= MAX_BYTES:
             break
         if name in content:
@@ -97,7 +97,7 @@ def _json(content: dict[str, Any]) -> bytes:
 
 
 def read(program: schema.Program) -> dict[str, Any] | None:
-    """The manifest of a file, or None if it has none that can be read. Its content is the file's word, unchecked."""
+    """The manifest of a file, or None if it has no readable one. The content is not verified."""
     for item in program.named_data or ():
         if item.key == KEY:
             return parse(program.segment(item.segment_index))
@@ -105,18 +105,18 @@ def read(program: schema.Program) -> dict[str, Any] | None:
 
 
 def parse(data: Any) -> dict[str, Any] | None:
-    """A manifest's content, or None for anything that is not an object in JSON of the allowed size."""
+    """A manifest's content, or None unless it is a JSON object within the size limit."""
     if len(data) > MAX_BYTES:
         return None
     try:
-        found = json.loads(bytes(data), parse_constant=_number, parse_float=_number, parse_int=_integer)
+        content = json.loads(bytes(data), parse_constant=_number, parse_float=_number, parse_int=_integer)
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
+    return content if isinstance(content, dict) else None
 
 
 def _number(text: str) -> float:
-    """JSON has no word for infinity and NaN, so neither may what is made of it again."""
+    """JSON has no infinity or NaN, so neither may be accepted."""
     number = float(text)
     if not math.isfinite(number):
         raise ValueError(text)

@@ -1,4 +1,10 @@
-"""Memory planning: who may share which bytes, and where they lie in the arena."""
+"""Memory planning: offsets for blocks in an arena, so that blocks that are live at the same time do not overlap.
+
+This is dynamic storage allocation (rectangle packing along the time axis), which is NP-hard. Like TFLite's arena
+planner we place blocks greedily by first fit, and try several orders, largest first being the usual best; the peak of
+live bytes is a lower bound that ends the search. Read: Pisarchyk and Lee, "Efficient Memory Management for Deep Neural
+Net Inference" (2020).
+"""
 
 from __future__ import annotations
 
@@ -14,10 +20,10 @@ ALIGNMENT = 16
 
 @dataclass
 class MemoryPlanningPass:
-    """How a method's memory is planned.
+    """Options of memory planning.
 
     ``alloc_graph_input`` and ``alloc_graph_output``: False leaves the memory of inputs or outputs to the caller.
-    ``share_mutable_buffers`` puts state in an arena of its own, at the same places in every method.
+    ``share_mutable_buffers`` places state in a separate arena, at the same offsets in every method.
     """
 
     alloc_graph_input: bool = True
@@ -30,8 +36,8 @@ class MemoryPlanningPass:
         for name in ("alloc_graph_input", "alloc_graph_output", "alloc_mutable_buffers", "share_mutable_buffers"):
             if not isinstance(getattr(self, name), bool):
                 raise UsageError(f"MemoryPlanningPass.{name}", "must be True or False", value=getattr(self, name))
-        whole = isinstance(self.alignment, int) and not isinstance(self.alignment, bool)
-        if not whole or self.alignment < 1 or self.alignment & (self.alignment - 1):
+        is_int = isinstance(self.alignment, int) and not isinstance(self.alignment, bool)
+        if not is_int or self.alignment < 1 or self.alignment & (self.alignment - 1):
             raise UsageError("MemoryPlanningPass.alignment", "must be a power of two", value=self.alignment)
         if self.share_mutable_buffers and not self.alloc_mutable_buffers:
             raise UsageError("MemoryPlanningPass", "share_mutable_buffers needs alloc_mutable_buffers")
@@ -39,7 +45,8 @@ class MemoryPlanningPass:
 
 @dataclass(eq=False)
 class Block:
-    """Bytes that one or more tensors share, from the first instruction that writes them to the last that reads."""
+    """Memory of one or more tensors, and its live range: the first instruction that writes it to the last that
+    reads."""
 
     size: int
     start: int
@@ -51,25 +58,25 @@ class Block:
         return self.start <= other.end and other.start <= self.end
 
 
-def plan(blocks: Sequence[Block], alignment: int = ALIGNMENT) -> int:
-    """Give every block an offset; blocks alive at the same time never overlap. Returns the arena's size.
+def plan_arena(blocks: Sequence[Block], alignment: int = ALIGNMENT) -> int:
+    """Assign an offset to every block; blocks that are live at the same time never overlap. Returns the arena's size.
 
-    Several orders of placing them are tried, until one needs no more than is alive at once.
+    Tries several placement orders, until one needs no more than the peak of live bytes.
     """
-    least = peak(blocks)
+    lower_bound = peak_live_bytes(blocks)
     best: tuple[int, list[int]] | None = None
     for key in _ORDERS:
-        size = _place(sorted(blocks, key=key), alignment)
+        size = _first_fit(sorted(blocks, key=key), alignment)
         if best is None or size < best[0]:
             best = size, [b.offset for b in blocks]
-        if size <= least:
+        if size <= lower_bound:
             break
     for block, offset in zip(blocks, best[1] if best else (), strict=True):
         block.offset = offset
     return best[0] if best else 0
 
 
-# Ties are broken by the order blocks are given in: sorting is stable.
+# Sorting is stable: ties keep the order of ``blocks``.
 _ORDERS: tuple[Callable[[Block], tuple[int, ...]], ...] = (
     lambda b: (-b.size, b.start),
     lambda b: (b.start, -b.size),
@@ -79,21 +86,21 @@ _ORDERS: tuple[Callable[[Block], tuple[int, ...]], ...] = (
 )
 
 
-def peak(blocks: Sequence[Block]) -> int:
-    """The most bytes that are alive at once: no plan needs less."""
-    edges: dict[int, list[tuple[bool, int]]] = {}
+def peak_live_bytes(blocks: Sequence[Block]) -> int:
+    """The peak of live bytes: a lower bound for any plan."""
+    events: dict[int, list[tuple[bool, int]]] = {}
     for block in blocks:
-        edges.setdefault(block.start, []).append((True, block.size))
-        edges.setdefault(block.end + 1, []).append((False, block.size))
-    alive = most = 0
-    for at in sorted(edges):
-        alive += sum(size if starts else -size for starts, size in edges[at])
-        most = max(most, alive)
-    return most
+        events.setdefault(block.start, []).append((True, block.size))
+        events.setdefault(block.end + 1, []).append((False, block.size))
+    alive = highest = 0
+    for at in sorted(events):
+        alive += sum(size if starts else -size for starts, size in events[at])
+        highest = max(highest, alive)
+    return highest
 
 
-def _place(order: Sequence[Block], alignment: int) -> int:
-    """First fit in this order: the lowest gap between blocks that are alive at the same time."""
+def _first_fit(order: Sequence[Block], alignment: int) -> int:
+    """First fit in this order: the lowest gap between blocks that are live at the same time."""
     placed: list[Block] = []  # by offset
     total = 0
     for block in order:
@@ -105,10 +112,10 @@ def _place(order: Sequence[Block], alignment: int) -> int:
                 break
             at = max(at, align(other.offset + other.size, alignment))
         block.offset = at
-        insort(placed, block, key=_offset)
+        insort(placed, block, key=_block_offset)
         total = max(total, at + block.size)
     return total
 
 
-def _offset(block: Block) -> int:
+def _block_offset(block: Block) -> int:
     return block.offset

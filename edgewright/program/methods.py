@@ -1,4 +1,4 @@
-"""The methods of a program: named, checked, and those that only give constants."""
+"""The methods of a program: validation, and methods that return constants."""
 
 from __future__ import annotations
 
@@ -23,48 +23,49 @@ from edgewright.program.tensors import EmitOptions
 Programs = Union[ExportedProgram, Mapping[str, ExportedProgram]]
 
 
-def named(programs: Programs) -> dict[str, ExportedProgram]:
+def methods_by_name(programs: Programs) -> dict[str, ExportedProgram]:
+    """Methods by name; a single program is ``forward``."""
     if not isinstance(programs, ExportedProgram | Mapping):
         programs = {"forward": programs}
-    named = {"forward": programs} if isinstance(programs, ExportedProgram) else dict(programs)
-    if not named:
+    methods = {"forward": programs} if isinstance(programs, ExportedProgram) else dict(programs)
+    if not methods:
         raise UsageError("programs", "must hold at least one method")
-    for name, program in named.items():
+    for name, program in methods.items():
         if not isinstance(program, ExportedProgram):
             remedy = "Export it first: torch.export.export(model, example_inputs)."
             raise UsageError(
                 f"method {name!r}", "must be an ExportedProgram", value=type(program).__name__, remedy=remedy
             )
-    return named
+    return methods
 
 
 def check_methods(option: str, chosen: Any, methods: set[str]) -> None:
-    """A mapping by method must name methods that exist: a misspelt one would be ignored."""
+    """Raise if a mapping by method names an unknown one, which would otherwise be ignored."""
     unknown = sorted(set(chosen) - methods) if isinstance(chosen, Mapping) else []
     if unknown:
         raise not_among(option, unknown[0], sorted(methods), rule="must name methods of the program:")
 
 
-def structure(spec: pytree.TreeSpec) -> str:
-    """A structure as text. Classes that have no name in it (torch's named results, dataclasses that were registered
-    without one) are tuples of what they hold."""
+def encode_structure(spec: pytree.TreeSpec) -> str:
+    """A pytree spec as a string. Classes that it cannot name (torch's named results, unnamed dataclasses) are encoded
+    as tuples."""
     try:
         return pytree.treespec_dumps(spec)
     except NotImplementedError:
-        return pytree.treespec_dumps(pytree.tree_structure(_unnamed(spec)))
+        return pytree.treespec_dumps(pytree.tree_structure(_as_builtin_containers(spec)))
 
 
-def _unnamed(spec: pytree.TreeSpec) -> Any:
+def _as_builtin_containers(spec: pytree.TreeSpec) -> Any:
     if spec.is_leaf():
         return 0
-    children = [_unnamed(child) for child in spec.children()]
+    children = [_as_builtin_containers(child) for child in spec.children()]
     if spec.type is dict:
         return dict(zip(spec.context, children, strict=True))
     return children if spec.type is list else tuple(children)
 
 
 def constant_plan(name: str, value: Any, constants: ConstantPool) -> schema.ExecutionPlan:
-    """A method without instructions that returns what it was given."""
+    """A method without instructions that returns ``value``."""
     leaves, spec = pytree.tree_flatten(value)
     outputs: list[Any] = []
     for index, leaf in enumerate(leaves):
@@ -80,6 +81,6 @@ def constant_plan(name: str, value: Any, constants: ConstantPool) -> schema.Exec
             raise UsageError(f"constant method {name!r}", rule, value=type(leaf).__name__)
     graph = Graph(name, [], outputs)
     options = EmitOptions(ExecutorchBackendConfig().planning(name), kernel_set("wheel"))
-    plan = Emitter(graph, options, constants, ConstantPool()).plan(("", structure(spec)))
+    plan = Emitter(graph, options, constants, ConstantPool()).plan(("", encode_structure(spec)))
     plan.non_const_buffer_sizes = [0]
     return plan

@@ -1,4 +1,4 @@
-"""Passes of the user's on a method's graph, and a graph as a table."""
+"""User passes on a method's graph, and a graph as a table."""
 
 from __future__ import annotations
 
@@ -18,34 +18,34 @@ Passes = Union[Sequence[Pass], Mapping[str, Sequence[Pass]]]
 
 
 def pass_list(passes: Any) -> Sequence[Pass]:
-    inner = getattr(passes, "passes", passes)  # a PassManager holds a list of them
+    inner = getattr(passes, "passes", passes)  # a PassManager has a list of them
     return list(inner) if isinstance(inner, Sequence) else [inner]
 
 
-def transformed(program: ExportedProgram, passes: Sequence[Pass]) -> ExportedProgram:
-    """The program after passes, each of which changes its module in place or gives another (or a PassResult)."""
+def apply_passes(program: ExportedProgram, passes: Sequence[Pass]) -> ExportedProgram:
+    """The program after ``passes``, each of which modifies the module in place or returns another (or a PassResult)."""
     if not passes:
         return program
     original = program.graph_module
     module: Any = torch.fx.GraphModule(original, copy.deepcopy(original.graph))  # passes may change it in place
     module.meta.update(original.meta)
     for old, new in zip(original.graph.nodes, module.graph.nodes, strict=True):
-        new.name = old.name  # copies get other names than Python's own, such as input
-    for change in passes:
-        result = change(module)
-        found = getattr(result, "graph_module", result)
-        module = found if isinstance(found, torch.nn.Module) else module
+        new.name = old.name  # deepcopy renames nodes called like a builtin, such as input
+    for graph_pass in passes:
+        result = graph_pass(module)
+        returned = getattr(result, "graph_module", result)
+        module = returned if isinstance(returned, torch.nn.Module) else module
     for node, name in zip(_placeholders(module), [n.name for n in _placeholders(original)], strict=False):
-        node.name = name  # a pass that traces the graph again gives its inputs names of its own
-    return with_graph(program, module, _signature(program.graph_signature, module.graph))
+        node.name = name  # a pass that retraces the graph renames its inputs
+    return with_graph(program, module, _updated_signature(program.graph_signature, module.graph))
 
 
 def _placeholders(module: Any) -> list[torch.fx.Node]:
     return [node for node in module.graph.nodes if node.op == "placeholder"]
 
 
-def _signature(old: ExportGraphSignature, graph: torch.fx.Graph) -> ExportGraphSignature:
-    """The signature, with the results that the graph has now: a pass may have put others in their places."""
+def _updated_signature(old: ExportGraphSignature, graph: torch.fx.Graph) -> ExportGraphSignature:
+    """The signature with the graph's current results, which passes may have replaced."""
     output: Any = graph.output_node()
     results, specs = list(output.args[0]), []
     if len(results) != len(old.output_specs):

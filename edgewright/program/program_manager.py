@@ -1,4 +1,4 @@
-"""``ExecutorchProgramManager``: methods become one program, and the program a file."""
+"""``ExecutorchProgramManager``: emits methods to one program, and the program to a file."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from edgewright.program.delegates import DelegatePool
 from edgewright.program.emit import Emitter
 from edgewright.program.external import DEFAULT_TAG, external_tag, training_methods
 from edgewright.program.layout import assign_dim_orders
-from edgewright.program.methods import check_methods, constant_plan, structure
+from edgewright.program.methods import check_methods, constant_plan, encode_structure
 from edgewright.program.shared_state import SharedLayout, shared_layout
 from edgewright.program.tensors import EmitOptions
 
@@ -43,7 +43,7 @@ class ExecutorchProgramManager:
         self._constants = ConstantPool(config.constant_tensor_alignment or 16)
         self._states = ConstantPool(1)
         self._blobs = DelegatePool()
-        self.instruction_sources: dict[str, list[tuple[str, ...]]] = {}  # by method: nodes of the user's own program
+        self.instruction_sources: dict[str, list[tuple[str, ...]]] = {}  # by method: nodes of the exported program
         check_methods("memory_planning_pass", config.memory_planning_pass, edge.methods)
         self.executorch_program = self._build()
         self._buffer: bytes | None = None
@@ -61,7 +61,7 @@ class ExecutorchProgramManager:
 
     @property
     def partition_reports(self) -> dict[str, PartitionReport]:
-        """What backends took and why not more, by method."""
+        """What is delegated, and why not more, by method."""
         return self._edge.partition_reports
 
     @property
@@ -72,12 +72,12 @@ class ExecutorchProgramManager:
         return self._buffer
 
     def write_to_file(self, open_file: io.BufferedIOBase) -> None:
-        """Write to an open binary file, weights straight from where they are."""
+        """Write to an open binary file, without copying the weights."""
         for chunk in self._chunks():
             open_file.write(chunk)
 
     def save(self, path: str | os.PathLike[str]) -> int:
-        """Write to a path, whole or not at all; the bytes written. A host twin goes beside it, before it."""
+        """Write to a path atomically; returns the number of bytes. A host twin is written next to it first."""
         from edgewright.files import write_file
 
         if Path(path).suffix != ".pte":
@@ -97,14 +97,14 @@ class ExecutorchProgramManager:
                 print(f"  {line['index']}: {line['text']}", file=out)
 
     def get_etrecord(self) -> ETRecord:
-        """What ExecuTorch's Inspector needs to join profiles of this program to lines of the model's source."""
-        from edgewright.program.etrecord import record
+        """What ExecuTorch's Inspector needs to attribute profiles to lines of the model's source."""
+        from edgewright.program.etrecord import make_etrecord
 
-        return record(self._edge.sources, self.executorch_program, self.instruction_sources)
+        return make_etrecord(self._edge.sources, self.executorch_program, self.instruction_sources)
 
     @cached_property
     def twin(self) -> bytes | None:
-        """What this machine runs in place of blobs that only a device can run, or None if there are no such blobs."""
+        """The graphs that this machine runs in place of blobs that only a device can run, or None."""
         return None if self.config.host_twin == "none" else self._blobs.twin()
 
     @property
@@ -113,7 +113,7 @@ class ExecutorchProgramManager:
         return {tag: write_data(entries) for tag, entries in self._constants.external.items()}
 
     def write_tensor_data_to_file(self, outdir: str | os.PathLike[str]) -> list[Path]:
-        """Write the ``.ptd`` files of external weights into a folder; their paths."""
+        """Write the ``.ptd`` files of external weights to a folder; returns their paths."""
         paths = []
         for tag, entries in self._constants.external.items():
             paths.append(Path(outdir) / f"{tag}.ptd")
@@ -123,7 +123,7 @@ class ExecutorchProgramManager:
     def _chunks(self) -> Any:
         return program_chunks(self.executorch_program, self.config.segment_alignment)
 
-    # -------------------------------------------------------------------------------------------------- making
+    # ------------------------------------------------------------------------------------------------ emission
 
     def _build(self) -> schema.Program:
         names = sorted(self._edge.methods)
@@ -144,7 +144,7 @@ class ExecutorchProgramManager:
             program.mutable_data_segments = [offsets]
         alignment = max(self.config.segment_alignment, self.config.delegate_alignment or 1)
         self._blobs.store(program, extract=self.config.extract_delegate_segments, alignment=alignment)
-        self._blobs.named = self._outside(self._blobs.named)
+        self._blobs.named = self._externalize(self._blobs.named)
         program.named_data = [
             schema.NamedData(key=key, segment_index=program.add_segment(data, self.config.segment_alignment))
             for key, data in self._blobs.named.items()
@@ -159,8 +159,8 @@ class ExecutorchProgramManager:
         program.named_data = program.named_data or None
         return program
 
-    def _outside(self, named: dict[str, Buffer]) -> dict[str, Buffer]:
-        """What of the blobs' data stays in the program: none, if all constants are external."""
+    def _externalize(self, named: dict[str, Buffer]) -> dict[str, Buffer]:
+        """The named data that stays in the program: none, if all constants are external."""
         if self.config.external_constants is not True or not named:
             return named
         entries = {key: PtdEntry(data) for key, data in named.items()}
@@ -181,7 +181,7 @@ class ExecutorchProgramManager:
             external_tag=external_tag(self.config, exported),
             shared=shared,
         )
-        encoded = tuple(structure(s) for s in (exported.call_spec.in_spec, exported.call_spec.out_spec))
+        encoded = tuple(encode_structure(s) for s in (exported.call_spec.in_spec, exported.call_spec.out_spec))
         emitter = Emitter(graph, options, self._constants, self._states, self._blobs)
         self.instruction_sources[name] = emitter.given
         return emitter.plan(encoded)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Tensors of an execution plan: their types and sizes, and where their contents come from."""
+"""Emission of tensor values: dtype, sizes, and the source of their contents."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from edgewright.program.storage import Storage
 
 @dataclass
 class EmitOptions:
-    """What of the configuration concerns one method."""
+    """The part of the configuration that concerns one method."""
 
     planning: MemoryPlanningPass
     kernels: KernelSet
@@ -27,13 +27,13 @@ class EmitOptions:
     emit_stacktrace: bool = False
     emit_mutable_buffer_names: bool = False
     skip_dim_order: bool = False
-    shared: SharedLayout | None = None  # where state is that other methods use, too
-    external_tag: Callable[[Value], str | None] | None = None  # of a data file that holds a tensor
+    shared: SharedLayout | None = None  # offsets of state that other methods use too
+    external_tag: Callable[[Value], str | None] | None = None  # data file of a tensor, or None
 
 
 @dataclass
-class Tensors:
-    """Makes the tensors of one method."""
+class TensorEmitter:
+    """Builds the tensor values of one method."""
 
     options: EmitOptions
     constants: ConstantPool
@@ -61,7 +61,7 @@ class Tensors:
             tensor.data_buffer_idx = self.constants.add(value)
 
     def _external(self, value: Value, tensor: schema.Tensor) -> bool:
-        """Leave a tensor's contents to a data file, if the options say so."""
+        """Store a tensor's contents in a data file, if configured."""
         tag = self.options.external_tag(value) if self.options.external_tag and value.qualified_name else None
         if tag is None:
             return False

@@ -1,4 +1,4 @@
-"""The value table of a plan: numbers, text and lists, each stored once."""
+"""The value table of a plan: scalars, strings and lists, deduplicated."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ from edgewright.ir.dtypes import to_scalar_type
 _MEMORY_FORMATS = {torch.contiguous_format: 0, torch.preserve_format: 1}
 
 
-class Values:
-    """Values in the order they are made. Equal literals are one value: nothing ever writes them."""
+class ValueTableBuilder:
+    """Values in order of creation. Equal literals share one value, because nothing writes them."""
 
     def __init__(self) -> None:
         self.items: list[Any] = []
         self._shared: dict[Any, int] = {}
 
     def add(self, value: schema.Value) -> int:
-        """Append a value of its own; its index."""
+        """Append a value without deduplication; returns its index."""
         self.items.append(value)
         return len(self.items) - 1
 
     def shared(self, key: Any, make: Callable[[], schema.Value]) -> int:
-        """The index of the value known by ``key``, made if it is new."""
+        """The index of the value with ``key``, created if it is new."""
         if key not in self._shared:
             self._shared[key] = self.add(make())
         return self._shared[key]
 
     def literal(self, value: Any) -> int:
-        """The index of a baked-in value."""
-        return self.shared((type(value).__name__, str(value)), lambda: literal(value))
+        """The index of a literal."""
+        return self.shared((type(value).__name__, str(value)), lambda: make_literal(value))
 
     def ints(self, indices: list[int]) -> int:
-        """The index of a list of integers, given as value indices."""
+        """The index of a list of integers, which are value indices."""
         return self.shared(("ints", *indices), lambda: schema.IntList(items=indices))
 
     def floats(self, items: list[float]) -> int:
@@ -48,7 +48,7 @@ class Values:
         return self.shared(("bools", *items), lambda: schema.BoolList(items=items))
 
 
-def literal(value: Any) -> schema.Value:
+def make_literal(value: Any) -> schema.Value:
     """A Python or torch literal as a value of the file."""
     if value is None:
         return schema.Null()

@@ -1,4 +1,4 @@
-"""The order of writes to state at the end of a method: what reads a buffer's old contents comes before its write."""
+"""Order of the state writes at the end of a method: reads of a buffer's old contents precede its write."""
 
 from __future__ import annotations
 
@@ -9,9 +9,13 @@ from edgewright.ir.graph import Op, Value
 Update = tuple[Value, Value]  # state (or a mutated input), and its new contents
 
 
-def in_order(updates: Sequence[Update]) -> tuple[list[Op], list[Update]]:
-    """The updates in an order in which none overwrites what a later one reads; where each reads what another writes,
-    copies to be made first."""
+def sequentialize_updates(updates: Sequence[Update]) -> tuple[list[Op], list[Update]]:
+    """Order the updates so that none overwrites what a later one reads.
+
+    This is the parallel-copy problem of SSA deconstruction: an update is ready when no other pending one reads its
+    target; a cycle is broken by copying one source first (Boissinot et al., "Revisiting Out-of-SSA Translation for
+    Correctness, Code Quality, and Efficiency", CGO 2009). Returns the copies and the ordered updates.
+    """
     pending, copies, ordered = list(updates), list[Op](), list[Update]()
     while pending:
         ready = [u for u in pending if not any(source is u[0] for target, source in pending if target is not u[0])]

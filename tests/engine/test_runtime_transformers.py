@@ -180,12 +180,12 @@ def test_delegates_that_hand_on_bytes_are_one_graph(monkeypatch: pytest.MonkeyPa
 def test_bytes_that_mean_something_else_are_not_joined() -> None:
     kind = np.dtype(np.int8)
     known, other = (Value("v", kind, (2, 3), (0, 1), q=QParams(0.5, zero, kind, -128, 127)) for zero in (0, 1))
-    slot, maker = TensorSlot(ScalarType.INT8, (2, 3), (0, 1)), GraphBuilder(lambda slot: True)
-    assert not maker.inline(Graph("two meanings", [known, other]), [slot, slot], [])
-    assert maker.inline(Graph("a", [known]), [slot], [])
-    assert not maker.inline(Graph("b", [other]), [slot], [])
-    assert maker.inline(Graph("c", [known]), [slot], [])
-    assert [v.q for v in maker.graph.inputs] == [known.q]
+    slot, builder = TensorSlot(ScalarType.INT8, (2, 3), (0, 1)), GraphBuilder(lambda slot: True)
+    assert not builder.inline(Graph("two meanings", [known, other]), [slot, slot], [])
+    assert builder.inline(Graph("a", [known]), [slot], [])
+    assert not builder.inline(Graph("b", [other]), [slot], [])
+    assert builder.inline(Graph("c", [known]), [slot], [])
+    assert [v.q for v in builder.graph.inputs] == [known.q]
 
 
 class Cached(nn.Module):

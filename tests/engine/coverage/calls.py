@@ -65,7 +65,7 @@ class Taken:
 
     sample: Sample
     graph: Graph
-    input_slots: list[Array]
+    given: list[Array]
     wanted: list[Array]
 
 
@@ -74,19 +74,19 @@ def taken(sample: Sample) -> Taken | None:
     signature, wanted = operators()[sample.key], eager(sample)
     if not has_lowering(sample.key) or not wanted[0].size:
         return None
-    slots, maker = Slots(), GraphBuilder(lambda slot: False)
+    slots, builder = Slots(), GraphBuilder(lambda slot: False)
     args = {a.name: slots.make(v, a.name in HELD) for a, v in zip(signature.inputs, sample.args, strict=True)}
     for slot in (s for given in args.values() for s in (given if isinstance(given, list) else [given])):
         if isinstance(slot, TensorSlot) and slot.memory is None:
-            maker.value(slot)  # moves join what has begun
+            builder.value(slot)  # moves join what has begun
     orders = [sample.dim_order if i == 0 and sample.dim_order else tuple(range(w.ndim)) for i, w in enumerate(wanted)]
     outs = [TensorSlot(to_scalar_type(w.dtype), w.shape, o) for w, o in zip(wanted, orders, strict=True)]
-    if not lower_call(maker, {**args, "key": sample.key}, outs):
+    if not lower_call(builder, {**args, "key": sample.key}, outs):
         return None
-    made = [(slot, array) for slot, array in zip(outs, wanted, strict=True) if maker.is_bound(slot)]
-    maker.graph.outputs = [maker.value_in_dim_order(slot) for slot, _ in made]
-    given = [slots.arrays[id(slot)] for slot in maker.input_slots]
-    return Taken(sample, maker.graph, given, [array.transpose(slot.dim_order) for slot, array in made])
+    made = [(slot, array) for slot, array in zip(outs, wanted, strict=True) if builder.is_bound(slot)]
+    builder.graph.outputs = [builder.value_in_dim_order(slot) for slot, _ in made]
+    given = [slots.arrays[id(slot)] for slot in builder.input_slots]
+    return Taken(sample, builder.graph, given, [array.transpose(slot.dim_order) for slot, array in made])
 
 
 def in_numpy(key: str, halves: bool = False) -> bool:
