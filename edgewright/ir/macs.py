@@ -1,4 +1,4 @@
-"""Multiply-accumulates of an operator: what coverage is weighed by."""
+"""Multiply-accumulate counts, the weights of coverage."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from edgewright.ir.graph import Op, Value
 
 
 def count_macs(op: Op) -> int:
-    """Products of an operator at its largest shapes; 0 for those that are not products."""
+    """Multiply-accumulates of an operator at its largest shapes; 0 for anything but products."""
     out, weight = (op.outputs[0] if op.outputs else None), op.args.get("weight")
     if out is None:
         return 0

@@ -1,1 +1,1 @@
-"""From operators to delegates: graph passes, and the partition of a graph among backends."""
+"""Lowering to delegates: graph passes, and partitioning of a graph among backends."""

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgewright.ir.graph import Graph, Op, Value
-from edgewright.lowering.partition.group import extract, give_copies, group
+from edgewright.lowering.partition.group import duplicate_into_groups, extract, group_ops
 
 FLOAT = np.dtype(np.float32)
 
@@ -56,7 +56,7 @@ def acyclic(graph: Graph, groups: list[list[Op]]) -> bool:
 @given(graphs())
 def test_everything_taken_is_in_one_group_and_nothing_goes_in_circles(made: tuple[Graph, set[int]]) -> None:
     graph, taken = made
-    groups = group(graph, lambda op: id(op) in taken)
+    groups = group_ops(graph, lambda op: id(op) in taken)
     assert sorted(id(op) for ops in groups for op in ops) == sorted(taken)
     assert all(groups)
     assert acyclic(graph, groups)
@@ -66,7 +66,7 @@ def test_everything_taken_is_in_one_group_and_nothing_goes_in_circles(made: tupl
 @given(graphs())
 def test_a_group_reads_and_gives_what_crosses_its_edge(made: tuple[Graph, set[int]]) -> None:
     graph, taken = made
-    for ops in group(graph, lambda op: id(op) in taken):
+    for ops in group_ops(graph, lambda op: id(op) in taken):
         part = extract(graph, ops, "part")
         inside = {id(o) for op in ops for o in op.outputs}
         outside = [op for op in graph.ops if op not in ops]
@@ -79,19 +79,19 @@ def test_a_group_reads_and_gives_what_crosses_its_edge(made: tuple[Graph, set[in
 @given(graphs())
 def test_single_makes_a_group_of_every_operator(made: tuple[Graph, set[int]]) -> None:
     graph, taken = made
-    groups = group(graph, lambda op: id(op) in taken, single=True)
+    groups = group_ops(graph, lambda op: id(op) in taken, single=True)
     assert [len(ops) for ops in groups] == [1] * len(taken)
 
 
 def test_a_refused_operator_between_two_taken_ones_parts_them() -> None:
     graph = chain([[-1], [0], [0, 1]])  # a → b → c and a → c, b refused
-    groups = group(graph, lambda op: op is not graph.ops[1])
+    groups = group_ops(graph, lambda op: op is not graph.ops[1])
     assert [[graph.ops.index(op) for op in ops] for ops in groups] == [[0], [2]]
 
 
 def test_what_does_not_depend_on_the_refused_stays_together() -> None:
     graph = chain([[-1], [0], [0], [2], [1, 3]])  # b refused, beside a → c → d; e reads both
-    groups = group(graph, lambda op: op is not graph.ops[1])
+    groups = group_ops(graph, lambda op: op is not graph.ops[1])
     assert [[graph.ops.index(op) for op in ops] for ops in groups] == [[0, 2, 3], [4]]
 
 
@@ -100,7 +100,7 @@ def test_every_group_has_its_own_copy_of_what_is_private() -> None:
     graph = chain([[-1], [0], [1], [1], [1], [2, 3, 4]])
     made, private, first, second, outside, last = graph.ops
     groups = [[made, private, first], [second]]
-    copies = give_copies(graph, groups, {private})
+    copies = duplicate_into_groups(graph, groups, {private})
     (of_first,), (of_second,), (of_outside,) = (op.args["tensors"] for op in (first, second, outside))
     assert len({of_first, of_second, of_outside, private.outputs[0]}) == 4
     makers = {op.outputs[0]: op for op in graph.ops}
@@ -116,6 +116,6 @@ def test_a_group_that_reads_nothing_private_has_none_of_it() -> None:
     graph = chain([[-1], [0], [1]])
     made, private, outside = graph.ops
     groups = [[made], [private]]
-    copies = give_copies(graph, groups, {private})
+    copies = duplicate_into_groups(graph, groups, {private})
     assert groups == [[made]]
     assert [op.outputs[0] for op in copies] == outside.args["tensors"]

@@ -14,7 +14,7 @@ import numpy as np
 from edgewright.ir.graph import Array, Dim, Graph, Op, Value
 from edgewright.ir.tosa.table import PREFIX
 from edgewright.lowering.passes.flatten_images import FlatteningLowering
-from edgewright.lowering.passes.layout import Order, identity, moves_nothing
+from edgewright.lowering.passes.layout import Order, identity, is_trivial_permutation
 
 INT8, INT16, INT32, INT48 = (np.dtype(t) for t in (np.int8, np.int16, np.int32, np.int64))
 FLOAT32, BOOL = np.dtype(np.float32), np.dtype(np.bool_)
@@ -122,7 +122,7 @@ class TosaLowering(FlatteningLowering):
         return self._copies[x]
 
     def turn(self, source: Value, out: Value, dims: list[int]) -> None:
-        if moves_nothing(source.bound, dims):
+        if is_trivial_permutation(source.bound, dims):
             self.emit(PREFIX + "reshape", out, input=source, shape=list(out.bound))
         else:
             self.emit(PREFIX + "transpose", out, input=source, perms=dims)
@@ -191,7 +191,7 @@ class TosaLowering(FlatteningLowering):
         return self.node("reshape", shape, x.dtype, input=x, shape=list(shape))
 
     def transpose(self, x: Value, perms: Sequence[int]) -> Value:
-        if moves_nothing(x.bound, perms):
+        if is_trivial_permutation(x.bound, perms):
             return self.reshape(x, [x.bound[p] for p in perms])
         return self.node("transpose", [x.bound[p] for p in perms], x.dtype, input=x, perms=list(perms))
 

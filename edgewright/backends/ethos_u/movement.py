@@ -16,9 +16,9 @@ from edgewright.backends.ethos_u.lower import TosaLowering, result, scale_of, st
 from edgewright.backends.ethos_u.slice_concat import concat, slice_axis, take, tile
 from edgewright.ir.aten.ops import OPS
 from edgewright.ir.graph import Array, Op, Value
-from edgewright.lowering.passes.flatten_images import flat_places
+from edgewright.lowering.passes.flatten_images import flatten_permutation
 from edgewright.lowering.passes.layout import Order, common_order, identity
-from edgewright.lowering.passes.view_order import permuted, squeezed
+from edgewright.lowering.passes.view_order import permuted_order, squeezed_order
 
 # ---------------------------------------------------------------------------------------------------------- aliases
 
@@ -56,7 +56,7 @@ def permute(low: TosaLowering, op: Op) -> None:
     x, out = op.args["self"], result(op)
     for order in low.orders(x) or [identity(len(x.shape))]:
         stored = requantize_to(low, x, out, low.get(x, order))
-        low.alias(out, permuted(op, order), stored)
+        low.alias(out, permuted_order(op, order), stored)
 
 
 def view(low: TosaLowering, op: Op) -> None:
@@ -67,7 +67,7 @@ def view(low: TosaLowering, op: Op) -> None:
         return low.reshape(requantize_to(low, x, out, low.get(x)), static_sizes(out))
 
     order = next(iter(low.orders(x)), None)
-    columns = flat_places(x, out, order)
+    columns = flatten_permutation(x, out, order)
     if columns is None:
         low.alias(out, identity(len(out.shape)), in_order())
         return
@@ -80,7 +80,7 @@ def squeeze(low: TosaLowering, op: Op) -> None:
     x, out = op.args["self"], result(op)
     order = common_order(low, op, len(x.shape))
     stored = requantize_to(low, x, out, low.get(x, order))
-    final = squeezed(op, order)
+    final = squeezed_order(op, order)
     low.alias(out, final, low.reshape(stored, [out.bound[d] for d in final]))
 
 

@@ -25,7 +25,7 @@ from edgewright.backends.ethos_u.lower import (
 )
 from edgewright.backends.ethos_u.variance import SQUARE_BITS, Moments, compute_moments
 from edgewright.ir.graph import Array, Op, Value
-from edgewright.lowering.passes.layout import NHWC, identity, last
+from edgewright.lowering.passes.layout import NHWC, identity, order_with_last
 
 
 def normalize(
@@ -146,7 +146,7 @@ def batch_norm(low: TosaLowering, op: Op) -> None:
     assert mean is not None and var is not None
     slope = (1.0 if weight is None else weight) / np.sqrt(var + op.args["eps"])
     offset = (0.0 if bias is None else bias) - mean * slope
-    order = last(1, len(x.shape))
+    order = order_with_last(1, len(x.shape))
     stored = low.get(x, order)
     c = stored.bound[-1]
     if x.q is None:

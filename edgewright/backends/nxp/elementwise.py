@@ -10,7 +10,7 @@ import numpy as np
 
 from edgewright.backends.nxp.lower import LIMITED, NeutronLowering, alike, result, zero_of
 from edgewright.ir.graph import Array, Op, Value
-from edgewright.lowering.passes.layout import Order, common_order, last
+from edgewright.lowering.passes.layout import Order, common_order, order_with_last
 from edgewright.lowering.passes.value_storage import activation_limits
 
 Lower = Callable[[NeutronLowering, Op], None]
@@ -116,7 +116,7 @@ def prelu(low: NeutronLowering, op: Op) -> None:
     """Slopes of the channels, which are dimension 1."""
     x, out = op.args["self"], result(op)
     rank = len(x.shape)
-    order = last(1, rank) if rank > 1 else (0,)
+    order = order_with_last(1, rank) if rank > 1 else (0,)
     slopes = low.real(real_of(op.args["weight"]).reshape([1] * max(rank - 2, 0) + [-1]))
     low.finish(op, order, low.node("PRELU", _shape(out, order), out.q, [low.get(x, order), slopes]))
 
@@ -124,5 +124,5 @@ def prelu(low: NeutronLowering, op: Op) -> None:
 def softmax(low: NeutronLowering, op: Op) -> None:
     x, out = op.args["self"], result(op)
     rank = len(x.shape)
-    order = last(op.args["dim"] % rank, rank)
+    order = order_with_last(op.args["dim"] % rank, rank)
     low.finish(op, order, low.node("SOFTMAX", _shape(out, order), out.q, [low.get(x, order)], beta=1.0))

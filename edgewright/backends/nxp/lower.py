@@ -11,7 +11,7 @@ from edgewright.ir.graph import Array, Graph, Op, QParams, Value
 from edgewright.ir.tflite.elementwise import limits as stored_limits
 from edgewright.ir.tflite.table import PREFIX
 from edgewright.lowering.passes.flatten_images import FlatteningLowering
-from edgewright.lowering.passes.layout import Order, identity, moves_nothing
+from edgewright.lowering.passes.layout import Order, identity, is_trivial_permutation
 
 INT8, INT32 = np.dtype(np.int8), np.dtype(np.int32)
 # Activations that TFLite has an operator for, by their limits.
@@ -58,7 +58,7 @@ class NeutronLowering(FlatteningLowering):
 
     def turn(self, held: Value, made: Value, dims: list[int]) -> None:
         made.q = held.q  # which may use integers that the value itself does not
-        if moves_nothing(held.bound, dims):
+        if is_trivial_permutation(held.bound, dims):
             self.emit(f"{PREFIX}RESHAPE", made, **self._shaped(held, made.bound))
         else:
             self.emit(f"{PREFIX}TRANSPOSE", made, inputs=[held, self.numbers(dims)])
@@ -79,7 +79,7 @@ class NeutronLowering(FlatteningLowering):
 
     def transposed(self, x: Value, perms: Sequence[int]) -> Value:
         shape = [x.bound[p] for p in perms]
-        if moves_nothing(x.bound, perms):
+        if is_trivial_permutation(x.bound, perms):
             return self.reshaped(x, shape)
         return self.node("TRANSPOSE", shape, x.q, [x, self.numbers(list(perms))])
 

@@ -7,9 +7,9 @@ import numpy as np
 from edgewright.backends.nxp.lower import NeutronLowering, result, scale_of, zero_of
 from edgewright.ir.aten.ops import OPS
 from edgewright.ir.graph import Op, Value
-from edgewright.lowering.passes.flatten_images import flat_places
+from edgewright.lowering.passes.flatten_images import flatten_permutation
 from edgewright.lowering.passes.layout import common_order, identity
-from edgewright.lowering.passes.view_order import permuted, squeezed
+from edgewright.lowering.passes.view_order import permuted_order, squeezed_order
 
 
 def same(low: NeutronLowering, op: Op) -> None:
@@ -24,7 +24,7 @@ def permute(low: NeutronLowering, op: Op) -> None:
     """Another name for what is there."""
     x, out = op.args["self"], result(op)
     for order in low.orders(x) or [identity(len(x.shape))]:
-        low.alias(out, permuted(op, order), low.get(x, order))
+        low.alias(out, permuted_order(op, order), low.get(x, order))
 
 
 def view(low: NeutronLowering, op: Op) -> None:
@@ -35,7 +35,7 @@ def view(low: NeutronLowering, op: Op) -> None:
         return low.reshaped(low.get(x), out.bound)
 
     known = next(iter(low.orders(x)), None)
-    places = flat_places(x, out, known)
+    places = flatten_permutation(x, out, known)
     if places is None:
         low.alias(out, identity(len(out.shape)), in_order())
         return
@@ -46,7 +46,7 @@ def squeeze(low: NeutronLowering, op: Op) -> None:
     """Sizes of 1 go, or come, in whatever order the others are held."""
     x, out = op.args["self"], result(op)
     order = common_order(low, op, len(x.shape))
-    final = squeezed(op, order)
+    final = squeezed_order(op, order)
     low.alias(out, final, low.reshaped(low.get(x, order), [out.bound[d] for d in final]))
 
 

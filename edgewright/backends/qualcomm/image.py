@@ -11,7 +11,7 @@ import numpy as np
 from edgewright.backends.qualcomm.lower import QnnLowering, result, unsigned
 from edgewright.backends.table import over, pool_arguments
 from edgewright.ir.graph import Op, QParams, Value
-from edgewright.lowering.passes.layout import NHWC, Order, common_order, last
+from edgewright.lowering.passes.layout import NHWC, Order, common_order, order_with_last
 
 NDHWC = (0, 2, 3, 4, 1)
 Lower = Callable[[QnnLowering, Op], None]
@@ -86,7 +86,7 @@ def dim_last(low: QnnLowering, op: Op) -> Order:
     rank = len(x.shape)
     dim = op.args["dim"] % rank
     held = [o for o in low.orders(x) if o[-1] == dim]
-    return held[0] if held else last(dim, rank)
+    return held[0] if held else order_with_last(dim, rank)
 
 
 def softmax(low: QnnLowering, op: Op) -> None:

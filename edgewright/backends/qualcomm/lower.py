@@ -16,15 +16,15 @@ from edgewright.backends.qualcomm.fp16 import with_cast_ends
 from edgewright.backends.qualcomm.qnn.build import Encoding
 from edgewright.ir.graph import Array, Graph, Op, QParams, Value
 from edgewright.ir.qnn.scaling import block_scales
-from edgewright.lowering.passes.layout import Lowering, Order, common_order, identity, moves_nothing
-from edgewright.lowering.passes.value_storage import kept_by_storage, stored_alike
+from edgewright.lowering.passes.layout import GroupLowering, Order, common_order, identity, is_trivial_permutation
+from edgewright.lowering.passes.value_storage import clamp_is_redundant, same_encoding
 
 INT32, INT64 = np.dtype(np.int32), np.dtype(np.int64)
 MIDDLE = 1 << 15  # the zero point of 16 bits that some operators insist on
 LARGEST_FACTOR = 32639  # of 16 bits: larger ones were seen to give wrong results
 
 
-class QnnLowering(Lowering):
+class QnnLowering(GroupLowering):
     """Builds the device graph of one group."""
 
     def __init__(self, group: Graph, rows: Mapping[str, Any], target: Any) -> None:
@@ -66,7 +66,7 @@ class QnnLowering(Lowering):
         self.graph.ops.append(Op(kind, {"inputs": list(inputs), "params": params}, [*outs], self.origin))
 
     def turn(self, held: Value, made: Value, dims: list[int]) -> None:
-        if moves_nothing(held.bound, dims):
+        if is_trivial_permutation(held.bound, dims):
             self.node("Reshape", [held], made)
         elif len(dims) > 4 and 1 in held.bound:  # the compiler may fail on five dimensions: those of 1 need no place
             kept = [d for d in range(len(dims)) if held.bound[d] != 1]
@@ -94,7 +94,7 @@ class QnnLowering(Lowering):
 
     def stored_as(self, held: Value, like: Value) -> Value:
         """A tensor's values, stored as another's are."""
-        if stored_alike(held, replace(like, dtype=INT32) if like.dtype == INT64 else like):
+        if same_encoding(held, replace(like, dtype=INT32) if like.dtype == INT64 else like):
             return held
         made = self.temporary(held.bound, like)
         self.node("Convert", [held], made)
@@ -127,7 +127,7 @@ class QnnLowering(Lowering):
     def into(self, op: Op, made: Value, kind: str, inputs: Sequence[Value], /, **params: Any) -> None:
         """Append the node that makes ``made``, and what keeps it in the limits that ``op`` took over."""
         limits = op.args.get("limits")
-        if limits is None or kept_by_storage(made.q, limits):
+        if limits is None or clamp_is_redundant(made.q, limits):
             self.node(kind, inputs, made, **params)
             return
         whole = self.temporary(made.bound, made)

@@ -15,7 +15,7 @@ from edgewright.backends.qualcomm.lower import QnnLowering, result, unsigned
 from edgewright.ir.aten.ops import OPS
 from edgewright.ir.graph import Op, Value
 from edgewright.lowering.passes.layout import common_order, identity
-from edgewright.lowering.passes.view_order import permuted
+from edgewright.lowering.passes.view_order import permuted_order
 
 
 def _named(low: QnnLowering, op: Op) -> Value:
@@ -35,7 +35,7 @@ def permute(low: QnnLowering, op: Op) -> None:
     """Another name for what is there."""
     x, out = op.args["self"], result(op)
     for order in low.orders(x) or [identity(len(x.shape))]:
-        low.alias(out, permuted(op, order), low.stored_as(low.get(x, order), out))
+        low.alias(out, permuted_order(op, order), low.stored_as(low.get(x, order), out))
 
 
 def view(low: QnnLowering, op: Op) -> None:

@@ -9,7 +9,7 @@ from edgewright.backends.qualcomm.image import dim_last
 from edgewright.backends.qualcomm.lower import QnnLowering, result, unsigned
 from edgewright.backends.table import over
 from edgewright.ir.graph import Op
-from edgewright.lowering.passes.layout import Order, common_order, identity, last
+from edgewright.lowering.passes.layout import Order, common_order, identity, order_with_last
 
 Lower = Callable[[QnnLowering, Op], None]
 
@@ -78,5 +78,5 @@ def running_sum(low: QnnLowering, op: Op) -> None:
     """Along the last dimension: along others, the HTP's of bytes are wrong."""
     x = op.args["self"]
     rank = len(x.shape)
-    order = last(op.args["dim"] % rank, rank)
+    order = order_with_last(op.args["dim"] % rank, rank)
     low.finish(op, order, "CumulativeSum", [low.get(x, order)], axis=rank - 1, exclusive=False, reverse=False)

@@ -9,7 +9,7 @@ import numpy as np
 
 from edgewright.backends.samsung.lower import FUSED, EnnLowering, quantization, result
 from edgewright.ir.graph import Array, Op, Value
-from edgewright.lowering.passes.value_storage import kept_by_storage
+from edgewright.lowering.passes.value_storage import clamp_is_redundant
 
 
 def along(op: Op, name: str, fill: int) -> list[int]:
@@ -114,7 +114,7 @@ def _sum(low: EnnLowering, op: Op, kind: str, inputs: list[Value], shape: list[i
     fused = FUSED.get(limits) if limits is not None and kind != "FC" else None
     told = {**({"activation": fused} if fused else {}), **params}
     last = low.make(out) if own else low.temporary(shape, out)
-    if limits is None or (out.q is not None and (fused or kept_by_storage(out.q, limits))):
+    if limits is None or (out.q is not None and (fused or clamp_is_redundant(out.q, limits))):
         low.node(kind, inputs, last, **quantization(last), **told)
         return last
     whole = low.temporary(shape, out)

@@ -14,8 +14,8 @@ import numpy as np
 
 from edgewright.ir.enn.table import PREFIX
 from edgewright.ir.graph import Array, Graph, Op, Value
-from edgewright.lowering.passes.layout import Lowering, Order, identity
-from edgewright.lowering.passes.value_storage import stored_alike
+from edgewright.lowering.passes.layout import GroupLowering, Order, identity
+from edgewright.lowering.passes.value_storage import same_encoding
 
 FLOAT32 = np.dtype(np.float32)
 # Names of quantization. Stock has the first only; Samsung's plugin for LiteRT has both, whatever the sign.
@@ -24,7 +24,7 @@ LARGEST = float(np.finfo(np.float32).max)
 FUSED = {(0.0, float("inf")): "RELU", (0.0, 6.0): "RELU6"}  # activations that a convolution takes in
 
 
-class EnnLowering(Lowering):
+class EnnLowering(GroupLowering):
     """Builds the device graph of one group."""
 
     def __init__(self, group: Graph, rows: Mapping[str, Any], target: Any = None) -> None:
@@ -68,7 +68,7 @@ class EnnLowering(Lowering):
 
     def stored_as(self, held: Value, like: Value) -> Value:
         """A tensor's values, stored as another's are: through real numbers, as stock does."""
-        if stored_alike(held, like):
+        if same_encoding(held, like):
             return held
         made = self.temporary(held.bound, like)
         self.converted(held, made)
@@ -95,7 +95,7 @@ class EnnLowering(Lowering):
     def move(self, op: Op, kind: str, held: Value, /, **params: Any) -> None:
         """Append a node that moves elements only, and what brings its result to the scale it is wanted in."""
         out = result(op)
-        if stored_alike(held, out):
+        if same_encoding(held, out):
             self.node(kind, [held], self.make(out), **params)
         else:
             between = self.temporary(out.bound, held)

@@ -10,10 +10,10 @@ from edgewright.backends.table import over, pool_arguments
 from edgewright.backends.xnnpack.lower_math import bias_of
 from edgewright.backends.xnnpack.operands import limits, size_of
 from edgewright.ir.graph import Op, Value
-from edgewright.lowering.passes.layout import NHWC, NLC, Lowering, identity, with_axis
+from edgewright.lowering.passes.layout import NHWC, NLC, GroupLowering, identity, with_axis
 
 
-def convolution(low: Lowering, op: Op) -> None:
+def convolution(low: GroupLowering, op: Op) -> None:
     """Images, and sequences as images one pixel high."""
     x, out = op.args["input"], op.outputs[0]
     assert out is not None
@@ -68,7 +68,7 @@ def _filters(op: Op) -> tuple[str, Value]:
     return kind, Value(weight.name, data.dtype, data.shape, identity(4), data, q=q)
 
 
-def max_pool2d(low: Lowering, op: Op) -> None:
+def max_pool2d(low: GroupLowering, op: Op) -> None:
     x, out = op.args["self"], op.outputs[0]
     assert out is not None
     kernel, stride, padding, dilation = pool_arguments(op)
@@ -80,7 +80,7 @@ def max_pool2d(low: Lowering, op: Op) -> None:
              dilation=dilation, **limits(op))  # fmt: skip
 
 
-def avg_pool2d(low: Lowering, op: Op) -> None:
+def avg_pool2d(low: GroupLowering, op: Op) -> None:
     x, out = op.args["self"], op.outputs[0]
     assert out is not None
     kernel, stride, padding, _ = pool_arguments(op)
@@ -88,7 +88,7 @@ def avg_pool2d(low: Lowering, op: Op) -> None:
              padding=padding, **limits(op))  # fmt: skip
 
 
-def global_average(low: Lowering, op: Op) -> None:
+def global_average(low: GroupLowering, op: Op) -> None:
     x, out = op.args["self"], op.outputs[0]
     assert out is not None
     kept = len(out.shape) == 4
@@ -100,7 +100,7 @@ def global_average(low: Lowering, op: Op) -> None:
     low.emit("view", low.make(out), self=pooled, size=[size_of(out, 0), size_of(out, 1)])
 
 
-def maximum_over(low: Lowering, op: Op) -> None:
+def maximum_over(low: GroupLowering, op: Op) -> None:
     """The largest along height, width or both: a window as large as the image."""
     x, out = op.args["self"], op.outputs[0]
     assert out is not None
@@ -116,7 +116,7 @@ def maximum_over(low: Lowering, op: Op) -> None:
         low.emit("view", low.make(out, order), self=pooled, size=[size_of(out, d) for d in order])
 
 
-def upsample_bilinear2d(low: Lowering, op: Op) -> None:
+def upsample_bilinear2d(low: GroupLowering, op: Op) -> None:
     x, out = op.args["input"], op.outputs[0]
     assert out is not None
     low.emit("upsample_bilinear2d", low.make(out, NHWC), input=low.get(x, NHWC), output_size=list(out.bound[2:]),

@@ -8,13 +8,13 @@ import numpy as np
 
 from edgewright.backends.xnnpack.operands import limits, operand
 from edgewright.ir.graph import Array, Op, QParams, Value
-from edgewright.lowering.passes.layout import NHWC, Lowering, common_order, identity, last
+from edgewright.lowering.passes.layout import NHWC, GroupLowering, common_order, identity, order_with_last
 
 
 def binary(kind: str, first: str = "self", second: str = "other") -> Any:
     """A node of two inputs."""
 
-    def lower(low: Lowering, op: Op) -> None:
+    def lower(low: GroupLowering, op: Op) -> None:
         out = op.outputs[0]
         assert out is not None
         order = common_order(low, op, len(out.shape))
@@ -27,7 +27,7 @@ def binary(kind: str, first: str = "self", second: str = "other") -> Any:
 def unary(kind: str, **arguments: str) -> Any:
     """A node of one input; ``arguments`` maps its attributes to the operator's."""
 
-    def lower(low: Lowering, op: Op) -> None:
+    def lower(low: GroupLowering, op: Op) -> None:
         source, out = next(op.inputs()), op.outputs[0]
         assert out is not None
         order = common_order(low, op, len(out.shape))
@@ -37,21 +37,21 @@ def unary(kind: str, **arguments: str) -> Any:
     return lower
 
 
-def softmax(low: Lowering, op: Op) -> None:
+def softmax(low: GroupLowering, op: Op) -> None:
     """Along the last dimension: any other is put last."""
     x, out = op.args["self"], op.outputs[0]
     assert out is not None
     rank = len(x.shape)
-    order = last(op.args["dim"] % rank, rank)
+    order = order_with_last(op.args["dim"] % rank, rank)
     low.emit("softmax", low.make(out, order), self=low.get(x, order))
 
 
-def prelu(low: Lowering, op: Op) -> None:
+def prelu(low: GroupLowering, op: Op) -> None:
     """A slope for each channel; channels go last."""
     x, slopes, out = op.args["self"], op.args["weight"], op.outputs[0]
     assert out is not None
     rank = len(x.shape)
-    order = last(1, rank) if rank > 1 else identity(rank)
+    order = order_with_last(1, rank) if rank > 1 else identity(rank)
     channels = int(x.bound[order[-1]])
     weight = low.constant(np.ascontiguousarray(np.broadcast_to(slopes.data.reshape(-1), (channels,))))
     low.emit("prelu", low.make(out, order), self=low.get(x, order), weight=weight)
@@ -60,7 +60,7 @@ def prelu(low: Lowering, op: Op) -> None:
 def clamp(bounds: Any) -> Any:
     """An activation that only limits values."""
 
-    def lower(low: Lowering, op: Op) -> None:
+    def lower(low: GroupLowering, op: Op) -> None:
         source, out = op.args["self"], op.outputs[0]
         assert out is not None
         order = common_order(low, op, len(out.shape))
@@ -69,7 +69,7 @@ def clamp(bounds: Any) -> Any:
     return lower
 
 
-def bias_of(low: Lowering, op: Op) -> Value | None:
+def bias_of(low: GroupLowering, op: Op) -> Value | None:
     """A bias as the product of its operands needs it: integers for integers, else single precision."""
     bias, x, weight = op.args.get("bias"), op.args["input"], op.args["weight"]
     if bias is None:
@@ -88,14 +88,14 @@ def bias_of(low: Lowering, op: Op) -> Value | None:
     return low.constant(np.clip(stored, low32, high32).astype(np.int32), q)
 
 
-def linear(low: Lowering, op: Op) -> None:
+def linear(low: GroupLowering, op: Op) -> None:
     x, weight, out = op.args["input"], op.args["weight"], op.outputs[0]
     assert out is not None
     args = {"input": low.get(x), "weight": low.get(weight), "bias": bias_of(low, op), "transposed": False}
     low.emit("linear", low.make(out), **args, **limits(op))
 
 
-def matmul(low: Lowering, op: Op) -> None:
+def matmul(low: GroupLowering, op: Op) -> None:
     """``mm`` and ``addmm`` by a constant are linear; by something computed, a batch of one product."""
     x, weight, out = op.args.get("mat1", op.args["self"]), op.args["mat2"], op.outputs[0]
     assert out is not None
@@ -107,13 +107,13 @@ def matmul(low: Lowering, op: Op) -> None:
     low.emit("linear", low.make(out), **args, **limits(op))
 
 
-def batch_matmul(low: Lowering, op: Op) -> None:
+def batch_matmul(low: GroupLowering, op: Op) -> None:
     out = op.outputs[0]
     assert out is not None
     low.emit("bmm", low.make(out), self=low.get(op.args["self"]), other=low.get(op.args["mat2"]))
 
 
-def convert(low: Lowering, op: Op) -> None:
+def convert(low: GroupLowering, op: Op) -> None:
     """Between real numbers and integers. Rows are those of the original order (or of images, channels last)."""
     x, out = op.args["self"], op.outputs[0]
     assert out is not None
@@ -124,7 +124,7 @@ def convert(low: Lowering, op: Op) -> None:
     low.emit("convert", low.make(out, order), self=low.get(x, order))
 
 
-def batch_norm(low: Lowering, op: Op) -> None:
+def batch_norm(low: GroupLowering, op: Op) -> None:
     """With given statistics: a product and a sum by channel."""
     x, out = op.args["input"], op.outputs[0]
     assert out is not None

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from edgewright.backends.xnnpack.operands import size_of
 from edgewright.ir.graph import Dim, Op, Value
-from edgewright.lowering.passes.layout import Lowering, Order, common_order, identity
-from edgewright.lowering.passes.view_order import permuted
+from edgewright.lowering.passes.layout import GroupLowering, Order, common_order, identity
+from edgewright.lowering.passes.view_order import permuted_order
 
 
-def cat(low: Lowering, op: Op) -> None:
+def cat(low: GroupLowering, op: Op) -> None:
     out = op.outputs[0]
     assert out is not None
     rank = len(out.shape)
@@ -17,7 +17,7 @@ def cat(low: Lowering, op: Op) -> None:
     _join(low, parts, low.make(out, order), order.index(op.args["dim"] % rank))
 
 
-def _join(low: Lowering, parts: list[Value], out: Value, dim: int) -> None:
+def _join(low: GroupLowering, parts: list[Value], out: Value, dim: int) -> None:
     """A node joins five tensors at most."""
     while len(parts) > 5:
         shape = list(parts[0].bound)
@@ -28,7 +28,7 @@ def _join(low: Lowering, parts: list[Value], out: Value, dim: int) -> None:
     low.emit("cat", out, tensors=parts, dim=dim)
 
 
-def stack(low: Lowering, op: Op) -> None:
+def stack(low: GroupLowering, op: Op) -> None:
     """Each tensor with one more dimension, joined along it."""
     out = op.outputs[0]
     assert out is not None
@@ -42,15 +42,15 @@ def stack(low: Lowering, op: Op) -> None:
     _join(low, parts, low.make(out), dim)
 
 
-def permute(low: Lowering, op: Op) -> None:
+def permute(low: GroupLowering, op: Op) -> None:
     """Another name for what is there."""
     x, out = op.args["self"], op.outputs[0]
     assert out is not None
     for order in [identity(len(x.shape))] if x.constant else low.orders(x):
-        low.alias(out, permuted(op, order), low.get(x, order))
+        low.alias(out, permuted_order(op, order), low.get(x, order))
 
 
-def pixel_shuffle(low: Lowering, op: Op) -> None:
+def pixel_shuffle(low: GroupLowering, op: Op) -> None:
     """Channels become pixels: cut them in three, put two of the parts beside height and width."""
     x, out, factor = op.args["self"], op.outputs[0], op.args["upscale_factor"]
     assert out is not None
@@ -64,13 +64,13 @@ def pixel_shuffle(low: Lowering, op: Op) -> None:
     low.emit("view", low.make(out), self=moved, size=[size_of(out, d) for d in range(4)])
 
 
-def view(low: Lowering, op: Op) -> None:
+def view(low: GroupLowering, op: Op) -> None:
     x, out = op.args["self"], op.outputs[0]
     assert out is not None
     low.emit("view", low.make(out), self=low.get(x), size=[size_of(out, d) for d in range(len(out.shape))])
 
 
-def slice_(low: Lowering, op: Op) -> None:
+def slice_(low: GroupLowering, op: Op) -> None:
     x, out = op.args["self"], op.outputs[0]
     assert out is not None
     order = common_order(low, op, len(out.shape))
@@ -81,14 +81,14 @@ def slice_(low: Lowering, op: Op) -> None:
     _cut(low, x, low.make(out, order), order, dim, start, int(out.bound[dim]))
 
 
-def _cut(low: Lowering, x: Value, out: Value, order: Order, dim: int, start: int, length: int) -> None:
+def _cut(low: GroupLowering, x: Value, out: Value, order: Order, dim: int, start: int, length: int) -> None:
     """A range of one dimension. Lengths of 0 stand for all there is, whatever it is at run time."""
     starts = [start if d == dim else 0 for d in order]
     lengths = [length if d == dim else 0 if isinstance(x.shape[d], Dim) else int(x.bound[d]) for d in order]
     low.emit("slice", out, self=low.get(x, order), start=starts, length=lengths)
 
 
-def split(low: Lowering, op: Op) -> None:
+def split(low: GroupLowering, op: Op) -> None:
     """Ranges of one dimension, one after the other."""
     x = op.args["self"]
     rank = len(x.shape)
@@ -102,7 +102,7 @@ def split(low: Lowering, op: Op) -> None:
         at += length
 
 
-def select(low: Lowering, op: Op) -> None:
+def select(low: GroupLowering, op: Op) -> None:
     """One place of a dimension, which is then gone."""
     x = op.args["self"]
     dim = op.args["dim"] % len(x.shape)
@@ -112,7 +112,7 @@ def select(low: Lowering, op: Op) -> None:
             _take(low, op, x, out, dim, first + index)
 
 
-def _take(low: Lowering, op: Op, x: Value, out: Value, dim: int, index: int) -> None:
+def _take(low: GroupLowering, op: Op, x: Value, out: Value, dim: int, index: int) -> None:
     order = common_order(low, op, len(x.shape))
     thin = low.temporary([1 if d == dim else x.bound[d] for d in order], out)
     _cut(low, x, thin, order, dim, index, 1)
@@ -120,7 +120,7 @@ def _take(low: Lowering, op: Op, x: Value, out: Value, dim: int, index: int) -> 
     low.emit("view", low.make(out, left), self=thin, size=[size_of(out, d) for d in left])
 
 
-def pad(low: Lowering, op: Op) -> None:
+def pad(low: GroupLowering, op: Op) -> None:
     x, out = op.args["self"], op.outputs[0]
     assert out is not None
     order, rank = common_order(low, op, len(out.shape)), len(x.shape)
@@ -132,7 +132,7 @@ def pad(low: Lowering, op: Op) -> None:
              after=[after[d] for d in order], value=float(op.args["value"] or 0))  # fmt: skip
 
 
-def same(low: Lowering, op: Op) -> None:
+def same(low: GroupLowering, op: Op) -> None:
     """A copy that changes nothing: another name."""
     x, out = next(op.inputs()), op.outputs[0]
     assert out is not None

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from edgewright.ir.graph import Array, Dim, Op, QParams, Value
-from edgewright.lowering.passes.layout import Lowering, Order, identity
+from edgewright.lowering.passes.layout import GroupLowering, Order, identity
 
 
-def operand(low: Lowering, op: Op, name: str, order: Order) -> Value:
+def operand(low: GroupLowering, op: Op, name: str, order: Order) -> Value:
     """An operand of an elementwise operator, in ``order``; numbers become constants."""
     value, out = op.args[name], op.outputs[0]
     assert out is not None
@@ -23,7 +23,7 @@ def operand(low: Lowering, op: Op, name: str, order: Order) -> Value:
     return _raised(low, value, order)
 
 
-def _raised(low: Lowering, value: Value, order: Order) -> Value:
+def _raised(low: GroupLowering, value: Value, order: Order) -> Value:
     """A computed operand of lower rank; nodes broadcast the original order by themselves."""
     if order == identity(len(order)) or not value.shape:
         return low.get(value)

@@ -24,7 +24,7 @@ from edgewright.ir.graph import Graph, Op, Value, verify
 from edgewright.lowering.partition.partitioner import Partitioner
 from edgewright.lowering.passes import apply
 from edgewright.lowering.passes.constant_folding import fold_batch_norms, fold_constants
-from edgewright.lowering.passes.layout import Lowering
+from edgewright.lowering.passes.layout import GroupLowering
 
 aten = torch.ops.aten
 
@@ -89,7 +89,7 @@ class XnnpackPartitioner(Partitioner):
             lambda graph: fold_constants(graph, OPS),
             lambda graph: fold_batch_norms(graph, batch_norm_factors),
         )
-        device = Lowering(group, BACKEND.rows).run()
+        device = GroupLowering(group, BACKEND.rows).run()
         split_chains(device)
         verify(device)
         blob, named = to_blob(device)

@@ -1,4 +1,4 @@
-"""What runs where: exclusions, groups and reports."""
+"""Partitioning of a graph among backends: exclusions, groups and reports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gives what a backend takes to it: groups of nodes become calls of a delegate in the exported program."""
+"""Application of a partition: replaces groups of nodes in the exported program with delegate calls."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from edgewright.frontend.importer import import_linked
 from edgewright.frontend.replace_graph import with_graph
 from edgewright.ir.graph import Graph, Op, Value
 from edgewright.ir.macs import count_macs
-from edgewright.lowering.partition.group import extract, give_copies, group, readers_of
+from edgewright.lowering.partition.group import duplicate_into_groups, extract, group_ops, readers_of
 from edgewright.lowering.partition.report import PartitionReport, Verdict
 from edgewright.lowering.passes.qdq_folding import CONVERT, QUANTIZE
 from edgewright.runtime.delegates import Result
@@ -27,7 +27,7 @@ Lower = Callable[[Graph], LoweredBackendModule]
 
 
 class Application:
-    """One partitioner over one method."""
+    """One partitioner applied to one method."""
 
     def __init__(self, exported: ExportedProgram, method: str, backend: str) -> None:
         self.exported = exported
@@ -39,42 +39,46 @@ class Application:
         self, folded: Graph, refusals: Callable[[Op], Sequence[str]], lower: Lower, *, single: bool = False,
         keep: Callable[[Sequence[Op]], bool] = lambda ops: True,
     ) -> ExportedProgram:  # fmt: skip
-        """The program with its groups lowered. ``folded`` is the graph the backend sees."""
+        """The program with its groups lowered. ``folded`` is the graph that the backend is matched against."""
         reasons = {op: list(refusals(op)) for op in folded.ops}
-        groups = group(folded, lambda op: not reasons[op], single=single)
-        conversions = {op for op in folded.ops if op.kind == CONVERT}  # to rows of integers, which no node stands for
-        for copy, op in give_copies(folded, groups, conversions).items():
+        groups = group_ops(folded, lambda op: not reasons[op], single=single)
+        conversions = {
+            op for op in folded.ops if op.kind == CONVERT
+        }  # dynamic quantization, which has no node in the program
+        for copy, op in duplicate_into_groups(folded, groups, conversions).items():
             reasons[copy] = reasons[op]
         groups = [g for g in groups if keep(g)]
-        self._tell(folded, groups, reasons)
-        _keep_orders(folded, {op for ops in groups for op in ops})
+        self._record_verdicts(folded, groups, reasons)
+        _propagate_quantize_orders(folded, {op for ops in groups for op in ops})
         readers = readers_of(folded)
         units = [_Unit(extract(folded, ops, f"{self.backend}_{i}", readers)) for i, ops in enumerate(groups)]
         for unit in units:
             unit.lowered = lower(unit.graph)
             if unit.lowered.estimates is not None:
                 self.report.estimates.append(unit.lowered.estimates)
-        return self._replaced(units) if units else self.exported
+        return self._rewrite(units) if units else self.exported
 
-    def _tell(self, folded: Graph, groups: list[list[Op]], reasons: dict[Op, list[str]]) -> None:
-        where = {op: i for i, ops in enumerate(groups) for op in ops}
+    def _record_verdicts(self, folded: Graph, groups: list[list[Op]], reasons: dict[Op, list[str]]) -> None:
+        group_of = {op: i for i, ops in enumerate(groups) for op in ops}
         for op in folded.ops:
-            if op.kind == "delegate":  # another partitioner's: its own report says what is in it
+            if op.kind == "delegate":  # covered by another partitioner's report
                 continue
-            taken = op in where
-            why = [] if taken else reasons[op] or ["nothing around it to run with"]
+            delegated = op in group_of
+            why = [] if delegated else reasons[op] or ["left on the CPU: its group would contain only data movement"]
             size = sum(o.nbytes for o in op.outputs if o is not None)
             node = op.origin.node or next((o.name for o in op.outputs if o is not None), "")
             macs = count_macs(op)
-            held = precision_of(op) if macs else ""
-            backend, index = (self.backend, where[op]) if taken else ("", -1)
-            self.report.verdicts.append(Verdict(op.kind, node, op.origin.module, backend, index, why, macs, size, held))
+            precision = precision_of(op) if macs else ""
+            backend, index = (self.backend, group_of[op]) if delegated else ("", -1)
+            self.report.verdicts.append(
+                Verdict(op.kind, node, op.origin.module, backend, index, why, macs, size, precision)
+            )
 
-    # ---------------------------------------------------------------------------------------------- the new graph
+    # ------------------------------------------------------------------------------------------ graph rewriting
 
-    def _replaced(self, units: list[_Unit]) -> ExportedProgram:
-        """The program with every unit as one call; nodes nobody reads any more are left out."""
-        made_by = {self.nodes[v]: (unit, i) for unit in units for i, v in enumerate(unit.graph.outputs)}
+    def _rewrite(self, units: list[_Unit]) -> ExportedProgram:
+        """The program with every unit as one call, without dead nodes."""
+        producer_unit = {self.nodes[v]: (unit, i) for unit in units for i, v in enumerate(unit.graph.outputs)}
         old = self.exported.graph_module
         graph = fx.Graph()
         env: dict[fx.Node, Any] = {}
@@ -85,24 +89,26 @@ class Application:
                 env[node].name = node.name
                 env[node].meta.update(node.meta)
         output = next(n for n in self.exported.graph.nodes if n.op == "output")
-        for node in self._order(output, made_by, set(env)):
-            if node in made_by:
-                self._call(graph, env, made_by[node][0], attributes)
+        for node in self._topological_order(output, producer_unit, set(env)):
+            if node in producer_unit:
+                self._call(graph, env, producer_unit[node][0], attributes)
             else:
                 env[node] = graph.node_copy(node, env.__getitem__)
         graph.node_copy(output, env.__getitem__)
         return self._program(graph, attributes, output, env)
 
-    def _order(self, output: fx.Node, made_by: Mapping[fx.Node, Any], known: set[fx.Node]) -> Iterable[fx.Node]:
-        """The nodes that are needed, producers first; the first output of a unit stands for all of it."""
+    def _topological_order(
+        self, output: fx.Node, producer_unit: Mapping[fx.Node, Any], available: set[fx.Node]
+    ) -> Iterable[fx.Node]:
+        """The live nodes in topological order; the first output of a unit represents the unit."""
         first: dict[Value, fx.Node] = {}
-        for node, (unit, _) in made_by.items():
+        for node, (unit, _) in producer_unit.items():
             first.setdefault(unit, node)
-        done, order = set(known), []
+        done, order = set(available), []
         stack: list[tuple[fx.Node, bool]] = [(output, False)]
         while stack:
             node, ready = stack.pop()
-            node = first[made_by[node][0]] if node in made_by else node
+            node = first[producer_unit[node][0]] if node in producer_unit else node
             if node in done:
                 continue
             if ready:
@@ -111,7 +117,7 @@ class Application:
                     order.append(node)
                 continue
             stack.append((node, True))
-            needs = self._inputs(made_by[node][0]) if node in made_by else node.all_input_nodes
+            needs = self._inputs(producer_unit[node][0]) if node in producer_unit else node.all_input_nodes
             stack += [(n, False) for n in reversed(needs) if n not in done]
         return order
 
@@ -122,11 +128,11 @@ class Application:
         name = f"lowered_module_{sum(isinstance(a, LoweredBackendModule) for a in attributes.values())}"
         attributes[name] = unit.lowered
         outputs = [self.nodes[v] for v in unit.graph.outputs]
-        held = graph.get_attr(name)
-        call = graph.call_function(executorch_call_delegate, (held, *(env[n] for n in self._inputs(unit))))
+        module_node = graph.get_attr(name)
+        call = graph.call_function(executorch_call_delegate, (module_node, *(env[n] for n in self._inputs(unit))))
         call.meta["val"] = [n.meta["val"] for n in outputs]
         call.meta["delegate_orders"] = [[v.dim_order for v in side] for side in (unit.graph.inputs, unit.graph.outputs)]
-        call.meta["given"] = self._given(unit)
+        call.meta["given"] = self._source_nodes(unit)
         assert unit.lowered is not None
         unit.lowered.orders, orders = call.meta["delegate_orders"]
         shapes = zip(unit.graph.outputs, orders, strict=True)
@@ -135,22 +141,22 @@ class Application:
             env[node] = graph.call_function(operator.getitem, (call, index))
             env[node].meta.update(node.meta)
 
-    def _given(self, unit: _Unit) -> tuple[str, ...]:
-        """The nodes of the user's own program that a unit stands for, in their order."""
-        inside = set(self._inputs(unit))
-        stack, found = [self.nodes[v] for v in unit.graph.outputs], set()
+    def _source_nodes(self, unit: _Unit) -> tuple[str, ...]:
+        """The nodes of the exported program that a unit implements, in program order."""
+        visited = set(self._inputs(unit))
+        stack, names = [self.nodes[v] for v in unit.graph.outputs], set()
         while stack:
             node = stack.pop()
-            if node not in inside and node.op == "call_function":
-                inside.add(node)
-                found.update(node.meta.get("given", ()))
+            if node not in visited and node.op == "call_function":
+                visited.add(node)
+                names.update(node.meta.get("given", ()))
                 stack += node.all_input_nodes
-        return tuple(sorted(found, key=self._order_given.__getitem__))
+        return tuple(sorted(names, key=self._source_order.__getitem__))
 
     @cached_property
-    def _order_given(self) -> dict[str, int]:
-        given = (name for node in self.exported.graph.nodes for name in node.meta.get("given", ()))
-        return {name: place for place, name in enumerate(dict.fromkeys(given))}
+    def _source_order(self) -> dict[str, int]:
+        names = (name for node in self.exported.graph.nodes for name in node.meta.get("given", ()))
+        return {name: position for position, name in enumerate(dict.fromkeys(names))}
 
     def _program(
         self, graph: fx.Graph, attributes: dict[str, Any], output: fx.Node, env: dict[fx.Node, Any]
@@ -170,15 +176,15 @@ class Application:
         return with_graph(self.exported, module, signature)
 
 
-def _keep_orders(graph: Graph, taken: set[Op]) -> None:
-    """Conversions outside delegates keep their input's order of dimensions, so delegates are lowered for that."""
+def _propagate_quantize_orders(graph: Graph, delegated: set[Op]) -> None:
+    """Quantize nodes outside delegates preserve the dim order of their input; delegates are lowered for that."""
     for op in graph.ops:
-        if op.kind == QUANTIZE and op not in taken and op.outputs[0] is not None:
+        if op.kind == QUANTIZE and op not in delegated and op.outputs[0] is not None:
             op.outputs[0].dim_order = op.args["self"].dim_order
 
 
 class _Unit:
-    """A group on its way to a call."""
+    """A group, its graph, and the module it is lowered to."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph

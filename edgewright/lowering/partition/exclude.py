@@ -1,4 +1,4 @@
-"""What users keep from a backend: by operator, by module, by name, or by a check of torch.fx."""
+"""User exclusions from delegation: by operator, module, name, or a torch.fx support check."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Exclusion = Callable[[Op, "fx.Node | None"], "str | None"]
 
 
 class Excluder:
-    """Base of the exclusions: ``why`` gives the reason an operator is left alone, or None."""
+    """Base of the exclusions: ``why`` returns the reason an operator is excluded, or None."""
 
     def __init__(self, *names: Any, exact: bool = True) -> None:
         if not names:
@@ -25,8 +25,8 @@ class Excluder:
         self.names = tuple(str(name) for name in names)
         self.exact = exact
 
-    def found(self, *candidates: str) -> bool:
-        """True if a name is one of the candidates or, unless ``exact``, a part of one."""
+    def matches(self, *candidates: str) -> bool:
+        """True if a name equals a candidate or, unless ``exact``, is part of one."""
         return any(n == c or (not self.exact and n in c) for n in self.names for c in candidates if c)
 
     def why(self, op: Op) -> str | None:
@@ -37,47 +37,53 @@ class Excluder:
 
 
 class DontPartition(Excluder):
-    """Leave these operators alone: as torch operators or by name (``conv2d``, ``aten.add``, ``aten.add.Tensor``).
+    """Exclude operators, as torch operators or by name (``conv2d``, ``aten.add``, ``aten.add.Tensor``).
 
     ``exact=False`` matches parts of names.
     """
 
     def why(self, op: Op) -> str | None:
-        row = OPS.get(op.kind) or OPS.of(op)
+        entry = OPS.get(op.kind) or OPS.of(op)
         packet = op.kind.rpartition(".")[0] if op.kind.count(".") > 1 else ""
-        alike = (row.name, *row.aten) if row is not None and self.exact else (row.name,) if row is not None else ()
-        hit = self.found(op.kind, packet, *alike)  # max_pool2d has become max_pool2d_with_indices by now
+        names = (
+            (entry.name, *entry.aten)
+            if entry is not None and self.exact
+            else (entry.name,)
+            if entry is not None
+            else ()
+        )
+        hit = self.matches(op.kind, packet, *names)  # max_pool2d has become max_pool2d_with_indices by now
         return "excluded by DontPartition" if hit else None
 
 
 class DontPartitionModule(Excluder):
-    """Leave alone what is in these modules: by path (``features.3``), class, or name of a class.
+    """Exclude modules by path (``features.3``), class, or class name.
 
-    ``module_name`` is the name of a class, ``instance_name`` a path. ``exact=False`` matches parts of names.
+    ``module_name`` is a class name, ``instance_name`` a path. ``exact=False`` matches parts of names.
     """
 
     def __init__(
         self, *modules: Any, module_name: str | None = None, instance_name: str | None = None, exact: bool = True
     ) -> None:
-        given = [m.__name__ if isinstance(m, type) else m for m in modules]
-        super().__init__(*given, *(n for n in (module_name, instance_name) if n is not None), exact=exact)
+        names = [m.__name__ if isinstance(m, type) else m for m in modules]
+        super().__init__(*names, *(n for n in (module_name, instance_name) if n is not None), exact=exact)
 
     def why(self, op: Op) -> str | None:
         steps = op.origin.module.split(".")
         paths = [".".join(steps[: i + 1]) for i in range(len(steps))]
-        return "excluded by DontPartitionModule" if self.found(*paths, *op.origin.classes) else None
+        return "excluded by DontPartitionModule" if self.matches(*paths, *op.origin.classes) else None
 
 
 class DontPartitionName(Excluder):
-    """Leave alone the nodes of these names. ``exact=False`` matches parts of names."""
+    """Exclude nodes by name. ``exact=False`` matches parts of names."""
 
     def why(self, op: Op) -> str | None:
-        made = [o.name for o in op.outputs if o is not None]
-        return "excluded by DontPartitionName" if self.found(op.origin.node, *made) else None
+        results = [o.name for o in op.outputs if o is not None]
+        return "excluded by DontPartitionName" if self.matches(op.origin.node, *results) else None
 
 
 def as_exclusion(given: Any) -> Exclusion:
-    """An exclusion: ours, a function of an operator, or any ``OperatorSupportBase`` (what it denies is left alone)."""
+    """An exclusion from one of ours, a function of an operator, or an ``OperatorSupportBase`` (what it rejects)."""
     if isinstance(given, Excluder):
         return given
     check = getattr(given, "is_node_supported", None)

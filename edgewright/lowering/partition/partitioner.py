@@ -1,4 +1,4 @@
-"""The partitioner every backend's is made of: rows and rules decide, users exclude, a group becomes a blob."""
+"""Base partitioner: a backend's rows and rules select operators, users exclude some, and each group becomes a blob."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ log = logging.getLogger("edgewright.lowering.partition")
 
 
 class Partitioner:
-    """Base of the backends' partitioners. ``reports`` holds what the last lowering took, by method."""
+    """Base of the backends' partitioners. ``reports``: results of the last lowering, by method."""
 
     backend: Backend
     backend_id: str
-    kept: tuple[Any, ...] = ()  # torch operators to leave whole for this backend
+    kept: tuple[Any, ...] = ()  # torch operators that must not be decomposed for this backend
 
     def __init__(self, exclude: Sequence[Any] = (), *, per_op_mode: bool = False, verbose: bool = False) -> None:
         if isinstance(exclude, str) or not isinstance(exclude, Sequence):
@@ -43,7 +43,7 @@ class Partitioner:
 
     @classmethod
     def for_target(cls, target: str | None) -> Partitioner:
-        """A partitioner with its defaults, for a device that a command line names."""
+        """A partitioner with default options, for a device named on the command line."""
         if target is not None:
             raise UsageError(
                 f"backend {cls.backend.name!r}", "has one kind of device, and takes no target", value=target
@@ -51,59 +51,59 @@ class Partitioner:
         return cls()
 
     def target(self) -> Any:
-        """What rules are asked about; None if the backend has one kind of device only."""
+        """The argument of rules; None if the backend has one kind of device only."""
         return None
 
     def lower(self, group: Graph) -> LoweredBackendModule:
-        """The blob of a group."""
+        """Lower a group to a blob."""
         if self.backend.emit is None:
             raise NotImplementedError
         blob, named = self.backend.emit(group)
         return LoweredBackendModule(self.backend_id, blob, {}, named)
 
     def keep(self, ops: Sequence[Op]) -> bool:
-        """False to leave a whole group alone."""
+        """False to reject an entire group."""
         return True
 
     def refusals(self, op: Op) -> list[str]:
-        """Every reason not to take an operator, as sentences."""
+        """All reasons not to delegate an operator, as sentences."""
         return [str(r) for r in self.backend.refusals(op, self.target())]
 
     def partition(self, exported: ExportedProgram, method: str = "forward") -> ExportedProgram:
-        """The program with what this backend takes as delegate calls."""
-        work = Application(exported, method, self.backend.name)
-        excluded = self._excluded(work)
+        """The program with the supported operators as delegate calls."""
+        application = Application(exported, method, self.backend.name)
+        excluded = self._excluded(application)
         rows = self.backend.rows.values()
         absorbs = {row.op: row.absorbs for row in rows}
         static = frozenset(row.op for row in rows if STATIC in row.precisions)
         numbers = frozenset(row.op for row in rows if row.numbers)
-        folded = fold_quantization(work.graph, OPS, absorbs, excluded.keys(), static, numbers)
+        folded = fold_quantization(application.graph, OPS, absorbs, excluded.keys(), static, numbers)
         verify(folded)
-        apply(folded, lambda graph: fold_constants(graph, OPS))  # weights that the model computes are constant to rules
+        apply(folded, lambda graph: fold_constants(graph, OPS))  # so that rules see computed weights as constants
 
         def refusals(op: Op) -> list[str]:
             return excluded.get(op.origin) or self.refusals(op)
 
-        done = work.run(folded, refusals, self.lower, single=self.per_op_mode, keep=self.keep)
-        self.reports[method] = work.report
-        log.info("%s", work.report.verdict)
+        partitioned = application.run(folded, refusals, self.lower, single=self.per_op_mode, keep=self.keep)
+        self.reports[method] = application.report
+        log.info("%s", application.report.verdict)
         if self.verbose:
-            print(work.report)
-        return done
+            print(application.report)
+        return partitioned
 
-    def _excluded(self, work: Application) -> dict[Origin, list[str]]:
-        """Why operators are left alone by the user, by their origin, which folding keeps."""
-        found: dict[Origin, list[str]] = {}
-        for op in work.graph.ops if self.exclude else ():
-            node = next((work.nodes.get(o) for o in op.outputs if o is not None), None)
+    def _excluded(self, application: Application) -> dict[Origin, list[str]]:
+        """User exclusions by operator origin, which folding preserves."""
+        reasons_by_origin: dict[Origin, list[str]] = {}
+        for op in application.graph.ops if self.exclude else ():
+            node = next((application.nodes.get(o) for o in op.outputs if o is not None), None)
             reasons = [why for exclusion in self.exclude if (why := exclusion(op, node))]
             if reasons:
-                found[op.origin] = reasons
-        return found
+                reasons_by_origin[op.origin] = reasons
+        return reasons_by_origin
 
 
 def partitioner_of(backend: Backend) -> type[Partitioner]:
-    """The partitioner of a backend that needs none of its own: rows, rules and ``emit`` say it all."""
+    """The partitioner class of a backend without a custom one: rows, rules and ``emit`` define it."""
     if backend.emit is None:
         raise UsageError(f"backend {backend.name!r}", "must say how a group becomes a blob (emit)")
     name = f"{backend.name.title().replace('_', '')}Partitioner"

@@ -1,4 +1,4 @@
-"""What runs where, and why not: one line per operator."""
+"""Partition report: what is delegated, and why not, one line per operator."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from edgewright.lowering.estimates import describe
 from edgewright.units import share
 
 _FLOAT = "fp32"
-_UNTOLD = "computed in floating point"
+_NO_REASON = "computed in floating point"
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """One operator: taken by a backend (and in which group), or every rule that refused it."""
+    """One operator: its backend and group, or every rule that rejected it."""
 
     operator: str
     node: str
@@ -26,7 +26,7 @@ class Verdict:
     refusals: Sequence[str] = ()
     macs: int = 0
     bytes: int = 0
-    precision: str = ""  # of a product: how its operands are held
+    precision: str = ""  # of a product's operands
 
     def __str__(self) -> str:
         where = f" in {self.module}" if self.module else ""
@@ -36,7 +36,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Layer:
-    """A product of the model's own, whatever operators it became. ``reason``: why it is not quantized."""
+    """A product of the exported model, whatever operators it was lowered to. ``reason``: why it is not quantized."""
 
     node: str
     module: str
@@ -48,13 +48,15 @@ class Layer:
         return f"{self.node!r}{where}{f' — {self.reason}' if self.reason else ''}"
 
 
-CONVERSIONS = ("quantize", "dequantize")  # at the ends of a method, always there
+CONVERSIONS = ("quantize", "dequantize")  # always present at inputs and outputs
 
 
 @dataclass(frozen=True)
 class Counts:
-    """Operators of a model or of a part of it: all, those that backends take, and of those left the conversions.
-    ``groups``: calls of delegates. ``macs``: multiply-accumulates."""
+    """Operator counts of a model or a part of it: all, delegated ones, and the conversions among the others.
+
+    ``groups``: delegate calls. ``macs``: multiply-accumulates.
+    """
 
     operators: int = 0
     taken: int = 0
@@ -71,14 +73,14 @@ class Counts:
 
     @property
     def left_over(self) -> str:
-        """What is left to the CPU, in words."""
-        some = f"{self.conversions} of them {'a conversion' if self.conversions == 1 else 'conversions'}"
-        told = f"{self.left} of {self.operators} operators are left to the CPU"
-        return f"{told} ({some})" if self.conversions else told
+        """What runs on the CPU, as text."""
+        conversions = f"{self.conversions} of them {'a conversion' if self.conversions == 1 else 'conversions'}"
+        text = f"{self.left} of {self.operators} operators are left to the CPU"
+        return f"{text} ({conversions})" if self.conversions else text
 
 
 def count(verdicts: Iterable[Verdict]) -> Counts:
-    """The one way to count: summaries, trees, tables and pages all ask here."""
+    """Count verdicts; the single definition for summaries, trees, tables and pages."""
     every = list(verdicts)
     taken = [v for v in every if v.backend]
     return Counts(
@@ -90,7 +92,7 @@ def count(verdicts: Iterable[Verdict]) -> Counts:
 
 @dataclass
 class PartitionReport:
-    """The verdicts of one method. ``backend`` names all that were asked, in order of priority.
+    """The verdicts of one method. ``backend`` names all backends tried, in order of priority.
 
     >>> report = PartitionReport("forward", "xnnpack", [Verdict("relu", "relu", "act", "xnnpack", 0, bytes=64)])
     >>> print(report)
@@ -100,8 +102,8 @@ class PartitionReport:
     method: str
     backend: str
     verdicts: list[Verdict] = field(default_factory=list)
-    estimates: list[Mapping[str, Any]] = field(default_factory=list)  # of the delegates, where a vendor gives any
-    left: Mapping[str, str] = field(default_factory=dict)  # why a quantizer left layers alone, by node
+    estimates: list[Mapping[str, Any]] = field(default_factory=list)  # vendors' estimates for delegates
+    left: Mapping[str, str] = field(default_factory=dict)  # why the quantizer skipped layers, by node
 
     @property
     def taken(self) -> list[Verdict]:
@@ -113,38 +115,38 @@ class PartitionReport:
 
     @property
     def groups(self) -> int:
-        """How many calls of delegates there are."""
+        """The number of delegate calls."""
         return count(self.verdicts).groups
 
     def coverage(self) -> dict[str, float]:
-        """Shares taken, by operators, multiply-accumulates and bytes of results."""
-        found = count(self.verdicts)
+        """Delegated shares of operators, multiply-accumulates and result bytes."""
+        counts = count(self.verdicts)
         return {
-            "operators": _share(found.taken, found.operators),
-            "macs": _share(found.macs_taken, found.macs),
-            "bytes": _share(found.bytes_taken, found.bytes),
+            "operators": _share(counts.taken, counts.operators),
+            "macs": _share(counts.macs_taken, counts.macs),
+            "bytes": _share(counts.bytes_taken, counts.bytes),
         }
 
     @property
     def layers(self) -> list[Layer]:
-        """The products, in order, each with its precision: quantized if all operators that it became are."""
-        found: dict[tuple[str, str], bool] = {}
+        """The products, in order; one counts as quantized if all operators it was lowered to are."""
+        quantized: dict[tuple[str, str], bool] = {}
         for v in self.verdicts:
             if v.macs and v.precision:
                 key = v.node, v.module
-                found[key] = found.get(key, True) and v.precision != _FLOAT
-        why = {key: "" if done else self.left.get(key[0], _UNTOLD) for key, done in found.items()}
-        return [Layer(*key, done, why[key]) for key, done in found.items()]
+                quantized[key] = quantized.get(key, True) and v.precision != _FLOAT
+        reasons = {key: "" if done else self.left.get(key[0], _NO_REASON) for key, done in quantized.items()}
+        return [Layer(*key, done, reasons[key]) for key, done in quantized.items()]
 
     @property
     def precision(self) -> str:
-        """How many layers are quantized, and which are not and why; empty for a model in floating point."""
+        """How many layers are quantized, and which are not and why; empty for a float model."""
         layers = self.layers
-        real = [layer for layer in layers if not layer.quantized]
+        not_quantized = [layer for layer in layers if not layer.quantized]
         if not layers or not (self.left or self._has_integers):
             return ""
-        told = f"{len(layers) - len(real)} of {len(layers)} layers quantized"
-        return f"{told}; not quantized: {', '.join(map(str, real))}" if real else told
+        text = f"{len(layers) - len(not_quantized)} of {len(layers)} layers quantized"
+        return f"{text}; not quantized: {', '.join(map(str, not_quantized))}" if not_quantized else text
 
     @property
     def _has_integers(self) -> bool:
@@ -153,10 +155,10 @@ class PartitionReport:
     @property
     def verdict(self) -> str:
         """The coverage in one line."""
-        shares, found = self.coverage(), count(self.verdicts)
+        shares, counts = self.coverage(), count(self.verdicts)
         return (
-            f"{self.method}: {found.taken} of {found.operators} operators delegated to {self.backend}"
-            f" in {found.groups} {'group' if found.groups == 1 else 'groups'}"
+            f"{self.method}: {counts.taken} of {counts.operators} operators delegated to {self.backend}"
+            f" in {counts.groups} {'group' if counts.groups == 1 else 'groups'}"
             f" ({share(shares['macs'])} of multiply-accumulates, {share(shares['bytes'])} of bytes)"
         )
 
@@ -164,8 +166,8 @@ class PartitionReport:
     def summary(self) -> str:
         """Coverage, quantized layers and estimates; without the operators that were rejected."""
         expected = [f"  {line}" for e in self.estimates if (line := describe(e))]
-        held = [f"  {self.precision}"] if self.precision else []
-        return "\n".join([self.verdict, *held, *expected])
+        precision = [f"  {self.precision}"] if self.precision else []
+        return "\n".join([self.verdict, *precision, *expected])
 
     def __str__(self) -> str:
         return "\n".join([self.summary, *(f"  {v}" for v in self.refused)])
@@ -174,32 +176,32 @@ class PartitionReport:
         """The report as plain data."""
         head = {"method": self.method, "backend": self.backend, "groups": self.groups, "coverage": self.coverage()}
         expected = {"estimates": [dict(e) for e in self.estimates]} if self.estimates else {}
-        held = {"layers": [asdict(layer) for layer in self.layers]}
-        return {**head, **expected, **held, "operators": [asdict(v) for v in self.verdicts]}
+        layers = {"layers": [asdict(layer) for layer in self.layers]}
+        return {**head, **expected, **layers, "operators": [asdict(v) for v in self.verdicts]}
 
     def to_json(self) -> str:
         return json.dumps(self.to_dict(), indent=2)
 
 
 def merge(first: PartitionReport | None, second: PartitionReport) -> PartitionReport:
-    """Both verdicts in one report: ``second`` was asked about what ``first`` left.
+    """Merge the reports of two partitioners: ``second`` was applied to what ``first`` left.
 
-    Backends may see an operator under other names and fuse others, so that what the first took is kept as it said it,
-    and of the rest the second's word counts, with the first's refusals before its own.
+    Backends may see an operator under other names and fuse others. What the first delegated is kept; for the rest the
+    second's verdict counts, preceded by the first's refusals.
     """
     if first is None:
         return second
     names = first.backend.split(", ")
-    joint = first.backend if second.backend in names else f"{first.backend}, {second.backend}"
-    # A backend that is asked twice counts its groups on.
-    used = 1 + max((v.group for v in first.taken if v.backend == second.backend), default=-1)
-    before = {(v.operator, v.node): v for v in first.refused}
-    rest = [_joined(before.get((v.operator, v.node)), v, used) for v in second.verdicts]
+    backends = first.backend if second.backend in names else f"{first.backend}, {second.backend}"
+    # A backend that is applied twice continues its group numbers.
+    first_group = 1 + max((v.group for v in first.taken if v.backend == second.backend), default=-1)
+    earlier = {(v.operator, v.node): v for v in first.refused}
+    rest = [_merge_verdict(earlier.get((v.operator, v.node)), v, first_group) for v in second.verdicts]
     verdicts, estimates = [*first.taken, *rest], [*first.estimates, *second.estimates]
-    return PartitionReport(first.method, joint, verdicts, estimates, {**first.left, **second.left})
+    return PartitionReport(first.method, backends, verdicts, estimates, {**first.left, **second.left})
 
 
-def _joined(before: Verdict | None, now: Verdict, used: int) -> Verdict:
+def _merge_verdict(before: Verdict | None, now: Verdict, used: int) -> Verdict:
     if now.backend:
         return Verdict(**{**vars(now), "group": now.group + used})
     if before is None:

@@ -1,4 +1,4 @@
-"""Graph passes. Each is a function that changes a graph; ``apply`` checks the graph after every one."""
+"""Graph passes: functions that modify a graph. ``apply`` verifies the graph after each."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from edgewright.ir.graph import Graph, verify
 
 
 def apply(graph: Graph, *passes: Callable[[Graph], None]) -> Graph:
-    """Run ``passes`` in order, with ``verify`` after each. Sizes computed outside of the graph may be read in it."""
-    made = {v for op in graph.ops for v in op.outputs}
-    sizes = frozenset(v for op in graph.ops for v in op.inputs() if v.dtype is None and v not in made)
-    for change in passes:
-        change(graph)
+    """Run ``passes`` in order, with ``verify`` after each. Sizes computed outside the graph may be read in it."""
+    defined = {v for op in graph.ops for v in op.outputs}
+    sizes = frozenset(v for op in graph.ops for v in op.inputs() if v.dtype is None and v not in defined)
+    for graph_pass in passes:
+        graph_pass(graph)
         verify(graph, sizes)
     return graph

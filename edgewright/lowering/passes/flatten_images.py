@@ -1,6 +1,6 @@
-"""Flattened images: they keep the order they are held in until somebody needs another.
+"""Lazy flattening of images: keeps the stored layout until a consumer needs the logical one.
 
-A matrix product can take its weights' columns in any order, so the image before it need not be transposed.
+A matrix product can permute the columns of its weights instead, so the image before it is never transposed.
 """
 
 from __future__ import annotations
@@ -11,24 +11,24 @@ from typing import Any
 import numpy as np
 
 from edgewright.ir.graph import Array, Graph, Value
-from edgewright.lowering.passes.layout import Lowering, Order, identity
+from edgewright.lowering.passes.layout import GroupLowering, Order, identity
 
 
-class FlatteningLowering(Lowering):
-    """A lowering in which flattened images wait. ``flat`` has them as they are held, with the place of each column."""
+class FlatteningLowering(GroupLowering):
+    """A lowering that defers flattening. ``flat`` maps a value to its stored form and the column indices."""
 
     def __init__(self, group: Graph, rows: Any) -> None:
         super().__init__(group, rows)
         self.flat: dict[Value, tuple[Value, Array]] = {}
-        self._later: dict[Value, Callable[[], Value]] = {}  # makes the same with columns in their order
+        self._later: dict[Value, Callable[[], Value]] = {}  # emits the value with columns in logical order
 
-    def flatten_later(self, value: Value, held: Value, places: Array, in_order: Callable[[], Value]) -> None:
-        """Let ``held`` be ``value`` with columns in another order, and make it properly only if somebody asks."""
-        self.flat[value] = (held, places)
-        self._later[value] = in_order
+    def flatten_later(self, value: Value, stored: Value, indices: Array, materialize: Callable[[], Value]) -> None:
+        """Record ``held`` as ``value`` with permuted columns; ``in_order`` emits it only on demand."""
+        self.flat[value] = (stored, indices)
+        self._later[value] = materialize
 
     def flat_again(self, value: Value, out: Value) -> bool:
-        """Let ``out`` be another name of ``value``, if that is a flattened image nobody asked for yet."""
+        """Alias ``out`` to ``value``, if that is a deferred flattened image."""
         if value in self._later:
             self.flatten_later(out, *self.flat[value], lambda: self.get(value))
             return True
@@ -48,13 +48,15 @@ class FlatteningLowering(Lowering):
         return super().get(value, order)
 
 
-def flat_places(x: Value, out: Value, known: Order | None) -> Array | None:
-    """The place of each column if ``out`` is ``x`` with its last dimensions flattened as they lie in the order
-    ``known``; None if it is not, or if that is the order they have anyway."""
-    kept = len(out.shape) - 1
-    if known is None or kept < 1 or out.bound[:-1] != x.bound[:kept] or len(x.shape) <= len(out.shape):
+def flatten_permutation(x: Value, out: Value, stored_order: Order | None) -> Array | None:
+    """The column permutation if ``out`` is ``x`` with its last dimensions flattened in the stored order ``known``.
+
+    None if it is not, or if the permutation is the identity.
+    """
+    outer = len(out.shape) - 1
+    if stored_order is None or outer < 1 or out.bound[:-1] != x.bound[:outer] or len(x.shape) <= len(out.shape):
         return None
-    if known == identity(len(known)) or known[:kept] != identity(kept):
+    if stored_order == identity(len(stored_order)) or stored_order[:outer] != identity(outer):
         return None
-    places = np.arange(out.bound[-1]).reshape(x.bound[kept:])
-    return places.transpose([d - kept for d in known[kept:]]).ravel()
+    indices = np.arange(out.bound[-1]).reshape(x.bound[outer:])
+    return indices.transpose([d - outer for d in stored_order[outer:]]).ravel()

@@ -1,7 +1,8 @@
-"""From a group of operators to a device graph: which order each tensor's dimensions are held in.
+"""Layout propagation: lowers a group of operators to a core graph, in which each tensor has one or more dim orders.
 
-A tensor may be held in several orders of its dimensions at once. Operators ask for the one they need; a transpose is
-made when it is first missing, and never between two that agree. A permute is only another name for what is there.
+Operators request their operands in the order they need; a permute is emitted the first time an order is missing, and
+never between two operators that agree. A permute in the model itself emits nothing: it only relabels dimensions.
+Elementwise operators follow their operands (``common_order``), so one convolution makes its whole neighbourhood NHWC.
 """
 
 from __future__ import annotations
@@ -22,33 +23,33 @@ def identity(rank: int) -> Order:
     return tuple(range(rank))
 
 
-def last(dim: int, rank: int) -> Order:
-    """All dimensions in order, but one of them last."""
+def order_with_last(dim: int, rank: int) -> Order:
+    """All dimensions in order, except ``dim``, which is last."""
     return (*(d for d in range(rank) if d != dim), dim)
 
 
-def moves_nothing(shape: Sequence[int], dims: Sequence[int]) -> bool:
-    """True if a permutation of these sizes leaves every element where it is: it moves sizes of 1 only."""
-    moved = [d for d in dims if shape[d] != 1]
-    return moved == sorted(moved)
+def is_trivial_permutation(shape: Sequence[int], dims: Sequence[int]) -> bool:
+    """True if a permutation moves only dimensions of size 1, and so no data."""
+    nontrivial = [d for d in dims if shape[d] != 1]
+    return nontrivial == sorted(nontrivial)
 
 
-class Lowering:
-    """Builds the device graph of one group."""
+class GroupLowering:
+    """Builds the core graph of one group. ``rows`` has a ``lower`` function for each operator."""
 
     def __init__(self, group: Graph, rows: Any) -> None:
         self.group = group
         self.rows = rows
         self.graph = Graph(group.name)
-        self._forms: dict[Value, dict[Order, Value]] = {}
+        self._by_order: dict[Value, dict[Order, Value]] = {}
         self._constants: dict[tuple[Value, Any], Value] = {}
-        self.origin = Origin()  # of the operator that is being lowered
+        self.origin = Origin()  # of the current operator
 
     def run(self) -> Graph:
         for value in self.group.inputs:
-            held = self._device(value, value.dim_order)
-            self._forms[value] = {value.dim_order: held}
-            self.graph.inputs.append(held)
+            stored = self._device(value, value.dim_order)
+            self._by_order[value] = {value.dim_order: stored}
+            self.graph.inputs.append(stored)
         for op in self.group.ops:
             self.origin = op.origin
             self.rows[op.kind].lower(self, op)
@@ -57,14 +58,14 @@ class Lowering:
         return self.graph
 
     def _output(self, value: Value) -> Value:
-        """An output must be made by a node, and be no input or other output as well."""
-        held = self.get(value, value.dim_order)
-        taken = {*self.graph.inputs, *self.graph.outputs}
-        if held in taken or held.constant:
+        """A graph output: must be produced by a node, and be distinct from inputs and other outputs."""
+        stored = self.get(value, value.dim_order)
+        used = {*self.graph.inputs, *self.graph.outputs}
+        if stored in used or stored.constant:
             copy = self._device(value, value.dim_order)
-            self.copy(held, copy)
+            self.copy(stored, copy)
             return copy
-        return held
+        return stored
 
     # --------------------------------------------------------------------------------------------------- values
 
@@ -74,72 +75,74 @@ class Lowering:
         return Value(f"{value.name}_{''.join(map(str, order))}", value.dtype, shape, identity(len(shape)), q=q)
 
     def orders(self, value: Value) -> list[Order]:
-        """The orders a tensor is held in now."""
-        return list(self._forms.get(value, {}))
+        """The dim orders in which a tensor is available."""
+        return list(self._by_order.get(value, {}))
 
     def get(self, value: Value, order: Order | None = None) -> Value:
-        """A tensor in an order of its dimensions (the original one by default)."""
+        """A tensor in a dim order (by default the logical one)."""
         order = identity(len(value.shape)) if order is None else order
         if value.constant:
             return self._constant(value, order)
-        forms = self._forms[value]
-        if order not in forms:
-            known, held = next(iter(forms.items()))
-            made = self._device(value, order)
-            self.turn(held, made, [known.index(d) for d in order])
-            forms[order] = made
-        return forms[order]
+        available = self._by_order[value]
+        if order not in available:
+            stored_order, stored = next(iter(available.items()))
+            permuted = self._device(value, order)
+            self.turn(stored, permuted, [stored_order.index(d) for d in order])
+            available[order] = permuted
+        return available[order]
 
     def _constant(self, value: Value, order: Order) -> Value:
         key = (value, order)
         if key not in self._constants:
-            made = self._device(value, order)
+            permuted = self._device(value, order)
             assert value.data is not None
-            made.data = np.ascontiguousarray(value.data.transpose(order))
+            permuted.data = np.ascontiguousarray(value.data.transpose(order))
             if value.q is not None and value.q.axis is not None:
-                made.q = with_axis(value.q, order.index(value.q.axis % len(order)))
-            self._constants[key] = made
+                permuted.q = with_axis(value.q, order.index(value.q.axis % len(order)))
+            self._constants[key] = permuted
         return self._constants[key]
 
     def constant(self, data: Array, q: QParams | None = None) -> Value:
         """A new constant."""
         return Value("constant", data.dtype, data.shape, identity(data.ndim), data, q=q)
 
-    def alias(self, value: Value, order: Order, held: Value) -> None:
-        """Let an existing device value be ``value`` in ``order``."""
-        self._forms.setdefault(value, {})[order] = held
+    def alias(self, value: Value, order: Order, stored: Value) -> None:
+        """Make an existing value of the core graph ``value`` in ``order``."""
+        self._by_order.setdefault(value, {})[order] = stored
 
     def make(self, value: Value, order: Order | None = None) -> Value:
-        """The device value that an operator's result goes to, in an order."""
+        """A new value of the core graph for an operator's result, in a dim order."""
         order = identity(len(value.shape)) if order is None else order
-        held = self._device(value, order)
-        self._forms.setdefault(value, {})[order] = held
-        return held
+        result = self._device(value, order)
+        self._by_order.setdefault(value, {})[order] = result
+        return result
 
     def temporary(self, shape: Sequence[int], like: Value) -> Value:
-        """A device value between two nodes of one operator."""
+        """A value between two nodes of one operator."""
         return Value("temporary", like.dtype, tuple(shape), identity(len(shape)), q=like.q)
 
     def emit(self, kind: str, out: Value, /, **args: Any) -> None:
         """Append a node."""
         self.graph.ops.append(Op(kind, args, [out], self.origin))
 
-    def turn(self, held: Value, made: Value, dims: list[int]) -> None:
-        """Append the node that makes another order of a tensor."""
-        self.emit("permute", made, self=held, dims=dims)
+    def turn(self, source: Value, out: Value, dims: list[int]) -> None:
+        """Append a permute."""
+        self.emit("permute", out, self=source, dims=dims)
 
-    def copy(self, held: Value, made: Value) -> None:
-        """Append the node that makes a tensor again."""
-        self.emit("clone", made, self=held)
+    def copy(self, source: Value, out: Value) -> None:
+        """Append a copy."""
+        self.emit("clone", out, self=source)
 
 
 def with_axis(q: QParams, axis: int) -> QParams:
     return QParams(q.scale, q.zero_point, q.dtype, q.qmin, q.qmax, axis, q.block, q.dynamic)
 
 
-def common_order(low: Lowering, op: Op, rank: int) -> Order:
-    """The order an elementwise operator works in: that of its operands, if one is channels-last already."""
-    found = [o for v in op.inputs() if not v.constant for o in low.orders(v) if len(o) == rank]
-    other = [o for o in found if o != identity(rank)]
-    both = all(v.constant or sum(isinstance(s, Dim) for s in v.shape) < 2 or len(v.shape) == rank for v in op.inputs())
-    return other[0] if other and both else identity(rank)
+def common_order(low: GroupLowering, op: Op, rank: int) -> Order:
+    """The dim order of an elementwise operator: that of its operands, if one is not in logical order."""
+    orders = [o for v in op.inputs() if not v.constant for o in low.orders(v) if len(o) == rank]
+    non_identity = [o for o in orders if o != identity(rank)]
+    compatible = all(
+        v.constant or sum(isinstance(s, Dim) for s in v.shape) < 2 or len(v.shape) == rank for v in op.inputs()
+    )
+    return non_identity[0] if non_identity and compatible else identity(rank)

@@ -1,4 +1,4 @@
-"""Rows' own rewrites: an operator that a backend takes in another form becomes that form, after partition."""
+"""Legalization: rewrites operators that a backend supports only in another form, after partitioning."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Any
 from edgewright.ir.graph import Graph, GraphError, Op
 
 Legalize = Callable[[Op, Any], "list[Op] | None"]
-_ROUNDS = 8  # a rewrite may give what another rewrites; more than this many after each other is a circle
+_ROUNDS = 8  # rewrites may chain; more rounds than this mean a cycle
 
 
 def legalize(graph: Graph, rows: Mapping[str, Any], target: Any) -> None:
-    """Rewrite every operator whose row says how, until none does. Rewrites must need no new scale."""
+    """Apply the rewrites of the backend's rows until none applies. A rewrite must not need new scales."""
     for _ in range(_ROUNDS):
         ops: list[Op] = []
         changed = False
         for op in graph.ops:
             rewrite: Legalize | None = rows[op.kind].legalize
-            made = rewrite(op, target) if rewrite is not None else None
-            changed |= made is not None
-            ops += [op] if made is None else made
+            rewritten = rewrite(op, target) if rewrite is not None else None
+            changed |= rewritten is not None
+            ops += [op] if rewritten is None else rewritten
         graph.ops = ops
         if not changed:
             return

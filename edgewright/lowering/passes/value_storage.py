@@ -1,4 +1,4 @@
-"""How tensors are stored: which values integers keep, and when two hold the same."""
+"""Storage of quantized values: representable ranges, equal encodings, and constant conversion."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 from edgewright.ir.graph import Graph, Op, QParams, Value
-from edgewright.lowering.passes.constant_folding import stored
-from edgewright.lowering.passes.qdq_params import is_conversion, known_parameters
+from edgewright.lowering.passes.constant_folding import quantize_array
+from edgewright.lowering.passes.qdq_params import is_conversion, static_qparams
 
 
 def activation_limits(name: str, op: Op) -> tuple[float, float] | None:
-    """The range an activation keeps values in, or None if it does more than that."""
+    """The range that an activation clamps to, or None if it does more than clamp."""
     if name == "relu":
         return (0.0, float("inf"))
     if name == "relu6":
@@ -26,40 +26,39 @@ def activation_limits(name: str, op: Op) -> tuple[float, float] | None:
     return None
 
 
-def stored_alike(a: Value, b: Value) -> bool:
-    """True if two tensors have the same integers for the same values."""
+def same_encoding(a: Value, b: Value) -> bool:
+    """True if two tensors encode the same values as the same integers."""
     if a.q is None or b.q is None:
         return a.dtype == b.dtype and a.q is b.q
     return (a.q.scale, a.q.zero_point, a.q.dtype) == (b.q.scale, b.q.zero_point, b.q.dtype)
 
 
-def kept_by_storage(q: QParams | None, limits: tuple[float, float]) -> bool:
-    """True if integers cannot hold anything beyond limits, but for half a step."""
+def clamp_is_redundant(q: QParams | None, limits: tuple[float, float]) -> bool:
+    """True if the representable range lies within ``limits``, up to half a step: the clamp is redundant."""
     if q is None or not isinstance(q.scale, float) or not isinstance(q.zero_point, int):
         return False
-    ends = [(n - q.zero_point) * q.scale for n in (q.qmin, q.qmax)]
-    return ends[0] >= limits[0] - q.scale / 2 and ends[1] <= limits[1] + q.scale / 2
+    range_ends = [(n - q.zero_point) * q.scale for n in (q.qmin, q.qmax)]
+    return range_ends[0] >= limits[0] - q.scale / 2 and range_ends[1] <= limits[1] + q.scale / 2
 
 
-def store_constants(graph: Graph) -> None:
-    """Weights that were left real, with their conversion behind them (``convert_pt2e(fold_quantize=False)``), become
-    the integers they will be."""
-    kept = []
+def quantize_constants(graph: Graph) -> None:
+    """Quantize float weights that are followed by a quantize node (``convert_pt2e(fold_quantize=False)``)."""
+    remaining = []
     for op in graph.ops:
-        q = known_parameters(op) if is_conversion(op, "quantize") and op.args["input"].constant else None
+        q = static_qparams(op) if is_conversion(op, "quantize") and op.args["input"].constant else None
         out = op.outputs[0]
         if q is None or q.block or out is None:
-            kept.append(op)
+            remaining.append(op)
         else:
-            out.data = stored(op.args["input"].data, q).astype(out.dtype)
-    graph.ops = kept
+            out.data = quantize_array(op.args["input"].data, q).astype(out.dtype)
+    graph.ops = remaining
 
 
-def by_channel(weight: Value, port: Any) -> Value:
-    """A weight with one scale for all, as one with a scale per channel."""
+def to_per_channel(weight: Value, port: Any) -> Value:
+    """A per-tensor quantized weight as a per-channel one."""
     q = weight.q
     if q is None or q.axis is not None or isinstance(q.scale, tuple) or isinstance(q.zero_point, tuple):
         return weight
     count = weight.bound[port.axis]
-    spread = replace(q, scale=(q.scale,) * count, zero_point=(q.zero_point,) * count, axis=port.axis)
-    return replace(weight, q=spread)
+    per_channel = replace(q, scale=(q.scale,) * count, zero_point=(q.zero_point,) * count, axis=port.axis)
+    return replace(weight, q=per_channel)
