@@ -103,7 +103,7 @@ for _n in (2, 3):
         SPATIAL,
         (lambda n: lambda op: rank(op, "input") == n)(_n + 2),
         input=ACT,
-        grid_sample=ACT,
+        grid=ACT,
         out=ACT,
     )
 
