@@ -1,7 +1,7 @@
-"""The op table: every operator any backend takes, declared once.
+"""The op table: every operator that any backend supports, declared once.
 
-A row says which ATen operators it stands for, how its operands are quantized, what its layout class is, what it means
-in numpy and what shape that has. Partitioner, quantizer, lowering, documentation and tests all read it.
+An entry has the ATen overloads it matches, the quantization of its operands, its layout class, its numpy reference and
+its shape function. Partitioner, quantizer, lowering, documentation and tests all read it.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from edgewright.ir.ports import Port
 
 
 class Layout(enum.Enum):
-    """What an operator has to do with the order of dimensions in memory."""
+    """How an operator depends on the order of dimensions in memory."""
 
-    SPATIAL = "spatial"  # images in and out: channels-last inside a device
-    FOLLOW = "follow"  # element by element: whatever order its inputs have
-    AXES = "axes"  # names dimensions, which can be renamed with the layout
-    SHAPE = "shape"  # sees the order of elements: needs the original layout
+    SPATIAL = "spatial"  # images in and out: channels-last on devices
+    FOLLOW = "follow"  # elementwise: any order
+    AXES = "axes"  # has dimension arguments, which can be remapped with the layout
+    SHAPE = "shape"  # depends on the order of elements: needs the logical layout
 
 
 @dataclass(frozen=True)
 class OpDef:
-    """An operator, for everyone.
+    """An operator of the table.
 
-    ``aten``: the functional ATen overloads it may come from; their argument names are its own. ``when`` tells apart
-    operators that ATen has one name for (``convolution``). ``ports``: one per tensor operand, and ``out``.
+    ``aten``: the functional ATen overloads it matches; it has their argument names. ``when`` distinguishes operators
+    that share an ATen name (``convolution``). ``ports``: one per tensor operand, and ``out``.
     """
 
     name: str
@@ -43,13 +43,13 @@ class OpDef:
     when: Callable[[Op], bool] | None = None
 
     def call(self, args: Mapping[str, Any]) -> tuple[Any, ...]:
-        """All results, in order. An overload may have fewer: ``max_pool2d`` drops the places of the largest."""
+        """All results, in order. An overload may have fewer: ``max_pool2d`` drops the indices."""
         result = self.reference(**args)
         return tuple(result) if isinstance(result, tuple | list) else (result,)
 
     @property
     def random(self) -> bool:
-        """True if the operator draws numbers: two calls with the same arguments give different results."""
+        """True if the operator is not deterministic: it draws random numbers."""
         return "generator" in inspect.signature(self.reference).parameters
 
     def __str__(self) -> str:
@@ -57,33 +57,33 @@ class OpDef:
 
 
 class OpTable(Mapping[str, OpDef]):
-    """Operators by name, and by the ATen operators they stand for."""
+    """Operators by name, and by the ATen overloads they match."""
 
     def __init__(self) -> None:
-        self._rows: dict[str, OpDef] = {}
+        self._entries: dict[str, OpDef] = {}
         self._by_aten: dict[str, list[OpDef]] = {}
 
-    def add(self, row: OpDef) -> OpDef:
-        if row.name in self._rows:
-            raise UsageError(f"operator {row.name!r}", "is declared already")
-        self._rows[row.name] = row
-        for overload in row.aten:
-            self._by_aten.setdefault(overload, []).append(row)
-        return row
+    def add(self, entry: OpDef) -> OpDef:
+        if entry.name in self._entries:
+            raise UsageError(f"operator {entry.name!r}", "is declared already")
+        self._entries[entry.name] = entry
+        for overload in entry.aten:
+            self._by_aten.setdefault(overload, []).append(entry)
+        return entry
 
     def of(self, op: Op) -> OpDef | None:
-        """The row an imported operator belongs to, or None."""
-        rows = self._by_aten.get(op.kind, ())
-        return next((row for row in rows if row.when is None or row.when(op)), None)
+        """The entry that matches an imported operator, or None."""
+        entries = self._by_aten.get(op.kind, ())
+        return next((entry for entry in entries if entry.when is None or entry.when(op)), None)
 
     def __getitem__(self, name: str) -> OpDef:
-        return self._rows[name]
+        return self._entries[name]
 
     def __iter__(self) -> Any:
-        return iter(self._rows)
+        return iter(self._entries)
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self._entries)
 
 
 OPS = OpTable()

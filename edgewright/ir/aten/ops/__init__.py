@@ -1,13 +1,12 @@
-"""The rows of the op table, by family. Importing this package fills ``OPS``.
+"""The entries of the op table, by family. Importing this package fills ``OPS``.
 
-What holds for every row:
+Conventions:
 
-- ``reference`` and ``shape`` take the arguments of an overload by name, all of them. Types are numbers of
-  ``ScalarType``; a result is stored in the type of the value it becomes, so arguments that only say that type
-  (``dtype`` of a cast) do not matter to the reference.
-- The reference gives every result any of the row's overloads has; an overload with fewer (``max_pool2d``, which
-  drops the indices) takes the first ones. ``ports["out"]`` is that of the first result, and of every piece of a split.
-- ``FOLLOW`` holds for operands that broadcast too, once their ranks are equal.
+- ``reference`` and ``shape`` take all arguments of an overload by name. Dtypes are ``ScalarType`` numbers; a result is
+  stored in the dtype of its value, so arguments that only select that dtype (of a cast) do not affect the reference.
+- The reference returns every result of any of the entry's overloads; an overload with fewer (``max_pool2d``, which
+  drops the indices) uses the first ones. ``ports["out"]`` is that of the first result, and of every piece of a split.
+- ``FOLLOW`` also holds for operands that broadcast, once their ranks are equal.
 """
 
 from edgewright.ir.aten.ops import activations as activations

@@ -1,8 +1,8 @@
-"""Rows of the activation functions. Those with an in-built end (relu6) calibrate: a backend may fuse them instead."""
+"""Activation functions. Bounded ones (relu6) have calibrated ranges: a backend may fuse them instead."""
 
 from __future__ import annotations
 
-from edgewright.ir.aten.ops.row_builders import row
+from edgewright.ir.aten.ops.row_builders import define_op
 from edgewright.ir.aten.reference import activations as ref
 from edgewright.ir.aten.reference import copies, unary
 from edgewright.ir.aten.table import Layout
@@ -10,23 +10,23 @@ from edgewright.ir.ports import ACT, Range, Same
 
 for _name in ("relu", "relu6", "hardtanh", "leaky_relu", "elu", "celu", "selu", "gelu", "hardswish", "silu", "mish",
               "softplus", "logit"):  # fmt: skip
-    row(_name, f"{_name}.default", getattr(ref, _name), copies.same_shape)
+    define_op(_name, f"{_name}.default", getattr(ref, _name), copies.same_shape)
 
-row("sigmoid", "sigmoid.default", ref.sigmoid, copies.same_shape, self=ACT, out=Range(0, 1))
-row("hardsigmoid", "hardsigmoid.default", ref.hardsigmoid, copies.same_shape, self=ACT, out=Range(0, 1))
-row("tanh", "tanh.default", unary.tanh, copies.same_shape, self=ACT, out=Range(-1, 1, narrows=True))
+define_op("sigmoid", "sigmoid.default", ref.sigmoid, copies.same_shape, self=ACT, out=Range(0, 1))
+define_op("hardsigmoid", "hardsigmoid.default", ref.hardsigmoid, copies.same_shape, self=ACT, out=Range(0, 1))
+define_op("tanh", "tanh.default", unary.tanh, copies.same_shape, self=ACT, out=Range(-1, 1, narrows=True))
 
-# The slope is a range of its own, not a weight: a scale for each slope would be as many numbers as slopes.
-row("prelu", "prelu.default", ref.prelu, ref.prelu_shape, Layout.SPATIAL, self=ACT, weight=ACT, out=ACT)
+# The slope has a per-tensor range and is not a weight: per-channel scales would be as many numbers as slopes.
+define_op("prelu", "prelu.default", ref.prelu, ref.prelu_shape, Layout.SPATIAL, self=ACT, weight=ACT, out=ACT)
 
-row("glu", "glu.default", ref.glu, ref.glu_shape, Layout.AXES)
+define_op("glu", "glu.default", ref.glu, ref.glu_shape, Layout.AXES)
 
 
-row(
+define_op(
     "dropout",
     "dropout.default",
-    ref.kept,
-    ref.kept_shape,
+    ref.inference_dropout,
+    ref.inference_dropout_shape,
     Layout.FOLLOW,
     lambda op: op.args["train"] is False or op.args["p"] == 0,
     input=ACT,

@@ -1,8 +1,8 @@
-"""Rows of arithmetic: functions of one number, and of two."""
+"""Elementwise arithmetic: unary and binary functions."""
 
 from __future__ import annotations
 
-from edgewright.ir.aten.ops.row_builders import row
+from edgewright.ir.aten.ops.row_builders import define_op
 from edgewright.ir.aten.reference import copies, unary
 from edgewright.ir.aten.reference import elementwise as ref
 from edgewright.ir.ports import ACT
@@ -10,11 +10,11 @@ from edgewright.ir.ports import ACT
 for _name in ("abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "ceil", "cos", "cosh", "erf", "erfinv", "exp",
               "expm1", "floor", "log", "log10", "log1p", "log2", "neg", "reciprocal", "round", "rsqrt", "sign", "sin",
               "sinh", "sqrt", "square", "tan", "trunc"):  # fmt: skip
-    row(_name, f"{_name}.default", getattr(unary, _name), copies.same_shape)
+    define_op(_name, f"{_name}.default", getattr(unary, _name), copies.same_shape)
 
 
 def _binary(name: str, aten: str) -> None:
-    row(name, aten, getattr(ref, name), ref.broadcast_shape, self=ACT, other=ACT, out=ACT)
+    define_op(name, aten, getattr(ref, name), ref.broadcast_shape, self=ACT, other=ACT, out=ACT)
 
 
 for _name in ("add", "sub", "rsub", "mul", "fmod", "remainder"):
@@ -24,7 +24,7 @@ _binary("floor_divide", "floor_divide.default floor_divide.Scalar")
 _binary("maximum", "maximum.default max.other")
 _binary("minimum", "minimum.default min.other")
 _binary("atan2", "atan2.default")
-row(
+define_op(
     "pow",
     "pow.Tensor_Scalar pow.Tensor_Tensor pow.Scalar",
     ref.pow,
@@ -33,4 +33,4 @@ row(
     exponent=ACT,
     out=ACT,
 )
-row("clamp", "clamp.default clamp.Tensor", ref.clamp, ref.clamp_shape, self=ACT, min=ACT, max=ACT, out=ACT)
+define_op("clamp", "clamp.default clamp.Tensor", ref.clamp, ref.clamp_shape, self=ACT, min=ACT, max=ACT, out=ACT)

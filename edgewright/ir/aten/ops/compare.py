@@ -1,18 +1,18 @@
-"""Rows of comparison, logic and bits, and of choice between two values. What is true or false has no scale."""
+"""Comparison, logic, bitwise operators and selection. Bools have no scale."""
 
 from __future__ import annotations
 
-from edgewright.ir.aten.ops.row_builders import row
+from edgewright.ir.aten.ops.row_builders import define_op
 from edgewright.ir.aten.reference import compare as ref
 from edgewright.ir.aten.reference.elementwise import broadcast_shape
 from edgewright.ir.ports import ACT, INDEX
 
 for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
     _overloads = f"{_name}.Tensor {_name}.Scalar"
-    row(_name, _overloads, getattr(ref, _name), broadcast_shape, self=ACT, other=ACT, out=INDEX)
+    define_op(_name, _overloads, getattr(ref, _name), broadcast_shape, self=ACT, other=ACT, out=INDEX)
 
 for _name in ("logical_and", "logical_or", "logical_xor"):
-    row(_name, f"{_name}.default", getattr(ref, _name), broadcast_shape, self=INDEX, other=INDEX, out=INDEX)
+    define_op(_name, f"{_name}.default", getattr(ref, _name), broadcast_shape, self=INDEX, other=INDEX, out=INDEX)
 
 for _name, _overloads in {
     "bitwise_and": "bitwise_and.Tensor bitwise_and.Scalar __and__.Tensor __and__.Scalar",
@@ -23,15 +23,15 @@ for _name, _overloads in {
     "bitwise_right_shift": "bitwise_right_shift.Tensor bitwise_right_shift.Tensor_Scalar __rshift__.Tensor "
     "__rshift__.Scalar",
 }.items():
-    row(_name, _overloads, getattr(ref, _name), broadcast_shape, self=INDEX, other=INDEX, out=INDEX)
+    define_op(_name, _overloads, getattr(ref, _name), broadcast_shape, self=INDEX, other=INDEX, out=INDEX)
 
 for _name in ("logical_not", "bitwise_not"):
-    row(_name, f"{_name}.default", getattr(ref, _name), broadcast_shape, self=INDEX, out=INDEX)
+    define_op(_name, f"{_name}.default", getattr(ref, _name), broadcast_shape, self=INDEX, out=INDEX)
 for _name in ("isnan", "isinf"):
-    row(_name, f"{_name}.default", getattr(ref, _name), broadcast_shape, self=ACT, out=INDEX)
+    define_op(_name, f"{_name}.default", getattr(ref, _name), broadcast_shape, self=ACT, out=INDEX)
 
-row("where", "where.self", ref.where, broadcast_shape, condition=INDEX, self=ACT, other=ACT, out=ACT)
-row(
+define_op("where", "where.self", ref.where, broadcast_shape, condition=INDEX, self=ACT, other=ACT, out=ACT)
+define_op(
     "masked_fill",
     "masked_fill.Scalar masked_fill.Tensor",
     ref.masked_fill,

@@ -1,23 +1,23 @@
-"""Rows of reading and writing at places that other tensors name.
+"""Gather, scatter, and indexing by tensors.
 
-Index tensors lie element by element beside the data, so data and index need one layout: the original.
-``index_select`` alone names a dimension.
+Index tensors correspond to the data element by element, so both need the logical layout. Only ``index_select`` indexes
+a single dimension.
 """
 
 from __future__ import annotations
 
-from edgewright.ir.aten.ops.row_builders import SELF, row
+from edgewright.ir.aten.ops.row_builders import SELF, define_op
 from edgewright.ir.aten.reference import indexing as ref
 from edgewright.ir.aten.table import Layout
 from edgewright.ir.ports import ACT, INDEX, Port, Weight
 
 SHAPE = Layout.SHAPE
 
-# Written values become values of the result, which has one scale; added ones make new values.
+# Written values share the result's scale; accumulated ones need a new one.
 _WRITTEN: dict[str, Port] = {"self": ACT, "index": INDEX, "src": SELF, "out": SELF}
 _ADDED: dict[str, Port] = {"self": ACT, "index": INDEX, "src": ACT, "out": ACT}
 
-row(
+define_op(
     "embedding",
     "embedding.default",
     ref.embedding,
@@ -27,8 +27,8 @@ row(
     indices=INDEX,
     out=ACT,
 )
-row("gather", "gather.default", ref.gather, ref.gather_shape, SHAPE, self=ACT, index=INDEX, out=SELF)
-row(
+define_op("gather", "gather.default", ref.gather, ref.gather_shape, SHAPE, self=ACT, index=INDEX, out=SELF)
+define_op(
     "index_select",
     "index_select.default",
     ref.index_select,
@@ -38,9 +38,9 @@ row(
     index=INDEX,
     out=SELF,
 )
-row("index", "index.Tensor", ref.index, ref.index_shape, SHAPE, self=ACT, indices=INDEX, out=SELF)
-row("scatter", "scatter.src", ref.scatter, ref.scatter_shape, SHAPE, **_WRITTEN)
-row(
+define_op("index", "index.Tensor", ref.index, ref.index_shape, SHAPE, self=ACT, indices=INDEX, out=SELF)
+define_op("scatter", "scatter.src", ref.scatter, ref.scatter_shape, SHAPE, **_WRITTEN)
+define_op(
     "scatter_value",
     "scatter.value",
     ref.scatter_value,
@@ -50,9 +50,9 @@ row(
     index=INDEX,
     out=SELF,
 )
-row("scatter_add", "scatter_add.default", ref.scatter_add, ref.scatter_shape, SHAPE, **_ADDED)
-row("scatter_reduce", "scatter_reduce.two", ref.scatter_reduce, ref.scatter_reduce_shape, SHAPE, **_ADDED)
-row(
+define_op("scatter_add", "scatter_add.default", ref.scatter_add, ref.scatter_shape, SHAPE, **_ADDED)
+define_op("scatter_reduce", "scatter_reduce.two", ref.scatter_reduce, ref.scatter_reduce_shape, SHAPE, **_ADDED)
+define_op(
     "index_put",
     "index_put.default",
     ref.index_put,
@@ -64,7 +64,7 @@ row(
     values=SELF,
     out=SELF,
 )
-row(
+define_op(
     "index_put_accumulate",
     "index_put.default",
     ref.index_put,
@@ -80,4 +80,4 @@ for _name, _fn, _shape in (
     ("select_scatter", ref.select_scatter, ref.select_scatter_shape),
     ("slice_scatter", ref.slice_scatter, ref.slice_scatter_shape),
 ):
-    row(_name, f"{_name}.default", _fn, _shape, Layout.AXES, self=ACT, src=SELF, out=SELF)
+    define_op(_name, f"{_name}.default", _fn, _shape, Layout.AXES, self=ACT, src=SELF, out=SELF)

@@ -1,8 +1,8 @@
-"""Rows of matrix products. All see the last dimensions as rows and columns, so all need the original layout."""
+"""Matrix products. All treat the last dimensions as rows and columns, so all need the logical layout."""
 
 from __future__ import annotations
 
-from edgewright.ir.aten.ops.row_builders import row
+from edgewright.ir.aten.ops.row_builders import define_op
 from edgewright.ir.aten.reference import attention, distance
 from edgewright.ir.aten.reference import linalg as ref
 from edgewright.ir.aten.table import Layout
@@ -10,9 +10,11 @@ from edgewright.ir.ports import ACT, BIAS, INDEX, Weight
 
 SHAPE = Layout.SHAPE
 
-row("linear", "linear.default", ref.linear, ref.linear_shape, SHAPE, input=ACT, weight=Weight(0), bias=BIAS, out=ACT)
-# What linear decomposes to; its weight then comes transposed.
-row(
+define_op(
+    "linear", "linear.default", ref.linear, ref.linear_shape, SHAPE, input=ACT, weight=Weight(0), bias=BIAS, out=ACT
+)
+# The decomposition of linear; its weight is transposed.
+define_op(
     "addmm",
     "addmm.default",
     ref.addmm,
@@ -23,10 +25,10 @@ row(
     mat2=Weight(1),
     out=ACT,
 )
-row("mm", "mm.default", ref.mm, ref.mm_shape, SHAPE, self=ACT, mat2=ACT, out=ACT)
-row("bmm", "bmm.default", ref.bmm, ref.bmm_shape, SHAPE, self=ACT, mat2=ACT, out=ACT)
-row("matmul", "matmul.default", ref.matmul, ref.matmul_shape, SHAPE, self=ACT, other=ACT, out=ACT)
-row(
+define_op("mm", "mm.default", ref.mm, ref.mm_shape, SHAPE, self=ACT, mat2=ACT, out=ACT)
+define_op("bmm", "bmm.default", ref.bmm, ref.bmm_shape, SHAPE, self=ACT, mat2=ACT, out=ACT)
+define_op("matmul", "matmul.default", ref.matmul, ref.matmul_shape, SHAPE, self=ACT, other=ACT, out=ACT)
+define_op(
     "scaled_dot_product_attention",
     "scaled_dot_product_attention.default",
     attention.scaled_dot_product_attention,
@@ -38,7 +40,7 @@ row(
     attn_mask=INDEX,
     out=ACT,
 )
-row(
+define_op(
     "cdist",
     "cdist.default _cdist_forward.default",
     distance.cdist,

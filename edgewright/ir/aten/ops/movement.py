@@ -1,10 +1,10 @@
-"""Rows of the operators that only move elements: every result has the very values of an operand."""
+"""Data movement: results contain the very values of an operand."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from edgewright.ir.aten.ops.row_builders import SELF, row
+from edgewright.ir.aten.ops.row_builders import SELF, define_op
 from edgewright.ir.aten.reference import movement, pad, rearrange
 from edgewright.ir.aten.table import Layout
 from edgewright.ir.ports import ACT, INDEX, Same
@@ -12,51 +12,54 @@ from edgewright.ir.ports import ACT, INDEX, Same
 AXES, SHAPE = Layout.AXES, Layout.SHAPE
 
 
-def _moves(name: str, aten: str, layout: Layout, module: Any = movement, function: str = "", **ports: Any) -> None:
+def _define_move(
+    name: str, aten: str, layout: Layout, module: Any = movement, function: str = "", **ports: Any
+) -> None:
+    """Register an operator whose functions have its name."""
     fn, shape = getattr(module, function or name), getattr(module, f"{(function or name).rstrip('_')}_shape")
-    row(name, aten, fn, shape, layout, **(ports or {"self": ACT, "out": SELF}))
+    define_op(name, aten, fn, shape, layout, **(ports or {"self": ACT, "out": SELF}))
 
 
-_moves("view", "view.default view_copy.default _unsafe_view.default", SHAPE)
-_moves("flatten", "flatten.using_ints", SHAPE)
-_moves("permute", "permute.default permute_copy.default", AXES)
-_moves("transpose", "transpose.int transpose_copy.int", AXES)
-_moves("t", "t.default t_copy.default", AXES, function="matrix_transpose")
-_moves(
+_define_move("view", "view.default view_copy.default _unsafe_view.default", SHAPE)
+_define_move("flatten", "flatten.using_ints", SHAPE)
+_define_move("permute", "permute.default permute_copy.default", AXES)
+_define_move("transpose", "transpose.int transpose_copy.int", AXES)
+_define_move("t", "t.default t_copy.default", AXES, function="matrix_transpose")
+_define_move(
     "squeeze",
     "squeeze.default squeeze.dim squeeze.dims squeeze_copy.default squeeze_copy.dim squeeze_copy.dims",
     AXES,
 )
-_moves("unsqueeze", "unsqueeze.default unsqueeze_copy.default", AXES)
-_moves("expand", "expand.default expand_copy.default", AXES)
-_moves("expand_as", "expand_as.default", AXES, self=ACT, other=INDEX, out=SELF)
-_moves("repeat", "repeat.default", AXES)
-_moves("slice", "slice.Tensor slice_copy.Tensor", AXES, function="slice_")
-_moves("narrow", "narrow.default narrow_copy.default", AXES)
-_moves("select", "select.int select_copy.int", AXES)
-_moves("flip", "flip.default", AXES)
-_moves("roll", "roll.default", AXES)
-_moves("diagonal", "diagonal.default diagonal_copy.default", SHAPE)
-_moves("tril", "tril.default", SHAPE)
+_define_move("unsqueeze", "unsqueeze.default unsqueeze_copy.default", AXES)
+_define_move("expand", "expand.default expand_copy.default", AXES)
+_define_move("expand_as", "expand_as.default", AXES, self=ACT, other=INDEX, out=SELF)
+_define_move("repeat", "repeat.default", AXES)
+_define_move("slice", "slice.Tensor slice_copy.Tensor", AXES, function="slice_")
+_define_move("narrow", "narrow.default narrow_copy.default", AXES)
+_define_move("select", "select.int select_copy.int", AXES)
+_define_move("flip", "flip.default", AXES)
+_define_move("roll", "roll.default", AXES)
+_define_move("diagonal", "diagonal.default diagonal_copy.default", SHAPE)
+_define_move("tril", "tril.default", SHAPE)
 
-row("reshape", "reshape.default", movement.reshape, movement.reshape_shape, SHAPE, self=ACT, out=SELF)
-_moves("cat", "cat.default", AXES, rearrange, tensors=ACT, out=Same("tensors"))
-_moves("stack", "stack.default", AXES, rearrange, tensors=ACT, out=Same("tensors"))
-_moves("split", "split.Tensor split_copy.Tensor", AXES, rearrange)
-_moves(
+define_op("reshape", "reshape.default", movement.reshape, movement.reshape_shape, SHAPE, self=ACT, out=SELF)
+_define_move("cat", "cat.default", AXES, rearrange, tensors=ACT, out=Same("tensors"))
+_define_move("stack", "stack.default", AXES, rearrange, tensors=ACT, out=Same("tensors"))
+_define_move("split", "split.Tensor split_copy.Tensor", AXES, rearrange)
+_define_move(
     "split_with_sizes",
     "split_with_sizes.default split_with_sizes_copy.default",
     AXES,
     rearrange,
 )
-_moves("chunk", "chunk.default", AXES, rearrange)
-_moves("unbind", "unbind.int unbind_copy.int", AXES, rearrange)
-# Both read memory, or add a dimension at the end: neither survives another order.
-_moves("as_strided", "as_strided.default as_strided_copy.default", SHAPE, rearrange)
-_moves("unfold", "unfold.default unfold_copy.default", SHAPE, rearrange)
+_define_move("chunk", "chunk.default", AXES, rearrange)
+_define_move("unbind", "unbind.int unbind_copy.int", AXES, rearrange)
+# One reads raw memory, the other appends a dimension: both need the logical layout.
+_define_move("as_strided", "as_strided.default as_strided_copy.default", SHAPE, rearrange)
+_define_move("unfold", "unfold.default unfold_copy.default", SHAPE, rearrange)
 
-# A padding's value joins the input's range; zero, the usual one, is in every range.
-row(
+# The padding value must be in the input's range; zero, the usual one, always is.
+define_op(
     "pad",
     "constant_pad_nd.default pad.default",
     pad.pad_by_mode,
@@ -66,7 +69,7 @@ row(
     self=ACT,
     out=SELF,
 )
-row(
+define_op(
     "pad_by_mode",
     "pad.default",
     pad.pad_by_mode,
@@ -77,4 +80,4 @@ row(
     out=SELF,
 )
 for _name in ("reflection_pad", "replication_pad"):
-    _moves(_name, " ".join(f"{_name}{n}d.default" for n in (1, 2, 3)), AXES, pad)
+    _define_move(_name, " ".join(f"{_name}{n}d.default" for n in (1, 2, 3)), AXES, pad)

@@ -1,12 +1,12 @@
-"""Rows of the normalisations.
+"""Normalisations.
 
-Their weights are ranges of their own: a scale for each element would be as many numbers as elements. Statistics stay
-real numbers; they are folded into a neighbour or computed by the device.
+Their weights have per-tensor ranges: a scale per element would be as many numbers as elements. Statistics stay in
+floating point; they are folded into a neighbour or computed by the device.
 """
 
 from __future__ import annotations
 
-from edgewright.ir.aten.ops.row_builders import row
+from edgewright.ir.aten.ops.row_builders import define_op
 from edgewright.ir.aten.reference import norm, norm_variants
 from edgewright.ir.aten.table import Layout
 from edgewright.ir.ports import ACT, BIAS, INDEX, Port, Range
@@ -17,10 +17,10 @@ _UNIT: dict[str, Port] = {"self": ACT, "out": Range(0, 1)}
 _AFFINE: dict[str, Port] = {"input": ACT, "weight": ACT, "bias": BIAS, "out": ACT}
 _STATISTICS: dict[str, Port] = {"running_mean": INDEX, "running_var": INDEX}
 
-row("softmax", "_softmax.default softmax.int", norm.softmax, norm.softmax_shape, AXES, **_UNIT)
-row("safe_softmax", "_safe_softmax.default", norm.safe_softmax, norm.softmax_shape, AXES, **_UNIT)
-row("log_softmax", "_log_softmax.default log_softmax.int", norm.log_softmax, norm.softmax_shape, AXES)
-row(
+define_op("softmax", "_softmax.default softmax.int", norm.softmax, norm.softmax_shape, AXES, **_UNIT)
+define_op("safe_softmax", "_safe_softmax.default", norm.safe_softmax, norm.softmax_shape, AXES, **_UNIT)
+define_op("log_softmax", "_log_softmax.default log_softmax.int", norm.log_softmax, norm.softmax_shape, AXES)
+define_op(
     "batch_norm",
     "batch_norm.default _native_batch_norm_legit_no_training.default",
     norm.batch_norm_inference,
@@ -30,7 +30,7 @@ row(
     **_AFFINE,
     **_STATISTICS,
 )
-row(
+define_op(
     "batch_norm_no_stats",
     "_native_batch_norm_legit.no_stats",
     norm.batch_norm_training,
@@ -38,7 +38,7 @@ row(
     SPATIAL,
     **_AFFINE,
 )
-row(
+define_op(
     "instance_norm",
     "instance_norm.default",
     norm_variants.instance_norm,
@@ -47,8 +47,10 @@ row(
     **_AFFINE,
     **_STATISTICS,
 )
-row("group_norm", "group_norm.default", norm_variants.group_norm, norm_variants.group_norm_shape, SPATIAL, **_AFFINE)
-row(
+define_op(
+    "group_norm", "group_norm.default", norm_variants.group_norm, norm_variants.group_norm_shape, SPATIAL, **_AFFINE
+)
+define_op(
     "native_group_norm",
     "native_group_norm.default",
     norm_variants.native_group_norm,
@@ -56,8 +58,8 @@ row(
     SPATIAL,
     **_AFFINE,
 )
-# Over the last dimensions, whatever they are.
-row(
+# Over the last dimensions.
+define_op(
     "layer_norm",
     "layer_norm.default native_layer_norm.default",
     norm.layer_norm,
@@ -65,7 +67,7 @@ row(
     SHAPE,
     **_AFFINE,
 )
-row(
+define_op(
     "rms_norm",
     "rms_norm.default",
     norm_variants.rms_norm,

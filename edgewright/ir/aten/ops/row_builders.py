@@ -1,4 +1,4 @@
-"""How rows are written."""
+"""Registration of op-table entries."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Function = Callable[..., Any]
 SELF = Same("self")
 
 
-def row(
+def define_op(
     name: str,
     aten: str,
     reference: Function,
@@ -23,9 +23,9 @@ def row(
     /,
     **ports: Port,
 ) -> None:
-    """Add a row. ``aten`` lists overloads, by spaces, without their namespace if it is ``aten``.
+    """Add an entry. ``aten`` is a space-separated list of overloads, without the namespace if it is ``aten``.
 
-    Without ports it is a function of one activation, ``self``.
+    Without ports, it is a function of one activation, ``self``.
     """
     overloads = tuple(o if o.count(".") > 1 else f"aten.{o}" for o in aten.split())
     OPS.add(OpDef(name, overloads, reference, shape, ports or {"self": ACT, "out": ACT}, layout, when))

@@ -1,6 +1,5 @@
-"""What each operator means, in numpy: pure functions of arrays, one module per family.
+"""Reference implementations of the ATen operators in numpy: pure functions of arrays, one module per family.
 
-Beside each function (or family) stands the function that gives its result's shape from the same arguments.
-Nothing here writes to its arguments, allocates more than its result and a bounded working copy, or knows of
-files, devices or torch.
+Each function (or family) has a shape function with the same arguments. References do not modify their arguments,
+allocate no more than the result and a bounded workspace, and depend on neither files, devices nor torch.
 """

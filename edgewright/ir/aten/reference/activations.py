@@ -1,4 +1,4 @@
-"""Activation functions, and dropout."""
+"""Activation functions and dropout."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from edgewright.ir.aten.reference.dims import at_dim, normal_dim, with_size
-from edgewright.ir.aten.reference.elementwise import Array, Shape, cast, fitting, floating
+from edgewright.ir.aten.reference.elementwise import Array, Shape, cast, checked_cast, to_floating
 from edgewright.ir.aten.reference.special import erf
 from edgewright.ir.dtypes import compute_type, is_integral
 
@@ -19,26 +19,26 @@ def relu(self: Array) -> Array:
 
 
 def hardtanh(self: Array, min_val: Any = -1, max_val: Any = 1) -> Array:
-    """``self`` between two bounds, which take its type."""
+    """``self`` clamped to two bounds, cast to its dtype."""
     if self.dtype.kind in "ub" and (min_val < 0 or max_val < 0):
         raise ValueError(f"bounds of an unsigned tensor must not be negative, got {min_val} and {max_val}")
     x = cast(self, compute_type(self.dtype))
-    return np.asarray(np.minimum(np.maximum(x, fitting(min_val, x.dtype)), fitting(max_val, x.dtype)))
+    return np.asarray(np.minimum(np.maximum(x, checked_cast(min_val, x.dtype)), checked_cast(max_val, x.dtype)))
 
 
 def leaky_relu(self: Array, negative_slope: Any = 0.01) -> Array:
-    x = floating(self)
+    x = to_floating(self)
     return np.where(x > 0, x, x * cast(negative_slope, x.dtype))
 
 
 def elu(self: Array, alpha: Any = 1, scale: Any = 1, input_scale: Any = 1) -> Array:
-    x = floating(self)
+    x = to_floating(self)
     alpha, scale, input_scale = (cast(v, x.dtype) for v in (alpha, scale, input_scale))
     return np.where(x < 0, np.expm1(x * input_scale) * (alpha * scale), x * scale)
 
 
 def gelu(self: Array, approximate: str = "none") -> Array:
-    x = floating(self)
+    x = to_floating(self)
     half, one = x.dtype.type(0.5), x.dtype.type(1)
     if approximate == "none":
         return np.asarray(x * half * (one + erf(x * x.dtype.type(math.sqrt(0.5)))))
@@ -49,15 +49,15 @@ def gelu(self: Array, approximate: str = "none") -> Array:
 
 
 def sigmoid(self: Array) -> Array:
-    return np.asarray(1 / (1 + np.exp(-floating(self))))
+    return np.asarray(1 / (1 + np.exp(-to_floating(self))))
 
 
 def logit(self: Array, eps: float | None = None) -> Array:
-    """log(x / (1 - x)), with x first brought into [eps, 1 - eps] unless eps is None or negative."""
-    x = floating(self)
+    """log(x / (1 - x)), with x clamped to [eps, 1 - eps] unless eps is None or negative."""
+    x = to_floating(self)
     if eps is not None and eps >= 0:
-        kept = x.dtype if is_integral(self.dtype) else self.dtype  # 16-bit floats have 16-bit bounds
-        low, high = (cast(cast(bound, kept), x.dtype) for bound in (eps, 1 - eps))
+        inference_dropout = x.dtype if is_integral(self.dtype) else self.dtype  # 16-bit floats have 16-bit bounds
+        low, high = (cast(cast(bound, inference_dropout), x.dtype) for bound in (eps, 1 - eps))
         x = np.where(x < low, low, np.where(x > high, high, x))
     return np.asarray(np.log(x / (1 - x)))
 
@@ -76,7 +76,7 @@ def glu(self: Array, dim: int = -1) -> Array:
     half = glu_shape(self, dim)[dim]
     dim = normal_dim(dim, self.ndim)
     value, gate = self[at_dim(dim, slice(0, half))], self[at_dim(dim, slice(half, None))]
-    return np.asarray(floating(value) * sigmoid(gate))
+    return np.asarray(to_floating(value) * sigmoid(gate))
 
 
 def dropout_shape(input: Array, p: float, train: bool | None) -> list[Shape]:
@@ -88,16 +88,18 @@ def dropout_shape(input: Array, p: float, train: bool | None) -> list[Shape]:
 def dropout(
     input: Array, p: float, train: bool | None, generator: np.random.Generator | None = None
 ) -> tuple[Array, Array]:
-    """The input with each element dropped with probability ``p`` and the rest scaled up, and the mask of the kept.
+    """The input with elements zeroed with probability ``p`` and the rest rescaled, and the mask of retained elements.
 
-    ``train=False`` keeps everything; None counts as True.
+    ``train=False`` retains everything; None means True.
     """
     if train is False:
         return input, np.ones(input.shape, np.bool_)
     draws = (generator or np.random.default_rng()).random(input.shape, np.float32)
-    kept = np.asarray(draws >= p)
+    inference_dropout = np.asarray(draws >= p)
     x = cast(input, compute_type(input.dtype))
-    return np.where(kept, x * cast(1 / (1 - p) if p < 1 else 0, x.dtype), x.dtype.type(0)), kept
+    return np.where(
+        inference_dropout, x * cast(1 / (1 - p) if p < 1 else 0, x.dtype), x.dtype.type(0)
+    ), inference_dropout
 
 
 def relu6(self: Array) -> Array:
@@ -105,42 +107,42 @@ def relu6(self: Array) -> Array:
 
 
 def hardsigmoid(self: Array) -> Array:
-    x = floating(self)
+    x = to_floating(self)
     return np.asarray(np.clip(x + x.dtype.type(3), 0, 6) / x.dtype.type(6))
 
 
 def hardswish(self: Array) -> Array:
-    x = floating(self)
+    x = to_floating(self)
     return np.asarray(x * np.clip(x + x.dtype.type(3), 0, 6) / x.dtype.type(6))
 
 
 def silu(self: Array) -> Array:
-    x = floating(self)
+    x = to_floating(self)
     return np.asarray(x / (1 + np.exp(-x)))
 
 
 def celu(self: Array, alpha: Any = 1.0) -> Array:
-    """An elu whose slope has no step, whatever ``alpha`` is."""
+    """An elu that is continuously differentiable for any ``alpha``."""
     if alpha == 0:
         raise ZeroDivisionError("alpha must not be zero")
     return elu(self, alpha, 1, 1 / alpha)
 
 
 def selu(self: Array) -> Array:
-    """An elu with the two numbers that keep mean 0 and deviation 1 from layer to layer."""
+    """The self-normalising elu: keeps mean 0 and variance 1 across layers."""
     return elu(self, 1.6732632423543772, 1.0507009873554805)
 
 
 def softplus(self: Array, beta: Any = 1, threshold: Any = 20) -> Array:
     """log(1 + exp(beta x)) / beta; beyond ``threshold``, x itself."""
-    x = floating(self)
+    x = to_floating(self)
     beta, threshold = (cast(v, x.dtype) for v in (beta, threshold))
     scaled = x * beta
     return np.where(scaled > threshold, x, np.log1p(np.exp(np.minimum(scaled, threshold))) / beta)
 
 
 def mish(self: Array) -> Array:
-    x = floating(self)
+    x = to_floating(self)
     return np.asarray(x * np.tanh(np.logaddexp(x, x.dtype.type(0))))
 
 
@@ -152,19 +154,19 @@ def prelu_shape(self: Array, weight: Array) -> Shape:
 
 
 def prelu(self: Array, weight: Array) -> Array:
-    """A leaky_relu with one learnt slope, or one per channel (dimension 1)."""
-    x = floating(self)
+    """leaky_relu with a learnt slope, shared or per channel (dimension 1)."""
+    x = to_floating(self)
     slope = cast(weight, x.dtype).reshape(-1, *(1,) * max(x.ndim - 2, 0)) if weight.size > 1 else weight.reshape(())
     return np.where(x > 0, x, x * cast(slope, x.dtype))
 
 
-def kept_shape(input: Array, p: float, train: bool) -> Shape:
+def inference_dropout_shape(input: Array, p: float, train: bool) -> Shape:
     if train and p:
         raise ValueError(f"dropout in training is random, got p {p}")
     return tuple(input.shape)
 
 
-def kept(input: Array, p: float, train: bool) -> Array:
-    """Dropout that drops nothing."""
-    kept_shape(input, p, train)
+def inference_dropout(input: Array, p: float, train: bool) -> Array:
+    """Dropout at inference: the identity."""
+    inference_dropout_shape(input, p, train)
     return input

@@ -1,4 +1,4 @@
-"""Affine quantization in blocks: one scale and zero point per block of so many elements along each dimension."""
+"""Affine quantization in blocks: one scale and zero point per block of elements along each dimension (torchao)."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Any
 import numpy as np
 
 from edgewright.ir.aten.reference.dims import Array, Shape, numel
-from edgewright.ir.aten.reference.quant import real, saturate
+from edgewright.ir.aten.reference.quant import saturate, to_compute_type
 from edgewright.ir.dtypes import to_numpy
 
 
 def _blocks(input: Array, block_size: Sequence[int]) -> Shape:
-    """How many blocks there are along each dimension; a block of -1 is the whole of it."""
+    """The number of blocks along each dimension; a block size of -1 is the entire dimension."""
     sizes = [n if b == -1 else b for n, b in zip(input.shape, block_size, strict=True)]
     if any(b < 1 or n % b for n, b in zip(input.shape, sizes, strict=True)):
         raise ValueError(f"blocks {list(block_size)} must divide shape {list(input.shape)}")
     return tuple(n // b for n, b in zip(input.shape, sizes, strict=True))
 
 
-def _spread(parameters: Array, input: Array, block_size: Sequence[int]) -> Array:
+def _broadcast_blocks(parameters: Array, input: Array, block_size: Sequence[int]) -> Array:
     """Each block's parameter at each of its elements."""
     counts = _blocks(input, block_size)
     if parameters.size != numel(counts):
@@ -43,7 +43,7 @@ def _limits(dtype: int, quant_min: Any, quant_max: Any) -> tuple[int, int]:
 
 
 def affine_shape(input: Array, block_size: Sequence[int], scale: Array, *_: Any, **__: Any) -> Shape:
-    """Of both directions."""
+    """The shape of ``quantize_affine`` and ``dequantize_affine``."""
     if len(block_size) != input.ndim or scale.size != numel(_blocks(input, block_size)):
         raise ValueError(f"blocks {list(block_size)} of shape {list(input.shape)} need a scale each")
     return input.shape
@@ -58,9 +58,9 @@ def quantize_affine(
     quant_min: Any = None,
     quant_max: Any = None,
 ) -> Array:
-    x, (low, high) = real(input), _limits(output_dtype, quant_min, quant_max)
-    steps = np.rint(x * (1 / _spread(scale, input, block_size).astype(x.dtype)))
-    shift = 0 if zero_point is None else _spread(zero_point, input, block_size).astype(x.dtype)
+    x, (low, high) = to_compute_type(input), _limits(output_dtype, quant_min, quant_max)
+    steps = np.rint(x * (1 / _broadcast_blocks(scale, input, block_size).astype(x.dtype)))
+    shift = 0 if zero_point is None else _broadcast_blocks(zero_point, input, block_size).astype(x.dtype)
     return saturate(np.asarray(steps + shift), low, high)
 
 
@@ -74,10 +74,10 @@ def dequantize_affine(
     quant_max: Any = None,
     output_dtype: int = 6,
 ) -> Array:
-    wide = real(scale).dtype
-    shift = 0 if zero_point is None else _spread(zero_point, input, block_size).astype(np.int64)
+    wide = to_compute_type(scale).dtype
+    shift = 0 if zero_point is None else _broadcast_blocks(zero_point, input, block_size).astype(np.int64)
     steps = (input.astype(np.int64) - shift).astype(wide)
-    return np.asarray(steps * _spread(scale, input, block_size).astype(wide))
+    return np.asarray(steps * _broadcast_blocks(scale, input, block_size).astype(wide))
 
 
 def choose_qparams_affine_shape(
@@ -95,7 +95,7 @@ def choose_qparams_affine_shape(
     if mapping_type not in ("SYMMETRIC", "SYMMETRIC_NO_CLIPPING_ERR", "ASYMMETRIC") or not input.size:
         raise ValueError(f"needs elements and a known mapping, got {list(input.shape)} and {mapping_type!r}")
     counts = _blocks(input, block_size)
-    if not keepdim:  # a dimension that is one block leaves nothing behind
+    if not keepdim:  # a dimension of one block disappears
         counts = tuple(c for c, b, n in zip(counts, block_size, input.shape, strict=True) if b not in (n, -1) or b == 1)
     return [counts, counts]
 
@@ -112,26 +112,26 @@ def choose_qparams_affine(
     zero_point_dtype: int | None = None,
     keepdim: bool = False,
 ) -> tuple[Array, Array]:
-    """Scales and zero points that cover each block's range: around 0, or from its least to its largest."""
+    """Scales and zero points that cover each block's range, symmetrically or from minimum to maximum."""
     shape = choose_qparams_affine_shape(input, mapping_type, block_size, target_dtype, keepdim=keepdim)[0]
     low, high = _limits(target_dtype, quant_min, quant_max)
-    x = real(input)
+    x = to_compute_type(input)
     counts = _blocks(input, block_size)
     split = [part for n, c in zip(input.shape, counts, strict=True) for part in (c, n // max(c, 1))]
     inner = tuple(range(1, 2 * input.ndim, 2))
-    least = np.minimum(x.reshape(split).min(axis=inner), 0)
-    most = np.maximum(x.reshape(split).max(axis=inner), 0)
+    minimum = np.minimum(x.reshape(split).min(axis=inner), 0)
+    maximum = np.maximum(x.reshape(split).max(axis=inner), 0)
     smallest = x.dtype.type(np.finfo(input.dtype).eps if eps is None else eps)
     if mapping_type == "ASYMMETRIC":
-        scale = np.maximum((most - least) / x.dtype.type(high - low), smallest)
-        zero_point = saturate(np.asarray(low - np.rint(least / scale)), low, high)
+        scale = np.maximum((maximum - minimum) / x.dtype.type(high - low), smallest)
+        zero_point = saturate(np.asarray(low - np.rint(minimum / scale)), low, high)
     else:
-        scale = _around_zero(least, most, low, high, mapping_type == "SYMMETRIC_NO_CLIPPING_ERR")
+        scale = _around_zero(minimum, maximum, low, high, mapping_type == "SYMMETRIC_NO_CLIPPING_ERR")
         scale, zero_point = np.maximum(scale, smallest), np.full(scale.shape, (low + high + 1) // 2)
     return np.asarray(scale).reshape(shape), np.asarray(zero_point).reshape(shape)
 
 
 def _around_zero(least: Array, most: Array, low: int, high: int, unclipped: bool) -> Array:
-    if unclipped:  # each end by its own half of the range, so that neither is cut
+    if unclipped:  # each end scaled by its own half of the range, so that neither is clipped
         return np.maximum(least / least.dtype.type(low), most / most.dtype.type(high))
     return np.asarray(np.maximum(-least, most) / most.dtype.type((high - low) / 2))

@@ -1,4 +1,4 @@
-"""Element by element: comparison, logic, bits, and choice between two values."""
+"""Elementwise comparison, logic, bitwise operators and selection."""
 
 from __future__ import annotations
 
@@ -7,7 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.ir.aten.reference.elementwise import Array, cast, common, fitting, floating, result_type
+from edgewright.ir.aten.reference.elementwise import (
+    Array,
+    cast,
+    checked_cast,
+    promote_operands,
+    result_type,
+    to_floating,
+)
 from edgewright.ir.dtypes import is_complex
 
 Binary = Callable[[Any, Any], Array]
@@ -15,7 +22,7 @@ Binary = Callable[[Any, Any], Array]
 
 def _comparison(fn: Callable[[Any, Any], Any]) -> Binary:
     def compare(self: Array, other: Any) -> Array:
-        a, b = common(self, other, rounded=True)
+        a, b = promote_operands(self, other, rounded=True)
         return np.asarray(fn(a, b))
 
     return compare
@@ -57,25 +64,25 @@ def logical_not(self: Array) -> Array:
 
 
 def isnan(self: Array) -> Array:
-    return np.asarray(np.isnan(floating(self)))
+    return np.asarray(np.isnan(to_floating(self)))
 
 
 def isinf(self: Array) -> Array:
-    return np.asarray(np.isinf(floating(self)))
+    return np.asarray(np.isinf(to_floating(self)))
 
 
 def bitwise_and(self: Array, other: Any) -> Array:
-    a, b = common(self, other)
+    a, b = promote_operands(self, other)
     return np.asarray(a & b)
 
 
 def bitwise_or(self: Array, other: Any) -> Array:
-    a, b = common(self, other)
+    a, b = promote_operands(self, other)
     return np.asarray(a | b)
 
 
 def bitwise_xor(self: Array, other: Any) -> Array:
-    a, b = common(self, other)
+    a, b = promote_operands(self, other)
     return np.asarray(a ^ b)
 
 
@@ -84,12 +91,12 @@ def bitwise_not(self: Array) -> Array:
 
 
 def _shift(self: Array, other: Any) -> tuple[Any, Any, Any]:
-    """Value, count, and where the count is one the type has; elsewhere every bit is shifted out."""
-    value, count = common(self, other)
+    """Value, count, and a mask of valid counts; with any other count every bit is shifted out."""
+    value, count = promote_operands(self, other)
     if value.dtype.kind not in "iu":
         raise ValueError(f"shifts take integers, got {value.dtype}")
-    usable = (count >= 0) & (count < 8 * value.dtype.itemsize)
-    return value, np.where(usable, count, 0), usable
+    valid = (count >= 0) & (count < 8 * value.dtype.itemsize)
+    return value, np.where(valid, count, 0), valid
 
 
 def bitwise_left_shift(self: Array, other: Any) -> Array:
@@ -98,7 +105,7 @@ def bitwise_left_shift(self: Array, other: Any) -> Array:
 
 
 def bitwise_right_shift(self: Array, other: Any) -> Array:
-    """Shifts the sign in, so a negative number ends at -1."""
+    """Arithmetic shift: negative numbers end at -1."""
     value, count, usable = _shift(self, other)
     return np.where(usable, value >> count, np.negative((value < 0).astype(value.dtype)))
 
@@ -113,4 +120,4 @@ def where(condition: Array, self: Array, other: Array) -> Array:
 def masked_fill(self: Array, mask: Array, value: Any) -> Array:
     if mask.dtype != np.dtype(np.bool_):
         raise ValueError(f"the mask must be bool, got {mask.dtype}")
-    return np.where(mask, fitting(value, self.dtype), self)
+    return np.where(mask, checked_cast(value, self.dtype), self)

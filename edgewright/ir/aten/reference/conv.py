@@ -1,7 +1,9 @@
 """Convolution of any rank, its transpose, and the gradients of both.
 
-There are three maps: ``_gather`` (convolution), ``_spread`` (its adjoint in the input, that is transposed
-convolution) and ``_weigh`` (its adjoint in the weight). All work tap by tap on ``[batch, group, channel, ...]``.
+There are three linear maps: ``_conv_forward``, ``_conv_input_adjoint`` (its adjoint in the input, i.e. transposed
+convolution) and ``_conv_weight_adjoint`` (its adjoint in the weight). All loop over taps on ``[batch, group, channel,
+...]``: each tap is a batched matrix product, and several taps are gathered into an im2col buffer if it fits
+``_COLUMNS``.
 """
 
 from __future__ import annotations
@@ -13,11 +15,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from edgewright.ir.aten.reference.dims import Array, Shape, numel
-from edgewright.ir.aten.reference.elementwise import common
+from edgewright.ir.aten.reference.elementwise import promote_operands
 from edgewright.ir.aten.reference.windows import Reach, per_axis, reach
 
-_COLUMNS = 1 << 22  # elements of a column buffer that are always affordable
-_CACHED = 1 << 17  # elements that stay in cache while the taps of a depthwise convolution go over them
+_COLUMNS = 1 << 22  # elements of an im2col buffer that is always acceptable
+_CACHED = 1 << 17  # elements of a depthwise block that stays in cache across taps
 
 
 class _Geometry(NamedTuple):
@@ -27,7 +29,7 @@ class _Geometry(NamedTuple):
     groups: int
 
 
-Tap = tuple[int, tuple[slice, ...], tuple[slice, ...]]  # number, positions, elements
+Tap = tuple[int, tuple[slice, ...], tuple[slice, ...]]  # tap number, output positions, input elements
 
 
 def _geometry(
@@ -56,7 +58,7 @@ def convolution_shape(
     if weight.ndim < 3 or input.ndim != weight.ndim or 0 in weight.shape:
         raise ValueError(f"input and weight must have one rank, got {list(input.shape)} and {list(weight.shape)}")
     at = _geometry(weight, stride, padding, dilation, groups)
-    inside, outside = (0, 1) if transposed else (1, 0)  # where the weight keeps input and output channels
+    inside, outside = (0, 1) if transposed else (1, 0)  # the weight's input and output channel dims
     channels = weight.shape[inside] * (1 if transposed else groups)
     if groups < 1 or input.shape[1] != channels or weight.shape[0] % groups:
         raise ValueError(f"{input.shape[1]} channels do not fit weight {list(weight.shape)} in {groups} groups")
@@ -97,8 +99,8 @@ def convolution(
 ) -> Array:
     shape = convolution_shape(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
     at = _geometry(weight, stride, padding, dilation, groups)
-    x, w = common(input, weight)
-    result = (_spread if transposed else _gather)(x, w, shape, at)
+    x, w = promote_operands(input, weight)
+    result = (_conv_input_adjoint if transposed else _conv_forward)(x, w, shape, at)
     return result if bias is None else result + bias.astype(x.dtype).reshape(-1, *(1,) * len(at.stride))
 
 
@@ -135,19 +137,19 @@ def convolution_backward(
     groups: int,
     output_mask: Sequence[bool],
 ) -> tuple[Array | None, Array | None, Array | None]:
-    """Gradients of input, weight and bias; None for those ``output_mask`` does not ask for."""
+    """Gradients of input, weight and bias; None for those not in ``output_mask``."""
     at = _geometry(weight, stride, padding, dilation, groups)
-    gy, x, w = common(grad_output, input, weight)
+    gy, x, w = promote_operands(grad_output, input, weight)
     wanted = tuple(output_mask)
     return (
-        (_gather if transposed else _spread)(gy, w, x.shape, at) if wanted[0] else None,
-        _weigh(*((gy, x) if transposed else (x, gy)), w.shape, at) if wanted[1] else None,
+        (_conv_forward if transposed else _conv_input_adjoint)(gy, w, x.shape, at) if wanted[0] else None,
+        _conv_weight_adjoint(*((gy, x) if transposed else (x, gy)), w.shape, at) if wanted[1] else None,
         gy.sum(axis=(0, *range(2, gy.ndim))) if wanted[2] else None,
     )
 
 
 def _taps(kernel: Shape, sizes: Shape, counts: Shape, at: _Geometry) -> list[Tap]:
-    """The taps that meet the input at all; their number is bounded by the weight's size."""
+    """The taps that overlap the input; their number is bounded by the weight's size."""
     axes: list[list[Reach | None]] = []
     for k, size, count, s, p, d in zip(kernel, sizes, counts, at.stride, at.padding, at.dilation, strict=True):
         axes.append([reach(size, count, s, t * d - p) for t in range(k)])
@@ -159,7 +161,7 @@ def _taps(kernel: Shape, sizes: Shape, counts: Shape, at: _Geometry) -> list[Tap
     return taps
 
 
-def _last(key: tuple[slice, ...]) -> tuple[Any, ...]:
+def _index_last(key: tuple[slice, ...]) -> tuple[Any, ...]:
     """The index that applies ``key`` to the last dimensions."""
     return (..., *key)
 
@@ -169,22 +171,22 @@ def _by_group(x: Array, groups: int) -> Array:
 
 
 def _weight_by_group(w: Array, groups: int) -> Array:
-    """``[tap, group, gathered channel out, channel in]``, so that each tap is a stack of matrices."""
+    """The weight as ``[tap, group, out, in]``, so that each tap is a stack of matrices."""
     grouped = w.reshape(groups, w.shape[0] // groups, w.shape[1], -1)
     return np.ascontiguousarray(grouped.transpose(3, 0, 1, 2))
 
 
-def _mix(matrices: Array, x: Array) -> Array:
+def _apply_matrices(matrices: Array, x: Array) -> Array:
     """Apply ``[group, out, in]`` matrices to the channels of ``[batch, group, in, ...]``."""
     if matrices.shape[2] == 1:
         return np.asarray(matrices.reshape(*matrices.shape[:2], *(1,) * (x.ndim - 3)) * x)
     flat = x.reshape(*x.shape[:3], numel(x.shape[3:]))
-    if x.itemsize not in flat.strides[-2:]:  # BLAS takes rows or columns, not every second element
+    if x.itemsize not in flat.strides[-2:]:  # BLAS needs unit stride in one dimension
         flat = np.ascontiguousarray(flat)
     return np.asarray(np.matmul(matrices, flat)).reshape(*x.shape[:2], matrices.shape[1], *x.shape[3:])
 
 
-def _gather(x: Array, w: Array, shape: Shape, at: _Geometry) -> Array:
+def _conv_forward(x: Array, w: Array, shape: Shape, at: _Geometry) -> Array:
     taps = _taps(w.shape[2:], x.shape[2:], shape[2:], at)
     source, matrices = _by_group(x, at.groups), _weight_by_group(w, at.groups)
     result = np.zeros((shape[0], at.groups, shape[1] // at.groups, *shape[2:]), x.dtype)
@@ -203,38 +205,38 @@ def _gather(x: Array, w: Array, shape: Shape, at: _Geometry) -> Array:
 
 def _accumulate(result: Array, source: Array, matrices: Array, taps: list[Tap]) -> None:
     for number, positions, elements in taps:
-        result[_last(positions)] += _mix(matrices[number], source[_last(elements)])
+        result[_index_last(positions)] += _apply_matrices(matrices[number], source[_index_last(elements)])
 
 
 def _accumulate_block(result: Array, source: Array, matrices: Array, taps: list[Tap]) -> None:
-    """Several taps in one product: their inputs side by side as columns, zero where a tap is in the padding."""
+    """Several taps in one product: an im2col buffer, zero where a tap reads padding."""
     if len(taps) == 1:
         return _accumulate(result, source, matrices, taps)
     batch, groups, channels = source.shape[:3]
     columns = np.zeros((batch, groups, len(taps), channels, *result.shape[3:]), source.dtype)
     for i, (_, positions, elements) in enumerate(taps):
-        columns[:, :, i][_last(positions)] = source[_last(elements)]
+        columns[:, :, i][_index_last(positions)] = source[_index_last(elements)]
     block = matrices[[number for number, _, _ in taps]].transpose(1, 2, 0, 3)
     matrix = np.ascontiguousarray(block).reshape(groups, block.shape[1], -1)
-    result += _mix(matrix, columns.reshape(batch, groups, len(taps) * channels, *result.shape[3:]))
+    result += _apply_matrices(matrix, columns.reshape(batch, groups, len(taps) * channels, *result.shape[3:]))
     return None
 
 
-def _spread(y: Array, w: Array, shape: Shape, at: _Geometry) -> Array:
+def _conv_input_adjoint(y: Array, w: Array, shape: Shape, at: _Geometry) -> Array:
     taps = _taps(w.shape[2:], shape[2:], y.shape[2:], at)
     source, matrices = _by_group(y, at.groups), _weight_by_group(w, at.groups).swapaxes(2, 3)
     result = np.zeros((shape[0], at.groups, shape[1] // at.groups, *shape[2:]), y.dtype)
     for number, positions, elements in taps:
-        result[_last(elements)] += _mix(matrices[number], source[_last(positions)])
+        result[_index_last(elements)] += _apply_matrices(matrices[number], source[_index_last(positions)])
     return result.reshape(shape)
 
 
-def _weigh(x: Array, y: Array, shape: Shape, at: _Geometry) -> Array:
+def _conv_weight_adjoint(x: Array, y: Array, shape: Shape, at: _Geometry) -> Array:
     taps = _taps(shape[2:], x.shape[2:], y.shape[2:], at)
     source, target = (np.moveaxis(_by_group(a, at.groups), 0, 2) for a in (x, y))  # [group, channel, batch, ...]
     result = np.zeros((numel(shape[2:]), at.groups, shape[0] // at.groups, shape[1]), x.dtype)
     for number, positions, elements in taps:
-        left, right = target[_last(positions)], source[_last(elements)]
+        left, right = target[_index_last(positions)], source[_index_last(elements)]
         left, right = (a.reshape(*a.shape[:2], numel(a.shape[2:])) for a in (left, right))
         result[number] = np.matmul(left, right.swapaxes(1, 2))
     return result.transpose(1, 2, 3, 0).reshape(shape)

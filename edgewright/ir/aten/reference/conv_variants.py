@@ -1,4 +1,4 @@
-"""Convolution in the forms models ask for it: without a batch, with padding by name, transposed by name."""
+"""Convolution with the signatures of torch.nn.functional: unbatched, with padding by name, transposed."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ def _conv(
     padding: Numbers | str = (0,), dilation: Numbers = (1,), groups: int = 1, transposed: bool = False,
     output_padding: Numbers = (0,),
 ) -> Any:  # fmt: skip
-    """``padding`` is numbers, ``valid`` (none) or ``same`` (as large as the input, the odd one at the end)."""
+    """``padding`` is numbers, ``valid`` (none) or ``same`` (the result is as large as the input; an odd one goes
+    last)."""
     if isinstance(padding, str):
-        input, padding = _by_name(input, weight, dilation, padding), (0,)
+        input, padding = _same_padding(input, weight, dilation, padding), (0,)
     return _batched(made, input, weight, bias, stride, padding, dilation, False, output_padding, groups)
 
 
@@ -36,7 +37,7 @@ def _conv_transpose(
 
 
 def _batched(made: Callable[..., Any], input: Array, weight: Array, *rest: Any) -> Any:
-    """Of an image without a batch, what is made of a batch of one: the result, or its shape."""
+    """Runs an unbatched image as a batch of one; ``made`` computes the result or its shape."""
     if input.ndim != weight.ndim - 1:
         return made(input, weight, *rest)
     result = made(input[None], weight, *rest)
@@ -48,7 +49,7 @@ conv_transpose = partial(_conv_transpose, convolution)
 conv_transpose_shape = partial(_conv_transpose, convolution_shape)
 
 
-def _by_name(input: Array, weight: Array, dilation: Numbers, padding: str) -> Array:
+def _same_padding(input: Array, weight: Array, dilation: Numbers, padding: str) -> Array:
     if padding not in ("same", "valid"):
         raise ValueError(f"padding must be numbers, 'same' or 'valid', got {padding!r}")
     if padding == "valid":

@@ -1,4 +1,4 @@
-"""Copies, casts and reinterpretations: the value stays, its type, layout or place may not."""
+"""Copies, casts and reinterpretations."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def same_shape(self: Array, *_: Any, **__: Any) -> Shape:
 
 
 def clone(self: Array, *_: Any, **__: Any) -> Array:
-    """The value itself; whoever stores it makes the copy, in the type and layout of the destination."""
+    """The value itself; the copy is made when it is stored, in the destination's dtype and layout."""
     return self
 
 
@@ -51,8 +51,8 @@ def view_as_real_shape(self: Array) -> Shape:
 
 
 def view_as_real(self: Array) -> Array:
-    """Real and imaginary parts, side by side in a new last dimension."""
-    if self.dtype.names:  # half-precision complex, a pair of halves
+    """Real and imaginary parts in a new last dimension."""
+    if self.dtype.names:  # complex32: a pair of float16
         return np.stack([self["re"], self["im"]], -1)
     if self.dtype.kind != "c":
         raise ValueError(f"view_as_real takes complex numbers, got {self.dtype}")

@@ -1,4 +1,4 @@
-"""Tensors from nothing but numbers."""
+"""Creation of tensors."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.ir.aten.reference.elementwise import Array, Shape, cast, fitting
+from edgewright.ir.aten.reference.elementwise import Array, Shape, cast, checked_cast
 
 
 def size_shape(size: Sequence[int], *_: Any, **__: Any) -> Shape:
-    """The shape of every creation operator that is told its size."""
+    """The shape of creation operators with a size argument."""
     if any(n < 0 for n in size):
         raise ValueError(f"sizes must not be negative, got {list(size)}")
     return tuple(size)
 
 
 def full(size: Sequence[int], fill_value: Any, **_: Any) -> Array:
-    """One number everywhere, as a view: the caller's type and memory are all it costs."""
+    """A constant tensor, as a broadcast view that costs no memory."""
     return np.broadcast_to(np.asarray(fill_value), size_shape(size))
 
 
@@ -38,8 +38,8 @@ def fill_shape(self: Array, value: Any, *_: Any) -> Shape:
 
 
 def fill(self: Array, value: Any, *_: Any) -> Array:
-    """``value`` in the shape and type of ``self``; a number must fit in it, a 0-d tensor wraps."""
-    put = cast if isinstance(value, np.ndarray) else fitting
+    """``value`` in the shape and dtype of ``self``; a number must be representable, a 0-d tensor wraps."""
+    put = cast if isinstance(value, np.ndarray) else checked_cast
     return full(fill_shape(self, value), put(value, self.dtype))
 
 
@@ -65,7 +65,7 @@ def arange_shape(start: Any = 0, end: Any = 0, step: Any = 1, **_: Any) -> Shape
 
 
 def arange(start: Any = 0, end: Any = 0, step: Any = 1, **_: Any) -> Array:
-    """start, start + step, ... before end: int64 from integers (exact), float64 otherwise."""
+    """start, start + step, ... below end: int64 (exact) for integers, else float64."""
     (count,) = arange_shape(start, end, step)
     integers = all(isinstance(v, int) for v in (start, end, step))
     index = np.arange(count, dtype=np.int64 if integers else np.float64)
@@ -78,7 +78,7 @@ def rand(size: Sequence[int], generator: np.random.Generator | None = None, **_:
 
 
 def randn(size: Sequence[int], generator: np.random.Generator | None = None, **_: Any) -> Array:
-    """Normal, of mean 0 and deviation 1."""
+    """Standard normal."""
     return (generator or np.random.default_rng()).standard_normal(size_shape(size), np.float32)
 
 
@@ -112,7 +112,7 @@ def eye_shape(n: int, m: int | None = None, **_: Any) -> Shape:
 
 
 def eye(n: int, m: int | None = None, **_: Any) -> Array:
-    """Ones on the diagonal of ``n`` rows and ``m`` (None: as many) columns."""
+    """The identity, with ``n`` rows and ``m`` (None: ``n``) columns."""
     rows, columns = eye_shape(n, m)
     return np.eye(rows, columns)
 
@@ -122,11 +122,11 @@ def linspace_shape(start: Any, end: Any, steps: int, **_: Any) -> Shape:
 
 
 def linspace(start: Any, end: Any, steps: int, **_: Any) -> Array:
-    """``steps`` numbers, evenly from ``start`` to ``end``."""
+    """``steps`` evenly spaced numbers from ``start`` to ``end``."""
     (count,) = linspace_shape(start, end, steps)
     return np.linspace(start, end, count)
 
 
 def scalar_shape(*_: Any, **__: Any) -> Shape:
-    """Of everything that is one number."""
+    """The shape of scalars."""
     return ()

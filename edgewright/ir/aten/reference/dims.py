@@ -1,6 +1,6 @@
-"""Dimensions and shapes: wrapping, checking and clamping, for every operator the same way.
+"""Dimensions and shapes: wrapping, checking and clamping, common to all operators.
 
-All of it is arithmetic on Python integers, so that numbers from a file can neither overflow nor cost memory.
+Everything is arithmetic on Python integers, so numbers from a file can neither overflow nor cost memory.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 Shape = tuple[int, ...]
 Array = np.ndarray[Shape, np.dtype[Any]]
 
-MAX_RANK = 64  # of numpy
+MAX_RANK = 64  # numpy's limit
 
 
 def normal_dim(dim: int, rank: int) -> int:
@@ -30,7 +30,7 @@ def normal_dim(dim: int, rank: int) -> int:
 
 
 def existing_dim(dim: int, rank: int) -> int:
-    """As ``normal_dim``, for operators that a 0-d tensor has no dimension for.
+    """Like ``normal_dim``, for operators that need at least one dimension.
 
     >>> existing_dim(-2, 3)
     1
@@ -41,7 +41,7 @@ def existing_dim(dim: int, rank: int) -> int:
 
 
 def normal_dims(dims: Sequence[int] | int | None, rank: int, *, empty_is_all: bool = True) -> Shape:
-    """Distinct dims in rising order; one may stand for a list. None, and [] unless told otherwise, mean all of them.
+    """Distinct dims in ascending order; an int is a list of one. None means all, and so does [] by default.
 
     >>> normal_dims([-1, 0], 3), normal_dims(None, 2)
     ((0, 2), (0, 1))
@@ -89,7 +89,7 @@ def slice_bounds(start: int | None, end: int | None, size: int) -> tuple[int, in
 
 
 def slice_length(start: int | None, end: int | None, step: int, size: int) -> int:
-    """How many positions a slice picks.
+    """The number of positions in a slice.
 
     >>> slice_length(0, 10, 3, 5)
     2
@@ -123,14 +123,14 @@ def numel(shape: Sequence[int]) -> int:
 
 
 def at_dim(dim: int, key: Any) -> tuple[Any, ...]:
-    """The index that applies ``key`` to one (normal) dimension and keeps those before and after it whole."""
+    """The index that applies ``key`` to one (normal) dimension and selects all of the others."""
     return (*(slice(None),) * dim, key)
 
 
-def pick(array: Array, dim: int, key: Any) -> Array:
-    """What ``key`` (a position or a slice) picks along one (normal) dimension.
+def index_dim(array: Array, dim: int, key: Any) -> Array:
+    """``array`` indexed by ``key`` (a position or a slice) along one (normal) dimension.
 
-    >>> pick(np.arange(6).reshape(2, 3), 1, 2)
+    >>> index_dim(np.arange(6).reshape(2, 3), 1, 2)
     array([2, 5])
     """
     return np.asarray(array[at_dim(dim, key)])

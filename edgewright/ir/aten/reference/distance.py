@@ -1,4 +1,4 @@
-"""Distances between the rows of matrices, in any p-norm."""
+"""Pairwise p-norm distances between matrix rows."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import math
 import numpy as np
 
 from edgewright.ir.aten.reference.dims import Array, Shape, numel
-from edgewright.ir.aten.reference.elementwise import common
+from edgewright.ir.aten.reference.elementwise import promote_operands
 
-# Differences of so many elements are held at a time: enough to keep numpy busy, little beside any real input.
+# Elements of the difference buffer: large enough for numpy to be efficient, small compared to any input.
 _BLOCK = 1 << 16
 
 
 def _norm(difference: Array, p: float) -> Array:
-    """The p-norm over the last dim; 0 counts what differs, inf is the largest."""
+    """The p-norm over the last dim; 0 counts differences, inf is the maximum."""
     size = np.abs(difference)
     if p == 0:
         return np.asarray(np.sum(size != 0, axis=-1, dtype=difference.dtype))
@@ -33,9 +33,9 @@ def _check_p(p: float) -> None:
 
 
 def cdist(x1: Array, x2: Array, p: float = 2.0, compute_mode: int | None = None) -> Array:
-    """From every row of ``x1`` to every row of ``x2``. ``compute_mode`` only says how others may compute it."""
+    """From every row of ``x1`` to every row of ``x2``. ``compute_mode`` is ignored: it only selects an algorithm."""
     shape = cdist_shape(x1, x2, p)
-    a, b = common(x1, x2, 0.0)[:2]
+    a, b = promote_operands(x1, x2, 0.0)[:2]
     result = np.zeros(shape, a.dtype)
     if not result.size or not a.shape[-1]:
         return result
@@ -57,8 +57,8 @@ def cdist_shape(x1: Array, x2: Array, p: float = 2.0, compute_mode: int | None =
 
 
 def pdist(self: Array, p: float = 2.0) -> Array:
-    """From every row to every later one."""
-    x = common(self, 0.0)[0]
+    """From every row to every later row."""
+    x = promote_operands(self, 0.0)[0]
     result = np.zeros(pdist_shape(self, p), x.dtype)
     if not result.size or not x.shape[1]:
         return result

@@ -1,4 +1,4 @@
-"""Element by element: how operands meet (promotion, broadcasting), and arithmetic on them."""
+"""Elementwise arithmetic, with type promotion and broadcasting."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _kind(dtype: DType) -> int:
 
 
 def result_type(*args: Any) -> DType:
-    """torch's result type of arrays and numbers: a 0-d array widens the others only by being of a higher kind.
+    """torch's result type of arrays and numbers: a 0-d array affects it only if it is of a higher category.
 
     >>> result_type(np.ones(2, np.float16), np.array(1.0), 3)
     dtype('float16')
@@ -59,8 +59,8 @@ def cast(value: Any, dtype: DType) -> Any:
     return np.asarray(value).astype(dtype)[()]
 
 
-def fitting(value: Any, dtype: DType) -> Any:
-    """A number in ``dtype``, which must have it; an unsigned type also takes the negatives of its values, wrapped."""
+def checked_cast(value: Any, dtype: DType) -> Any:
+    """A number in ``dtype``, which must represent it; unsigned types also accept negated values, wrapped."""
     if dtype.kind in "iu":
         info = np.iinfo(dtype)
         if not (info.min or -info.max) <= value <= info.max:
@@ -68,11 +68,11 @@ def fitting(value: Any, dtype: DType) -> Any:
     return cast(value, dtype)
 
 
-def common(*args: Any, rounded: bool = False) -> list[Any]:
-    """All arguments in the type that torch would compute them in: arrays promoted, numbers by kind only.
+def promote_operands(*args: Any, rounded: bool = False) -> list[Any]:
+    """All arguments in torch's computation type: arrays promoted, numbers by category only.
 
-    16-bit floats are computed in float32; ``rounded`` puts numbers into 16 bits before that, for operators whose
-    result is not continuous in them.
+    16-bit floats are computed in float32; ``rounded`` first rounds numbers to 16 bits, for operators whose result is
+    discontinuous in them.
     """
     dtype = result_type(*args)
     if rounded:
@@ -80,12 +80,12 @@ def common(*args: Any, rounded: bool = False) -> list[Any]:
     return [cast(a, compute_type(dtype)) for a in args]
 
 
-def floating(self: Any) -> Any:
-    """An operand of a function of real (or complex) numbers: integers become float32."""
+def to_floating(self: Any) -> Any:
+    """An operand of a floating-point (or complex) function: integers become float32."""
     return cast(self, np.dtype(np.float32) if is_integral(self.dtype) else compute_type(self.dtype))
 
 
-def _scaled(self: Any, alpha: Any) -> Any:
+def _times_alpha(self: Any, alpha: Any) -> Any:
     if alpha == 1:
         return self
     if is_integral(self.dtype) and isinstance(alpha, float):
@@ -94,22 +94,22 @@ def _scaled(self: Any, alpha: Any) -> Any:
 
 
 def add(self: Array, other: Any, alpha: Any = 1) -> Array:
-    a, b = common(self, other)
-    return np.asarray(a + _scaled(b, alpha))
+    a, b = promote_operands(self, other)
+    return np.asarray(a + _times_alpha(b, alpha))
 
 
 def sub(self: Array, other: Any, alpha: Any = 1) -> Array:
-    a, b = common(self, other)
-    return np.asarray(a - _scaled(b, alpha))
+    a, b = promote_operands(self, other)
+    return np.asarray(a - _times_alpha(b, alpha))
 
 
 def rsub(self: Array, other: Any, alpha: Any = 1) -> Array:
-    a, b = common(self, other)
-    return np.asarray(b - _scaled(a, alpha))
+    a, b = promote_operands(self, other)
+    return np.asarray(b - _times_alpha(a, alpha))
 
 
 def mul(self: Array, other: Any) -> Array:
-    a, b = common(self, other)
+    a, b = promote_operands(self, other)
     return np.asarray(a * b)
 
 
@@ -119,10 +119,11 @@ def _check_divisor(self: Any, other: Any) -> None:
 
 
 def div(self: Array, other: Any, rounding_mode: str | None = None) -> Array:
-    """The quotient: a float (None), or rounded down (``floor``) or towards zero (``trunc``) in its own type."""
-    a, b = common(self, other)
+    """The quotient: true division (None), or rounded down (``floor``) or towards zero (``trunc``) in the operands'
+    type."""
+    a, b = promote_operands(self, other)
     if rounding_mode is None:
-        return np.asarray(floating(a) / floating(b))
+        return np.asarray(to_floating(a) / to_floating(b))
     if rounding_mode not in ("floor", "trunc"):
         raise ValueError(f"rounding_mode must be None, 'floor' or 'trunc', got {rounding_mode!r}")
     _check_divisor(self, b)
@@ -139,14 +140,14 @@ def floor_divide(self: Array, other: Any) -> Array:
 
 def fmod(self: Array, other: Any) -> Array:
     """The remainder that has the sign of ``self``."""
-    a, b = common(self, other, rounded=True)
+    a, b = promote_operands(self, other, rounded=True)
     _check_divisor(self, b)
     return np.asarray(np.fmod(a, b))
 
 
 def remainder(self: Array, other: Any) -> Array:
     """The remainder that has the sign of ``other``."""
-    a, b = common(self, other, rounded=True)
+    a, b = promote_operands(self, other, rounded=True)
     _check_divisor(self, b)
     if is_integral(a.dtype):
         return np.asarray(np.remainder(a, b))
@@ -155,7 +156,7 @@ def remainder(self: Array, other: Any) -> Array:
 
 
 def _integer_pow(base: Any, exponent: Any) -> Array:
-    """Wraps around; to a negative power only 1 and -1 leave anything but 0."""
+    """Wraps on overflow; negative powers of anything but 1 and -1 are 0."""
     power = np.power(base, np.maximum(exponent, 0))
     if not np.any(exponent < 0):
         return np.asarray(power)
@@ -164,7 +165,7 @@ def _integer_pow(base: Any, exponent: Any) -> Array:
 
 
 def pow(self: Any, exponent: Any) -> Array:
-    base, power = common(self, exponent)
+    base, power = promote_operands(self, exponent)
     if not is_integral(base.dtype):
         return np.asarray(np.power(base, power))
     if not isinstance(exponent, np.ndarray) and not 0 <= exponent == int(power):
@@ -173,12 +174,12 @@ def pow(self: Any, exponent: Any) -> Array:
 
 
 def maximum(self: Array, other: Any) -> Array:
-    a, b = common(self, other)
+    a, b = promote_operands(self, other)
     return np.asarray(np.maximum(a, b))
 
 
 def minimum(self: Array, other: Any) -> Array:
-    a, b = common(self, other)
+    a, b = promote_operands(self, other)
     return np.asarray(np.minimum(a, b))
 
 
@@ -189,8 +190,8 @@ def clamp_shape(self: Array, min: Any = None, max: Any = None) -> Shape:
 
 
 def clamp(self: Array, min: Any = None, max: Any = None) -> Array:
-    """``self`` no lower than ``min``, then no higher than ``max``; NaN anywhere gives NaN."""
-    values = iter(common(*(v for v in (self, min, max) if v is not None)))
+    """``min(max(self, min), max)``; NaN propagates."""
+    values = iter(promote_operands(*(v for v in (self, min, max) if v is not None)))
     result = next(values)
     if min is not None:
         result = np.maximum(result, next(values))
@@ -200,5 +201,5 @@ def clamp(self: Array, min: Any = None, max: Any = None) -> Array:
 
 
 def atan2(self: Array, other: Array) -> Array:
-    a, b = common(self, other)
-    return np.asarray(np.arctan2(floating(a), floating(b)))
+    a, b = promote_operands(self, other)
+    return np.asarray(np.arctan2(to_floating(a), to_floating(b)))

@@ -1,4 +1,4 @@
-"""Fourier transforms between real and complex."""
+"""Fourier transforms between real and complex signals."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from edgewright.ir.dtypes import compute_type, is_floating
 _Norm = Literal["backward", "ortho", "forward"]
 _Norms = tuple[_Norm, _Norm, _Norm]
 
-# By torch's number: no scaling, by the root of the element count, by the element count.
+# torch's normalization modes: none, by the root of the element count, by the element count.
 _FORWARD: _Norms = ("backward", "ortho", "forward")
 _INVERSE: _Norms = ("forward", "ortho", "backward")
 
@@ -37,7 +37,7 @@ def rfft_shape(self: Array, dim: Sequence[int], normalization: int, onesided: bo
 
 
 def rfft(self: Array, dim: Sequence[int], normalization: int, onesided: bool) -> Array:
-    """The spectrum of a real signal; one-sided: only the first half along the last of ``dim``."""
+    """The spectrum of a real signal; ``onesided``: only the first half along the last of ``dim``."""
     dims = _dims(self, dim, normalization)
     x = self.astype(compute_type(self.dtype), copy=False)
     transform = np.fft.rfftn if onesided else np.fft.fftn
@@ -54,7 +54,7 @@ def irfft_shape(self: Array, dim: Sequence[int], normalization: int, last_dim_si
 
 
 def irfft(self: Array, dim: Sequence[int], normalization: int, last_dim_size: int) -> Array:
-    """The real signal of ``last_dim_size`` whose one-sided spectrum this is."""
+    """The real signal of ``last_dim_size`` with this one-sided spectrum."""
     dims = _dims(self, dim, normalization)
     sizes = [self.shape[d] for d in dims[:-1]] + [last_dim_size]
     return np.asarray(np.fft.irfftn(self, s=sizes, axes=dims, norm=_INVERSE[normalization]))

@@ -1,4 +1,4 @@
-"""Sampling an image or a volume at the points of a grid."""
+"""Sampling of an image or volume at the points of a grid."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from edgewright.ir.aten.reference.dims import Array, Shape
-from edgewright.ir.aten.reference.elementwise import common
+from edgewright.ir.aten.reference.elementwise import promote_operands
 
 _BILINEAR, _NEAREST, _BICUBIC = range(3)
 _ZEROS, _BORDER, _REFLECTION = range(3)
 
-Place = Callable[[Array], Array]
-Axis = tuple[Array, int, Place]  # where the points are, the size, and how points outside are placed
-Tap = tuple[Array, Array]  # element position (still a float, perhaps outside) and weight
+PadCoordinate = Callable[[Array], Array]
+Axis = tuple[Array, int, PadCoordinate]  # coordinates, size, and padding of coordinates outside
+Tap = tuple[Array, Array]  # element index (a float, possibly outside) and weight
 
 
 def grid_sampler_2d_shape(
@@ -43,18 +43,21 @@ def grid_sampler_3d_shape(
 
 
 def grid_sampler(input: Array, grid: Array, interpolation_mode: int, padding_mode: int, align_corners: bool) -> Array:
-    """The input at each point of the grid, whose last dimension holds x, y (and z), from -1 to 1."""
-    x, points = common(input, grid)
+    """The input at each point of the grid, whose last dimension is x, y (and z) in [-1, 1]."""
+    x, points = promote_operands(input, grid)
     axes: list[Axis] = []
     for position, size in enumerate(input.shape[:1:-1]):
-        place, at = _placer(size, padding_mode, align_corners), _pixels(points[..., position], size, align_corners)
-        # Cubic taps are placed one by one.
-        axes.insert(0, (at, size, place) if interpolation_mode == _BICUBIC else (place(at), size, _stay))
+        place, at = (
+            _coordinate_padding(size, padding_mode, align_corners),
+            _pixels(points[..., position], size, align_corners),
+        )
+        # Cubic taps are padded one by one.
+        axes.insert(0, (at, size, place) if interpolation_mode == _BICUBIC else (place(at), size, _identity))
     taps = (_linear, _nearest, cubic)[interpolation_mode]
     batch = np.arange(x.shape[0]).reshape(-1, *(1,) * len(axes))
     total = np.zeros((*grid.shape[:-1], x.shape[1]), x.dtype)
     pixels = np.moveaxis(x, 1, -1)
-    for where, weight, inside in _combined(axes, taps):
+    for where, weight, inside in _combine_taps(axes, taps):
         weight = np.where(inside, weight, 0).astype(x.dtype)[..., None]
         key = (batch, *where)
         total += np.where(weight == 0, 0, pixels[key] * weight)
@@ -64,31 +67,31 @@ def grid_sampler(input: Array, grid: Array, interpolation_mode: int, padding_mod
 grid_sampler_2d = grid_sampler_3d = grid_sampler
 
 
-def _combined(axes: list[Axis], taps: Callable[[Array], Iterator[Tap]]) -> Iterator[tuple[list[Array], Any, Any]]:
-    """For each combination of the axes' taps: the elements, the weight, and where all exist."""
+def _combine_taps(axes: list[Axis], taps: Callable[[Array], Iterator[Tap]]) -> Iterator[tuple[list[Array], Any, Any]]:
+    """For each combination of the axes' taps: the elements, the weight, and where all are inside."""
     if not axes:
         yield [], 1, True
         return
     (at, size, place), *rest = axes
     for tap, weight in taps(at):
         element, inside = _element(place(tap), size)
-        for elements, other, also in _combined(rest, taps):
+        for elements, other, also in _combine_taps(rest, taps):
             yield [element, *elements], weight * other, inside & also
 
 
 def _pixels(points: Array, size: int, align_corners: bool) -> Array:
-    """From [-1, 1] to pixels: the ends are pixel centres if corners are aligned, else pixel edges."""
+    """Maps [-1, 1] to pixels: the ends are pixel centres with ``align_corners``, else pixel edges."""
     return np.asarray((points + 1) / 2 * (size - 1) if align_corners else ((points + 1) * size - 1) / 2)
 
 
-def _stay(at: Array) -> Array:
+def _identity(at: Array) -> Array:
     return at
 
 
-def _placer(size: int, padding_mode: int, align_corners: bool) -> Place:
-    """What a position outside the image stands for."""
+def _coordinate_padding(size: int, padding_mode: int, align_corners: bool) -> PadCoordinate:
+    """The padding function of a coordinate outside the image."""
     if padding_mode == _ZEROS:
-        return _stay
+        return _identity
 
     def border(at: Array) -> Array:
         return np.clip(np.nan_to_num(at, nan=0.0), 0, size - 1)
@@ -105,7 +108,7 @@ def _placer(size: int, padding_mode: int, align_corners: bool) -> Place:
 
 
 def _element(at: Array, size: int) -> tuple[Array, Array]:
-    """Positions as elements that exist, and whether they did."""
+    """Clamped integer indices, and a mask of those inside."""
     inside = (at >= 0) & (at <= size - 1)
     return np.where(inside, at, 0).astype(np.int64), inside
 

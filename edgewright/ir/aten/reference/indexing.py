@@ -1,4 +1,4 @@
-"""Reading and writing at places that other tensors name."""
+"""Gather, scatter, and indexing by tensors."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from edgewright.ir.dtypes import compute_type
 Indices = Sequence[Array | None]
 
 
-def _checked(index: Array, size: int, *, wrap: bool = False) -> Array:
-    """``index`` as int64, every element in [0, size), or in [-size, size) with ``wrap``."""
+def _check_index(index: Array, size: int, *, wrap: bool = False) -> Array:
+    """``index`` as int64, with every element in [0, size), or in [-size, size) with ``wrap``."""
     if index.dtype.kind not in "iu":
         raise ValueError(f"indices must be integers, got {index.dtype}")
     low = -size if wrap else 0
@@ -39,8 +39,12 @@ def gather_shape(self: Array, dim: int, index: Array, sparse_grad: bool = False)
 
 def gather(self: Array, dim: int, index: Array, sparse_grad: bool = False) -> Array:
     dim = normal_dim(dim, self.ndim)
-    source, places = np.atleast_1d(self), np.atleast_1d(index)
-    result = source[_places(source.shape, dim, places)] if places.size else np.empty(places.shape, self.dtype)
+    source, positions = np.atleast_1d(self), np.atleast_1d(index)
+    result = (
+        source[_full_positions(source.shape, dim, positions)]
+        if positions.size
+        else np.empty(positions.shape, self.dtype)
+    )
     return np.asarray(result.reshape(index.shape))
 
 
@@ -54,21 +58,21 @@ def scatter_shape(self: Array, dim: int, index: Array, src: Any) -> Shape:
 
 
 def scatter(self: Array, dim: int, index: Array, src: Any) -> Array:
-    """A copy with ``src`` (a tensor or a number) written where ``index`` says along ``dim``."""
-    return _scattered(self.copy(), dim, index, src, accumulate=False)
+    """A copy with ``src`` (a tensor or a number) written at ``index`` along ``dim``."""
+    return _scatter_into(self.copy(), dim, index, src, accumulate=False)
 
 
 def scatter_add(self: Array, dim: int, index: Array, src: Any) -> Array:
-    return _scattered(self.astype(compute_type(self.dtype)), dim, index, src, accumulate=True)
+    return _scatter_into(self.astype(compute_type(self.dtype)), dim, index, src, accumulate=True)
 
 
-def _scattered(result: Array, dim: int, index: Array, src: Any, *, accumulate: bool) -> Array:
-    target, places = np.atleast_1d(result), np.atleast_1d(index)
-    if places.size:
-        at = _places(target.shape, normal_dim(dim, result.ndim), places)
+def _scatter_into(result: Array, dim: int, index: Array, src: Any, *, accumulate: bool) -> Array:
+    target, positions = np.atleast_1d(result), np.atleast_1d(index)
+    if positions.size:
+        at = _full_positions(target.shape, normal_dim(dim, result.ndim), positions)
         values = np.asarray(src).astype(result.dtype)
         if values.ndim:
-            values = values[tuple(slice(n) for n in places.shape)]
+            values = values[tuple(slice(n) for n in positions.shape)]
         _write(target, at, values, accumulate)
     return target.reshape(result.shape)
 
@@ -91,10 +95,10 @@ def _check_index_fits(self: Array, dim: int, index: Array) -> None:
         raise ValueError(f"index {list(index.shape)} must fit in {list(self.shape)} except at dim {dim}")
 
 
-def _places(shape: Shape, dim: int, index: Array) -> tuple[Array, ...]:
+def _full_positions(shape: Shape, dim: int, index: Array) -> tuple[Array, ...]:
     """The full index: ``index`` along ``dim``, and each element's own position along the others."""
     own = np.ogrid[tuple(slice(n) for n in index.shape)]
-    return (*own[:dim], _checked(index, shape[dim]), *own[dim + 1 :])
+    return (*own[:dim], _check_index(index, shape[dim]), *own[dim + 1 :])
 
 
 def index_select_shape(self: Array, dim: int, index: Array) -> Shape:
@@ -106,7 +110,7 @@ def index_select_shape(self: Array, dim: int, index: Array) -> Shape:
 
 def index_select(self: Array, dim: int, index: Array) -> Array:
     dim, source = normal_dim(dim, self.ndim), np.atleast_1d(self)
-    result = np.take(source, _checked(index.reshape(-1), source.shape[dim]), axis=dim)
+    result = np.take(source, _check_index(index.reshape(-1), source.shape[dim]), axis=dim)
     return np.asarray(result if self.ndim else result.reshape(()))
 
 
@@ -117,12 +121,12 @@ def embedding_shape(weight: Array, indices: Array, *_: Any, **__: Any) -> Shape:
 
 
 def embedding(weight: Array, indices: Array, *_: Any, **__: Any) -> Array:
-    """Rows of ``weight``. What else the operator is told only matters to the gradient."""
-    return np.asarray(np.take(weight, _checked(indices, weight.shape[0]), axis=0))
+    """Rows of ``weight``. The other arguments of the operator affect only the gradient."""
+    return np.asarray(np.take(weight, _check_index(indices, weight.shape[0]), axis=0))
 
 
 def _full_index(self: Array, indices: Indices) -> tuple[Any, ...]:
-    """numpy's spelling of torch's index list: masks become the places they hold, None keeps a dim whole."""
+    """torch's index list as a numpy index: masks become positions, None selects a whole dim."""
     key: list[Any] = []
     for index in indices:
         if index is None:
@@ -134,7 +138,7 @@ def _full_index(self: Array, indices: Indices) -> tuple[Any, ...]:
         else:
             if len(key) >= self.ndim:
                 raise IndexError(f"too many indices for shape {list(self.shape)}")
-            key.append(_checked(index, self.shape[len(key)], wrap=True))
+            key.append(_check_index(index, self.shape[len(key)], wrap=True))
     if len(key) > self.ndim or all(isinstance(k, slice) for k in key):
         raise IndexError(f"needs between one and {self.ndim} indices, got {len(key)}")
     return tuple(key)
@@ -143,11 +147,11 @@ def _full_index(self: Array, indices: Indices) -> tuple[Any, ...]:
 def index_shape(self: Array, indices: Indices) -> Shape:
     key = _full_index(self, indices)
     where = [d for d, k in enumerate(key) if not isinstance(k, slice)]
-    places = np.broadcast_shapes(*(key[d].shape for d in where))
-    # Indices in a row put their dims where they stand, scattered ones put them in front.
+    positions = np.broadcast_shapes(*(key[d].shape for d in where))
+    # The dims of adjacent indices stay in position; those of separated ones move to the front.
     front = where[0] if where[-1] - where[0] == len(where) - 1 else 0
     kept = [size for d, size in enumerate(self.shape) if d not in where]
-    return (*kept[:front], *places, *kept[front:])
+    return (*kept[:front], *positions, *kept[front:])
 
 
 def index(self: Array, indices: Indices) -> Array:
@@ -155,14 +159,14 @@ def index(self: Array, indices: Indices) -> Array:
 
 
 def index_put_shape(self: Array, indices: Indices, values: Array, accumulate: bool = False) -> Shape:
-    places = index_shape(self, indices)
-    if values.ndim > len(places) or np.broadcast_shapes(values.shape, places) != places:
-        raise ValueError(f"values {list(values.shape)} must broadcast to the indexed shape {list(places)}")
+    positions = index_shape(self, indices)
+    if values.ndim > len(positions) or np.broadcast_shapes(values.shape, positions) != positions:
+        raise ValueError(f"values {list(values.shape)} must broadcast to the indexed shape {list(positions)}")
     return self.shape
 
 
 def index_put(self: Array, indices: Indices, values: Array, accumulate: bool = False) -> Array:
-    """A copy with ``values`` written, or added once per mention, where ``indices`` say."""
+    """A copy with ``values`` written, or accumulated, at ``indices``."""
     index_put_shape(self, indices, values, accumulate)
     result = self.astype(compute_type(self.dtype)) if accumulate else self.copy()
     _write(result, _full_index(self, indices), values.astype(result.dtype), accumulate)
@@ -224,13 +228,13 @@ def scatter_reduce_shape(
 
 
 def scatter_reduce(self: Array, dim: int, index: Array, src: Array, reduce: str, include_self: bool = True) -> Array:
-    """A copy in which what ``index`` sends to one place is reduced, with what was there or (where any is) without."""
+    """A copy in which values scattered to one position are reduced, including the old value if ``include_self``."""
     scatter_reduce_shape(self, dim, index, src, reduce)
     result = np.atleast_1d(self).astype(compute_type(self.dtype))
-    places = np.atleast_1d(index)
-    if not places.size:
+    positions = np.atleast_1d(index)
+    if not positions.size:
         return result.reshape(self.shape)
-    at = _places(result.shape, normal_dim(dim, self.ndim), places)
+    at = _full_positions(result.shape, normal_dim(dim, self.ndim), positions)
     count = np.zeros(result.shape, np.int64)
     np.add.at(count, at, 1)
     if not include_self:
@@ -238,7 +242,7 @@ def scatter_reduce(self: Array, dim: int, index: Array, src: Array, reduce: str,
         if result.dtype.kind in "iu" and reduce in ("amax", "amin"):
             neutral = getattr(np.iinfo(result.dtype), "min" if reduce == "amax" else "max")
         result[count > 0] = neutral
-    values = np.atleast_1d(src).astype(result.dtype)[tuple(slice(n) for n in places.shape)]
+    values = np.atleast_1d(src).astype(result.dtype)[tuple(slice(n) for n in positions.shape)]
     _REDUCTIONS[reduce].at(result, at, values)
     if reduce == "mean":
         divisor = np.maximum(count + int(include_self), 1)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from edgewright.ir.aten.reference.dims import Array, Shape
-from edgewright.ir.aten.reference.elementwise import common
+from edgewright.ir.aten.reference.elementwise import promote_operands
 
 
 def mm_shape(self: Array, mat2: Array) -> Shape:
@@ -15,7 +15,7 @@ def mm_shape(self: Array, mat2: Array) -> Shape:
 
 
 def mm(self: Array, mat2: Array) -> Array:
-    return np.asarray(np.matmul(*common(self, mat2)))
+    return np.asarray(np.matmul(*promote_operands(self, mat2)))
 
 
 def bmm_shape(self: Array, mat2: Array) -> Shape:
@@ -26,7 +26,7 @@ def bmm_shape(self: Array, mat2: Array) -> Shape:
 
 
 def bmm(self: Array, mat2: Array) -> Array:
-    return np.asarray(np.matmul(*common(self, mat2)))
+    return np.asarray(np.matmul(*promote_operands(self, mat2)))
 
 
 def addmm_shape(self: Array, mat1: Array, mat2: Array, beta: Any = 1, alpha: Any = 1) -> Shape:
@@ -37,9 +37,9 @@ def addmm_shape(self: Array, mat1: Array, mat2: Array, beta: Any = 1, alpha: Any
 
 
 def addmm(self: Array, mat1: Array, mat2: Array, beta: Any = 1, alpha: Any = 1) -> Array:
-    """``beta * self + alpha * (mat1 @ mat2)``; with ``beta`` 0 even a NaN in ``self`` does not count."""
-    a, b, c = common(mat1, mat2, self)
-    number = a.dtype.type  # the numbers take the tensors' type: 2.5 is 2 among integers
+    """``beta * self + alpha * (mat1 @ mat2)``; with ``beta`` 0, ``self`` is ignored, even NaN."""
+    a, b, c = promote_operands(mat1, mat2, self)
+    number = a.dtype.type  # scalars are cast to the tensors' dtype: 2.5 is 2 for integers
     result = np.matmul(a, b)
     if number(alpha) != 1:
         result = result * number(alpha)
@@ -58,9 +58,9 @@ def linear_shape(input: Array, weight: Array, bias: Array | None = None) -> Shap
 
 def linear(input: Array, weight: Array, bias: Array | None = None) -> Array:
     if bias is None:
-        x, w = common(input, weight)
+        x, w = promote_operands(input, weight)
         return np.asarray(np.matmul(x, w.T))
-    x, w, b = common(input, weight, bias)
+    x, w, b = promote_operands(input, weight, bias)
     return np.asarray(np.matmul(x, w.T) + b)
 
 
@@ -71,7 +71,7 @@ def _product_shape(a: Array, b: Array, rank: int) -> Shape:
 
 
 def matmul_shape(self: Array, other: Array) -> Shape:
-    """Vectors take part as a row before and a column after, whose dimension of 1 is then dropped."""
+    """A vector is a row on the left and a column on the right; its dimension of 1 is dropped afterwards."""
     if not (self.ndim and other.ndim):
         raise ValueError("a product needs two tensors of at least one dimension")
     left = self.shape if self.ndim > 1 else (1, *self.shape)
@@ -83,4 +83,4 @@ def matmul_shape(self: Array, other: Array) -> Shape:
 
 
 def matmul(self: Array, other: Array) -> Array:
-    return np.asarray(np.matmul(*common(self, other)))
+    return np.asarray(np.matmul(*promote_operands(self, other)))

@@ -1,4 +1,4 @@
-"""Operators whose result has a size that only the data tells, and their inverse."""
+"""Operators with data-dependent result sizes, and their inverse."""
 
 from __future__ import annotations
 
@@ -52,5 +52,5 @@ def repeat_interleave_shape(repeats: Array, output_size: int | None = None) -> S
 
 
 def repeat_interleave(repeats: Array, output_size: int | None = None) -> Array:
-    """Each position of ``repeats``, as often as it says."""
+    """Each index into ``repeats``, repeated that many times."""
     return np.repeat(np.arange(repeats.size), repeats)

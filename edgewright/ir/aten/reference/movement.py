@@ -1,6 +1,6 @@
-"""Moving elements about: other shapes, other orders, parts and repetitions of tensors.
+"""Data movement: reshapes, permutations, slices and repetitions.
 
-Whatever numpy can express as a view of the input is returned as one.
+Returns a view of the input wherever numpy can express one.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from edgewright.ir.aten.reference.dims import (
     Array,
     Shape,
     existing_dim,
+    index_dim,
     normal_dim,
     normal_dims,
     normal_index,
     numel,
-    pick,
     slice_bounds,
     slice_length,
     with_size,
@@ -64,7 +64,7 @@ def transpose_shape(self: Array, dim0: int, dim1: int) -> Shape:
 
 
 def matrix_transpose(self: Array) -> Array:
-    """Of a matrix; a vector or a single element is its own."""
+    """The transpose of a matrix; vectors and scalars are unchanged."""
     return self.T
 
 
@@ -94,7 +94,7 @@ def unsqueeze_shape(self: Array, dim: int) -> Shape:
 
 
 def expand(self: Array, size: Sequence[int], implicit: bool = False) -> Array:
-    """Repeated along dims of size 1 and new leading ones; -1 leaves a dim as it is."""
+    """Broadcast along dims of size 1 and new leading ones; -1 leaves a dim unchanged."""
     return np.broadcast_to(self, expand_shape(self, size))
 
 
@@ -109,7 +109,7 @@ def expand_shape(self: Array, size: Sequence[int], implicit: bool = False) -> Sh
 
 
 def repeat(self: Array, repeats: Sequence[int]) -> Array:
-    """The whole tensor, laid end to end along each dim; surplus leading repeats make new dims."""
+    """The tensor tiled along each dim; surplus leading repeats add dims."""
     shape = repeat_shape(self, repeats)
     return np.tile(self, tuple(repeats)) if numel(shape) else np.empty(shape, self.dtype)
 
@@ -125,7 +125,7 @@ def slice_(self: Array, dim: int = 0, start: int | None = None, end: int | None 
     """Every ``step``-th position from ``start`` up to ``end``, both clamped to the tensor."""
     axis = existing_dim(dim, self.ndim)
     first, last = slice_bounds(start, end, self.shape[axis])
-    return pick(self, axis, slice(first, last, step))
+    return index_dim(self, axis, slice(first, last, step))
 
 
 def slice_shape(self: Array, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Shape:
@@ -137,7 +137,7 @@ def narrow(self: Array, dim: int, start: int, length: int) -> Array:
     """``length`` positions from ``start``, all of which must exist."""
     axis = existing_dim(dim, self.ndim)
     first = start + self.shape[axis] if start < 0 else start
-    return pick(self, axis, slice(first, first + length))
+    return index_dim(self, axis, slice(first, first + length))
 
 
 def narrow_shape(self: Array, dim: int, start: int, length: int) -> Shape:
@@ -151,7 +151,7 @@ def narrow_shape(self: Array, dim: int, start: int, length: int) -> Shape:
 
 def select(self: Array, dim: int, index: int) -> Array:
     axis = existing_dim(dim, self.ndim)
-    return pick(self, axis, normal_index(index, self.shape[axis]))
+    return index_dim(self, axis, normal_index(index, self.shape[axis]))
 
 
 def select_shape(self: Array, dim: int, index: int) -> Shape:
@@ -170,7 +170,7 @@ def flip_shape(self: Array, dims: Sequence[int]) -> Shape:
 
 
 def roll(self: Array, shifts: Sequence[int], dims: Sequence[int] = ()) -> Array:
-    """Each dim turned by its shift; without dims, the flattened tensor by the only one."""
+    """Each dim rotated by its shift; without dims, the flattened tensor by the only shift."""
     if not self.size:
         return self
     if not dims:
@@ -204,8 +204,8 @@ def diagonal_shape(self: Array, offset: int = 0, dim1: int = 0, dim2: int = 1) -
 
 
 def tril(self: Array, diagonal: int = 0) -> Array:
-    """The last two dims' elements on and below a diagonal, and zeros."""
-    if not self.size:  # the mask alone could be larger than everything planned
+    """The lower triangle of the last two dims, zeros elsewhere."""
+    if not self.size:  # the mask alone could exceed the planned memory
         return self
     rows, columns = self.shape[-2:]
     inside = min(max(diagonal, -rows), columns)

@@ -1,4 +1,4 @@
-"""Normalisations: softmax, and batch, layer, group, instance and RMS norm."""
+"""Normalisations: softmax, and batch, layer and group norm."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from edgewright.ir.aten.reference.dims import Array, Shape, normal_dim, numel
-from edgewright.ir.aten.reference.elementwise import common
+from edgewright.ir.aten.reference.elementwise import promote_operands
 from edgewright.ir.dtypes import to_numpy
 
 
 def softmax(self: Array, dim: int, half_to_float: bool = False, dtype: int | None = None) -> Array:
-    """Along ``dim``, in ``dtype`` if given. ``half_to_float`` only says which type the result has."""
-    if not self.size:  # sums along an empty dim could be larger than everything planned
+    """Softmax along ``dim``, in ``dtype`` if it is not None. ``half_to_float`` only selects the result's dtype."""
+    if not self.size:  # sums along an empty dim could exceed the planned memory
         return self
     x, axis = _shifted(self, dim, dtype)
     power = np.exp(x)
@@ -29,8 +29,8 @@ def log_softmax(self: Array, dim: int, half_to_float: bool = False, dtype: int |
 
 
 def safe_softmax(self: Array, dim: int, dtype: int | None = None) -> Array:
-    """Softmax that gives nothing, not NaN, where every element is minus infinity."""
-    masked = np.all(np.isneginf(common(self, 0.0)[0]), axis=normal_dim(dim, self.ndim) if self.ndim else None)
+    """Softmax that is 0, not NaN, where every element is minus infinity."""
+    masked = np.all(np.isneginf(promote_operands(self, 0.0)[0]), axis=normal_dim(dim, self.ndim) if self.ndim else None)
     return np.where(
         np.expand_dims(masked, normal_dim(dim, self.ndim)) if self.ndim else masked, 0, softmax(self, dim, dtype=dtype)
     )
@@ -42,14 +42,14 @@ def softmax_shape(self: Array, dim: int, half_to_float: bool = False, dtype: int
 
 
 def _shifted(self: Array, dim: int, dtype: int | None) -> tuple[Array, int]:
-    """The input less its largest element, so that no power overflows; and the axis."""
-    x = np.atleast_1d(common(self if dtype is None else self.astype(to_numpy(dtype)), 0.0)[0])
+    """The input minus its maximum, so that exp does not overflow; and the axis."""
+    x = np.atleast_1d(promote_operands(self if dtype is None else self.astype(to_numpy(dtype)), 0.0)[0])
     axis = normal_dim(dim, x.ndim)
     return x - np.max(x, axis=axis, keepdims=True), axis
 
 
 def _moments(x: Array, axes: Shape) -> tuple[Array, Array]:
-    """Mean and (biased) variance, keeping the reduced axes; of nothing, 0 and NaN."""
+    """Mean and (biased) variance with reduced axes kept; 0 and NaN for empty inputs."""
     count = numel([x.shape[a] for a in axes])
     mean = np.asarray(np.sum(x, axis=axes, keepdims=True)) / x.dtype.type(max(count, 1))
     deviation = x - mean
@@ -57,7 +57,7 @@ def _moments(x: Array, axes: Shape) -> tuple[Array, Array]:
 
 
 def _affine(x: Array, weight: Array | None, bias: Array | None, shape: Shape) -> Array:
-    """``x * weight + bias``, both (where given) reshaped to broadcast as ``shape``."""
+    """``x * weight + bias``, each optional and reshaped to ``shape``."""
     if weight is not None:
         x = x * weight.reshape(shape).astype(x.dtype, copy=False)
     return x if bias is None else x + bias.reshape(shape).astype(x.dtype, copy=False)
@@ -84,8 +84,8 @@ def batch_norm(
     momentum: float,
     eps: float,
 ) -> Array:
-    """With given statistics per channel (dimension 1). ``momentum`` plays no part in it."""
-    x = common(input, 0.0)[0]
+    """Batch norm with running statistics per channel (dimension 1). ``momentum`` is unused."""
+    x = promote_operands(input, 0.0)[0]
     shape = (1, -1, *(1,) * (x.ndim - 2))
     scale = 1 / np.sqrt(running_var.astype(x.dtype, copy=False) + x.dtype.type(eps))
     centred = x - running_mean.reshape(shape).astype(x.dtype, copy=False)
@@ -115,7 +115,7 @@ def batch_norm_inference(
     eps: float,
     **_: Any,
 ) -> tuple[Array, Array, Array]:
-    """``batch_norm``, and the statistics of the batch, of which inference has none."""
+    """``batch_norm``, and empty batch statistics."""
     nothing = input.reshape(-1)[:0]
     return batch_norm(input, weight, bias, running_mean, running_var, momentum, eps), nothing, nothing
 
@@ -134,8 +134,8 @@ def batch_norm_inference_shape(
 
 
 def batch_moments(input: Array) -> tuple[Array, Array]:
-    """Mean and (biased) variance of each channel over all the rest."""
-    x = common(input, 0.0)[0]
+    """Mean and (biased) variance per channel."""
+    x = promote_operands(input, 0.0)[0]
     mean, var = _moments(x, (0, *range(2, x.ndim)))
     return mean.reshape(-1), var.reshape(-1)
 
@@ -143,7 +143,7 @@ def batch_moments(input: Array) -> tuple[Array, Array]:
 def batch_norm_training(
     input: Array, weight: Array | None, bias: Array | None, training: bool, momentum: float, eps: float
 ) -> tuple[Array, Array, Array]:
-    """With the batch's own statistics: the result, the means, and one over the standard deviations."""
+    """Batch norm with the batch's statistics: the result, the means, and the reciprocal standard deviations."""
     mean, var = batch_moments(input)
     result = batch_norm(input, weight, bias, mean, var, momentum, eps)
     return result, mean, 1 / np.sqrt(var + var.dtype.type(eps))
@@ -162,7 +162,7 @@ def batch_norm_training_shape(
 
 
 def running_moments(input: Array, running_mean: Array, running_var: Array, momentum: float) -> tuple[Array, Array]:
-    """The running statistics after this batch; the variance that enters them is unbiased."""
+    """The running statistics after this batch, with unbiased variance."""
     mean, var = batch_moments(input)
     count = input.size // max(mean.size, 1)
     unbiased = var * var.dtype.type(count) / var.dtype.type(count - 1)
@@ -179,8 +179,8 @@ def layer_norm(
     eps: float = 1e-5,
     cudnn_enable: bool = True,
 ) -> tuple[Array, Array, Array]:
-    """Over the last dimensions: the result, the means, and one over the standard deviations."""
-    x = common(input, 0.0)[0]
+    """Over the last dimensions: the result, the means, and the reciprocal standard deviations."""
+    x = promote_operands(input, 0.0)[0]
     mean, var = _moments(x, tuple(range(x.ndim - len(normalized_shape), x.ndim)))
     rstd = 1 / np.sqrt(var + x.dtype.type(eps))
     return _affine((x - mean) * rstd, weight, bias, tuple(normalized_shape)), mean, rstd
@@ -205,8 +205,8 @@ def layer_norm_shape(
 def group_norm(
     input: Array, weight: Array | None, bias: Array | None, n: int, c: int, hxw: int, group: int, eps: float
 ) -> tuple[Array, Array, Array]:
-    """Over each group of channels: the result, the means, and one over the standard deviations."""
-    x = common(input, 0.0)[0].reshape(n, group, c // group, hxw)
+    """Over each group of channels: the result, the means, and the reciprocal standard deviations."""
+    x = promote_operands(input, 0.0)[0].reshape(n, group, c // group, hxw)
     mean, var = _moments(x, (2, 3))
     rstd = 1 / np.sqrt(var + x.dtype.type(eps))
     result = _affine((x - mean) * rstd, weight, bias, (1, group, c // group, 1))

@@ -1,4 +1,4 @@
-"""Normalisations in the forms models ask for them: group norm by its groups, instance norm, RMS norm."""
+"""Normalisations with the signatures of torch.nn: group norm by group count, instance norm, RMS norm."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from edgewright.ir.aten.reference import norm
 from edgewright.ir.aten.reference.dims import Array, Shape, numel
-from edgewright.ir.aten.reference.elementwise import common
+from edgewright.ir.aten.reference.elementwise import promote_operands
 from edgewright.ir.dtypes import compute_type
 
 
@@ -45,7 +45,7 @@ def _sizes(input: Array) -> tuple[int, int, int]:
 
 
 def native_group_norm(input: Array, weight: Any, bias: Any, group: int, eps: float, **sizes: int) -> Any:
-    """Told its sizes ``N``, ``C`` and ``HxW``; also gives the means and one over the standard deviations."""
+    """With explicit sizes ``N``, ``C`` and ``HxW``; also returns means and reciprocal standard deviations."""
     return norm.group_norm(input, weight, bias, sizes["N"], sizes["C"], sizes["HxW"], group, eps)
 
 
@@ -58,7 +58,7 @@ def _instance_norm(
     running_mean: Array | None, running_var: Array | None, use_input_stats: bool, momentum: float, eps: float,
     cudnn_enabled: bool = False,
 ) -> Any:  # fmt: skip
-    """Each channel of each image by itself, or, as batch norm, by statistics that are given."""
+    """Normalises each channel of each image or, with running statistics, as batch norm."""
     if use_input_stats:
         return grouped(input, input.shape[1] if input.ndim > 1 else 1, weight, bias, eps)
     if running_mean is None or running_var is None:
@@ -73,8 +73,8 @@ instance_norm_shape = partial(_instance_norm, group_norm_shape, norm.batch_norm_
 def rms_norm(
     input: Array, normalized_shape: Sequence[int], weight: Array | None = None, eps: float | None = None
 ) -> Array:
-    """Over the last dimensions, by the root of their mean square. ``eps`` None: the smallest step of its type."""
-    x = common(input, 0.0)[0]
+    """RMS norm over the last dimensions. ``eps`` None: the machine epsilon of the dtype."""
+    x = promote_operands(input, 0.0)[0]
     axes = tuple(range(x.ndim - len(normalized_shape), x.ndim))
     square = np.mean(x * x, axis=axes, keepdims=True, dtype=x.dtype)
     least = np.finfo(compute_type(x.dtype)).eps if eps is None else eps

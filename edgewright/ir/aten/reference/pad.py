@@ -1,4 +1,4 @@
-"""Padding. ``padding`` lists two numbers for each padded dim, last dim first; a negative one cuts off."""
+"""Padding. ``padding`` has two numbers per padded dim, last dim first; negative ones crop."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def _sides(self: Array, padding: Sequence[int]) -> list[tuple[int, int]]:
     return [(0, 0)] * (self.ndim - len(pairs)) + pairs[::-1]
 
 
-def _padded(self: Array, sides: Sequence[tuple[int, int]]) -> Shape:
+def _padded_shape(self: Array, sides: Sequence[tuple[int, int]]) -> Shape:
     return tuple(size + before + after for size, (before, after) in zip(self.shape, sides, strict=True))
 
 
 def constant_pad(self: Array, pad: Sequence[int], value: Any = 0) -> Array:
-    """With ``value``, in the tensor's type."""
+    """Pads with ``value``, in the tensor's dtype."""
     sides = _sides(self, pad)
-    result = np.empty(_padded(self, sides), self.dtype)
+    result = np.empty(_padded_shape(self, sides), self.dtype)
     result[...] = np.asarray(value).astype(self.dtype)
     inner = tuple(slice(max(a, 0), n - max(b, 0)) for n, (a, b) in zip(result.shape, sides, strict=True))
     kept = tuple(slice(max(-a, 0), n - max(-b, 0)) for n, (a, b) in zip(self.shape, sides, strict=True))
@@ -38,46 +38,46 @@ def constant_pad_shape(self: Array, pad: Sequence[int], value: Any = 0) -> Shape
     for size, (before, after) in zip(self.shape, sides, strict=True):
         if size + min(before, 0) + min(after, 0) < 0:
             raise ValueError(f"padding {list(pad)} cuts more than there is off shape {list(self.shape)}")
-    return _padded(self, sides)
+    return _padded_shape(self, sides)
 
 
-def _checked(self: Array, padding: Sequence[int]) -> list[tuple[int, int]]:
-    """The sides of a padding that repeats elements: one channel dim, perhaps a batch, and something to repeat."""
+def _repeat_sides(self: Array, padding: Sequence[int]) -> list[tuple[int, int]]:
+    """Validated sides of a padding that repeats elements: a channel dim, an optional batch, and nonempty data."""
     spatial = len(padding) // 2
     sides = _sides(self, padding)
     if self.ndim not in (spatial + 1, spatial + 2) or 0 in self.shape[-spatial - 1 :]:
         raise ValueError(f"shape {list(self.shape)} must be channels and {spatial} sizes, none of them 0")
-    if min(_padded(self, sides)[-spatial:]) < 1:
+    if min(_padded_shape(self, sides)[-spatial:]) < 1:
         raise ValueError(f"padding {list(padding)} leaves nothing of shape {list(self.shape)}")
     return sides
 
 
 def reflection_pad_shape(self: Array, padding: Sequence[int]) -> Shape:
-    sides = _checked(self, padding)
+    sides = _repeat_sides(self, padding)
     if any(max(side) >= size and max(side) > 0 for side, size in zip(sides, self.shape, strict=True)):
         raise ValueError(f"padding {list(padding)} must be smaller than the sizes of shape {list(self.shape)}")
-    return _padded(self, sides)
+    return _padded_shape(self, sides)
 
 
 def reflection_pad(self: Array, padding: Sequence[int]) -> Array:
     """With the elements mirrored at the borders, which are not repeated."""
     shape = reflection_pad_shape(self, padding)
-    return _gathered(self, padding, shape, lambda at, last: last - np.abs(last - np.abs(at)))
+    return _gather_positions(self, padding, shape, lambda at, last: last - np.abs(last - np.abs(at)))
 
 
 def replication_pad_shape(self: Array, padding: Sequence[int]) -> Shape:
-    return _padded(self, _checked(self, padding))
+    return _padded_shape(self, _repeat_sides(self, padding))
 
 
 def replication_pad(self: Array, padding: Sequence[int]) -> Array:
-    """With the border's elements."""
+    """Repeats the border elements."""
     shape = replication_pad_shape(self, padding)
-    return _gathered(self, padding, shape, lambda at, last: np.clip(at, 0, last))
+    return _gather_positions(self, padding, shape, lambda at, last: np.clip(at, 0, last))
 
 
-def _gathered(self: Array, padding: Sequence[int], shape: Shape, source: Any) -> Array:
-    """The element ``source`` names for each position, where 0 is the first and ``last`` the last that exists."""
-    if not numel(shape):  # nothing then bounds the positions
+def _gather_positions(self: Array, padding: Sequence[int], shape: Shape, source: Any) -> Array:
+    """The element at ``source(position)``, where 0 is the first and ``last`` the last that exists."""
+    if not numel(shape):  # then nothing bounds the positions
         return np.empty(shape, self.dtype)
     spatial = len(padding) // 2
     positions = []

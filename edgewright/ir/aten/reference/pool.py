@@ -1,4 +1,4 @@
-"""Pooling over two or three dimensions, one dimension after the other."""
+"""Pooling over two or three dimensions, one dimension at a time."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _axes(
         if 2 * p > k:
             raise ValueError(f"padding must be at most half the kernel, got {p} for {k}")
         count = (size + 2 * p - d * (k - 1) - 1 + (s - 1 if ceil_mode else 0)) // s + 1
-        if ceil_mode and (count - 1) * s >= size + p:  # the last window must start inside
+        if ceil_mode and (count - 1) * s >= size + p:  # the last window must start inside the input
             count -= 1
         if count < 1:
             raise ValueError(f"the window must fit in the padded input, got kernel {k} for size {size}")
@@ -51,24 +51,24 @@ def _axes(
     return axes
 
 
-def _pooled(self: Array, axes: list[_Axis]) -> Shape:
+def _pooled_shape(self: Array, axes: list[_Axis]) -> Shape:
     return (*self.shape[: -len(axes)], *(axis.windows for axis in axes))
 
 
-def _reaches(axis: _Axis) -> Iterator[Reach]:
-    """Tap after tap, the windows it counts in and the elements it reads there.
+def _tap_visits(axis: _Axis) -> Iterator[Reach]:
+    """For each tap, the windows it is part of and the elements it reads there.
 
-    Only taps that meet the input are visited: at most about three per input element, because padding is at
-    most half a kernel and so no more windows than that lie beside one another.
+    Only taps that overlap the input are visited: at most about three per input element, because padding is at most half
+    a kernel.
     """
     size, count, kernel, stride, padding, dilation = axis
     starts = [o * stride - padding for o in (range(count) if stride > size else (0, count - 1))]
-    met = [range(max(0, -(at // dilation)), min(kernel, (size - 1 - at) // dilation + 1)) for at in starts]
-    taps = sorted(set().union(*met)) if stride > size else range(met[-1].start, met[0].stop)
+    reached = [range(max(0, -(at // dilation)), min(kernel, (size - 1 - at) // dilation + 1)) for at in starts]
+    taps = sorted(set().union(*reached)) if stride > size else range(reached[-1].start, reached[0].stop)
     for tap in taps:
-        found = reach(size, count, stride, tap * dilation - padding)
-        if found:
-            yield found
+        visits = reach(size, count, stride, tap * dilation - padding)
+        if visits:
+            yield visits
 
 
 def max_pool2d_shape(
@@ -79,7 +79,7 @@ def max_pool2d_shape(
     dilation: Sequence[int] = (1,),
     ceil_mode: bool = False,
 ) -> list[Shape]:
-    return [_pooled(self, _axes(self, kernel_size, stride, padding, dilation, ceil_mode))] * 2
+    return [_pooled_shape(self, _axes(self, kernel_size, stride, padding, dilation, ceil_mode))] * 2
 
 
 def max_pool2d(
@@ -90,22 +90,22 @@ def max_pool2d(
     dilation: Sequence[int] = (1,),
     ceil_mode: bool = False,
 ) -> tuple[Array, Array]:
-    """The largest of each window and where it lies in its plane: the first of equals, but the last NaN."""
-    high, wide = _axes(self, kernel_size, stride, padding, dilation, ceil_mode)
+    """The maximum of each window and its index in the plane: the first of equals, but the last NaN."""
+    height, width = _axes(self, kernel_size, stride, padding, dilation, ceil_mode)
     x = self.astype(compute_type(self.dtype), copy=False)
-    values, places = _max_along(x, np.broadcast_to(np.arange(wide.size), x.shape), x.ndim - 1, wide)
-    return _max_along(values, places + wide.size * np.arange(high.size)[:, None], x.ndim - 2, high)
+    values, indices = _max_along(x, np.broadcast_to(np.arange(width.size), x.shape), x.ndim - 1, width)
+    return _max_along(values, indices + width.size * np.arange(height.size)[:, None], x.ndim - 2, height)
 
 
-def _max_along(values: Array, places: Array, dim: int, axis: _Axis) -> tuple[Array, Array]:
+def _max_along(values: Array, indices: Array, dim: int, axis: _Axis) -> tuple[Array, Array]:
     shape = (*values.shape[:dim], axis.windows, *values.shape[dim + 1 :])
     best, where = np.empty(shape, values.dtype), np.empty(shape, np.int64)
     fresh = np.ones((axis.windows, *(1,) * (values.ndim - dim - 1)), np.bool_)
-    for positions, elements in _reaches(axis):
+    for positions, elements in _tap_visits(axis):
         value, now = values[at_dim(dim, elements)], best[at_dim(dim, positions)]
         better = (value > now) | (value != value) | fresh[positions]
         np.copyto(now, value, where=better)
-        np.copyto(where[at_dim(dim, positions)], places[at_dim(dim, elements)], where=better)
+        np.copyto(where[at_dim(dim, positions)], indices[at_dim(dim, elements)], where=better)
         fresh[positions] = False
     return best, where
 
@@ -120,7 +120,7 @@ def max_pool2d_backward_shape(
     ceil_mode: bool,
     indices: Array,
 ) -> Shape:
-    pooled = _pooled(self, _axes(self, kernel_size, stride, padding, dilation, ceil_mode))
+    pooled = _pooled_shape(self, _axes(self, kernel_size, stride, padding, dilation, ceil_mode))
     if grad_output.shape != pooled or indices.shape != pooled:
         raise ValueError(f"grad_output and indices must have shape {list(pooled)}, got {list(grad_output.shape)}")
     return self.shape
@@ -136,7 +136,7 @@ def max_pool2d_backward(
     ceil_mode: bool,
     indices: Array,
 ) -> Array:
-    """Each gradient goes to the element its window took."""
+    """Scatters each gradient to the maximum of its window."""
     plane = numel(self.shape[-2:])
     if indices.size and not 0 <= int(indices.min()) <= int(indices.max()) < plane:
         raise IndexError(f"indices must be in [0, {plane - 1}]")
@@ -160,7 +160,7 @@ def avg_pool_shape(
 ) -> Shape:
     if divisor_override == 0:
         raise ValueError("divisor must not be zero")
-    return _pooled(self, _axes(self, kernel_size, stride, padding, (1,), ceil_mode, rank))
+    return _pooled_shape(self, _axes(self, kernel_size, stride, padding, (1,), ceil_mode, rank))
 
 
 def avg_pool(
@@ -177,7 +177,7 @@ def avg_pool(
     result = self.astype(np.int64 if is_integral(self.dtype) else compute_type(self.dtype), copy=False)
     for dim, axis in zip(range(self.ndim - 1, self.ndim - 1 - rank, -1), reversed(axes), strict=True):
         total = np.zeros((*result.shape[:dim], axis.windows, *result.shape[dim + 1 :]), result.dtype)
-        for positions, elements in _reaches(axis):
+        for positions, elements in _tap_visits(axis):
             total[at_dim(dim, positions)] += result[at_dim(dim, elements)]
         result = total
     if divisor_override is not None:
@@ -190,7 +190,7 @@ avg_pool2d, avg_pool2d_shape = avg_pool, avg_pool_shape
 
 
 def _extents(axis: _Axis, with_padding: bool) -> Array:
-    """How many elements each window has along this dimension, with or without those in the padding."""
+    """The number of elements of each window along this dimension, with or without padding."""
     margin = axis.padding if with_padding else 0
     starts = [o * axis.stride - axis.padding for o in range(axis.windows)]
     ends = [min(s + axis.kernel, axis.size + axis.padding) for s in starts]
@@ -212,7 +212,7 @@ def adaptive_avg_pool2d_shape(self: Array, output_size: Sequence[int]) -> Shape:
 
 
 def adaptive_avg_pool2d(self: Array, output_size: Sequence[int]) -> Array:
-    """The mean of windows that divide the input as evenly as whole elements allow."""
+    """The mean of windows that divide the input as evenly as possible."""
     counts = per_axis(output_size, 2, "output_size", 0)
     result = self.astype(compute_type(self.dtype), copy=False)
     for dim in cheaper_first(self.shape[-2:], counts):

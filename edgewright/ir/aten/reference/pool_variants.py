@@ -1,4 +1,4 @@
-"""Pooling in the forms models ask for it: over one, two or three dimensions, and by the size of the result."""
+"""Pooling with the signatures of torch.nn.functional: over one, two or three dimensions, and adaptive."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ avg_pool1d, avg_pool1d_shape = partial(pool.avg_pool, rank=1), partial(pool.avg_
 
 
 def _pair(values: Numbers, other: int) -> tuple[int, ...]:
-    """One dimension's number as the second of two; none stay none."""
+    """A 1-d argument as the second of a pair; an empty one stays empty."""
     return (other, *values) if values else ()
 
 
@@ -37,7 +37,7 @@ max_pool1d, max_pool1d_shape = partial(_max_pool1d, pool.max_pool2d), partial(_m
 
 
 def _adaptive(self: Array, output_size: Sequence[int | None], rank: int) -> Shape:
-    """The result's sizes along the pooled dimensions; None keeps one as it is."""
+    """The sizes of the result along the pooled dimensions; None keeps a size."""
     if self.ndim not in (rank + 1, rank + 2) or 0 in self.shape[-rank - 1 :]:
         raise ValueError(f"input must be [(batch,) channels, then {rank} sizes], got {list(self.shape)}")
     kept = [n if want is None else want for want, n in zip(output_size, self.shape[-rank:], strict=False)]
@@ -75,7 +75,7 @@ def adaptive_max_pool2d_shape(self: Array, output_size: Numbers) -> list[Shape]:
 
 
 def adaptive_max_pool2d(self: Array, output_size: Numbers) -> tuple[Array, Array]:
-    """The largest of each window and where it lies in its plane, first come; NaN beats all."""
+    """The maximum of each window and its index in the plane, first of equals; NaN is the largest."""
     (height, width), (rows, columns) = self.shape[-2:], _adaptive(self, output_size, 2)
     x = self.astype(compute_type(self.dtype), copy=False)
     best = np.empty((*self.shape[:-2], rows, columns), x.dtype)

@@ -1,4 +1,4 @@
-"""Operators on quantized tensors: sums, and products and lookups whose weight is quantized."""
+"""Operators on quantized tensors: addition, and matmuls and embeddings with quantized weights."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import numpy as np
 from edgewright.ir.aten.reference.dims import Array, Shape
 from edgewright.ir.aten.reference.elementwise import broadcast_shape
 from edgewright.ir.aten.reference.indexing import embedding
-from edgewright.ir.aten.reference.quant import dequantize, dequantize_per_tensor, quantize_per_tensor, real
+from edgewright.ir.aten.reference.quant import dequantize, dequantize_per_tensor, quantize_per_tensor, to_compute_type
 
 
 def quantized_add_shape(
@@ -53,7 +53,7 @@ def quantized_add(
 
 
 def _groups(weight_width: int, rows: int, scales: Array, zero_points: Array | None) -> int:
-    """How many groups of columns share a scale in each row."""
+    """The number of column groups with a common scale in each row."""
     groups = scales.shape[1] if scales.ndim == 2 else 1
     if scales.ndim not in (1, 2) or scales.shape[0] != rows or groups < 1 or weight_width < groups:
         raise ValueError(f"scales must be [{rows}] or [{rows}, groups], got {list(scales.shape)}")
@@ -63,7 +63,7 @@ def _groups(weight_width: int, rows: int, scales: Array, zero_points: Array | No
 
 
 def _spread_groups(parameters: Array, width: int) -> Array:
-    """One column per weight column from one per group; the last group may be short."""
+    """Per-column parameters from per-group ones; the last group may be short."""
     columns = parameters if parameters.ndim == 2 else parameters[:, None]
     return columns[:, np.arange(width) // max(-(-width // columns.shape[1]), 1)]
 
@@ -83,7 +83,7 @@ def quantized_embedding_shape(
 def quantized_embedding(
     weight: Array, scales: Array, zero_points: Array | None, indices: Array, bits: int = 8
 ) -> Array:
-    """Rows of a weight that is quantized per row or per group of its columns, ``bits`` wide."""
+    """Rows of a weight quantized per row or per column group, with ``bits`` per element."""
     rows = unpack(embedding(weight, indices.reshape(-1)), bits)
     factors = _spread_groups(embedding(scales, indices.reshape(-1)), rows.shape[1])
     shifts = None
@@ -93,7 +93,7 @@ def quantized_embedding(
 
 
 def unpack(packed: Array, bits: int) -> Array:
-    """Signed numbers from bytes that hold several: of four bits the high half first, of two the low ones first."""
+    """Signed sub-byte elements from bytes: 4-bit high nibble first, 2-bit low bits first."""
     if bits == 8:
         return packed
     shifts = np.array([4, 0] if bits == 4 else [0, 2, 4, 6], np.uint8)
@@ -109,8 +109,8 @@ def mixed_mm_shape(input: Array, weight: Array, weight_scales: Array, weight_zer
 
 
 def mixed_mm(input: Array, weight: Array, weight_scales: Array, weight_zero_points: Array | None) -> Array:
-    """``input @ weight`` for a weight quantized per row, that is per input feature."""
-    x = real(input)
+    """``input @ weight`` for a weight quantized per row, that is, per input feature."""
+    x = to_compute_type(input)
     w = _wide_weight(weight, weight_scales, weight_zero_points).astype(x.dtype)
     return np.asarray(np.matmul(x, w))
 
@@ -127,8 +127,8 @@ def mixed_linear_shape(
 def mixed_linear(
     input: Array, weight: Array, weight_scales: Array, weight_zero_points: Array | None, dtype: int | None = None
 ) -> Array:
-    """``input @ weight.T`` for a weight quantized per output row, or per group of its columns."""
-    x = real(input)
+    """``input @ weight.T`` for a weight quantized per output row or per column group."""
+    x = to_compute_type(input)
     w = _wide_weight(weight, weight_scales, weight_zero_points).astype(x.dtype)
     return np.asarray(np.matmul(x, w.T))
 

@@ -1,4 +1,4 @@
-"""Joining and splitting tensors, and other readings of their memory: windows, strides, pixel blocks."""
+"""Concatenation and splitting, and rearranging views: windows, strides, pixel blocks."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from itertools import pairwise
 
 import numpy as np
 
-from edgewright.ir.aten.reference.dims import Array, Shape, existing_dim, normal_dim, numel, pick, with_size
+from edgewright.ir.aten.reference.dims import Array, Shape, existing_dim, index_dim, normal_dim, numel, with_size
 from edgewright.ir.dtypes import promote
 
-# An operator's results are listed in the file one by one; an empty tensor of a great size must not ask for more.
+# A file lists results one by one; the split of an empty tensor of huge size must not create more.
 MAX_PIECES = 1 << 16
 
 
 def cat(tensors: Sequence[Array], dim: int = 0) -> Array:
-    """End to end along ``dim``, in the common type. One-dimensional tensors without elements do not count."""
+    """Concatenation along ``dim``, in the promoted dtype. Empty 1-d tensors are ignored."""
     dtype = promote(*(t.dtype for t in tensors))
     parts = [t.astype(dtype, copy=False) for t in tensors if t.shape != (0,)]
     return np.concatenate(parts, normal_dim(dim, parts[0].ndim)) if parts else np.empty((0,), dtype)
@@ -35,7 +35,7 @@ def cat_shape(tensors: Sequence[Array], dim: int = 0) -> Shape:
 
 
 def stack(tensors: Sequence[Array], dim: int = 0) -> Array:
-    """Side by side along a new ``dim``, in the common type."""
+    """Concatenation along a new ``dim``, in the promoted dtype."""
     dtype = promote(*(t.dtype for t in tensors))
     return np.stack([t.astype(dtype, copy=False) for t in tensors], normal_dim(dim, tensors[0].ndim + 1))
 
@@ -74,7 +74,7 @@ def split_shape(self: Array, split_size: int, dim: int = 0) -> list[Shape]:
 def split_with_sizes(self: Array, split_sizes: Sequence[int], dim: int = 0) -> list[Array]:
     axis = existing_dim(dim, self.ndim)
     ends = np.cumsum([0, *split_sizes]).tolist()
-    return [pick(self, axis, slice(a, b)) for a, b in pairwise(ends)]
+    return [index_dim(self, axis, slice(a, b)) for a, b in pairwise(ends)]
 
 
 def split_with_sizes_shape(self: Array, split_sizes: Sequence[int], dim: int = 0) -> list[Shape]:
@@ -97,7 +97,7 @@ def unbind_shape(self: Array, dim: int = 0) -> list[Shape]:
 
 
 def as_strided(self: Array, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None) -> Array:
-    """Read the tensor's memory (its elements in the order they lie there) with other sizes and strides."""
+    """Read the tensor's storage with other sizes and strides."""
     shape = as_strided_shape(self, size, stride, storage_offset)
     if not numel(shape):
         return np.empty(shape, self.dtype)
@@ -108,7 +108,7 @@ def as_strided(self: Array, size: Sequence[int], stride: Sequence[int], storage_
 
 def _strided(array: Array, shape: Shape, strides: Shape) -> Array:
     """A read-only view with these byte strides, which must stay inside ``array``."""
-    raw = array.view(f"V{array.itemsize}")  # numpy cannot name every small float to itself
+    raw = array.view(f"V{array.itemsize}")  # numpy rejects custom dtypes here
     return np.lib.stride_tricks.as_strided(raw, shape, strides, writeable=False).view(array.dtype)
 
 
@@ -127,7 +127,7 @@ def as_strided_shape(
 
 
 def unfold(self: Array, dimension: int, size: int, step: int) -> Array:
-    """Windows of ``size`` along ``dimension``, ``step`` apart; positions within a window become the last dim."""
+    """Windows of ``size`` along ``dimension`` with ``step``; positions within a window become the last dim."""
     if not self.ndim:
         return self.reshape(1)[:size]
     axis, shape = normal_dim(dimension, self.ndim), unfold_shape(self, dimension, size, step)
@@ -199,10 +199,10 @@ def _chunk_size(self: Array, chunks: int, dim: int) -> int:
 
 
 def channel_shuffle(self: Array, groups: int) -> Array:
-    """Channels (dimension 1) dealt out so that neighbours come from different groups."""
+    """Channels (dimension 1) interleaved between groups."""
     channels = channel_shuffle_shape(self, groups)[1]
-    dealt = self.reshape(self.shape[0], groups, channels // groups, *self.shape[2:])
-    return dealt.swapaxes(1, 2).reshape(self.shape)
+    interleaved = self.reshape(self.shape[0], groups, channels // groups, *self.shape[2:])
+    return interleaved.swapaxes(1, 2).reshape(self.shape)
 
 
 def channel_shuffle_shape(self: Array, groups: int) -> Shape:

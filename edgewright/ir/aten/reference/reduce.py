@@ -1,6 +1,6 @@
-"""Reductions and scans: sums, moments, extremes and where they are, running sums, the k largest.
+"""Reductions and scans: sums, moments, extremes and their indices, cumulative sums, top-k.
 
-``dtype`` is a scalar type's number, or None: the input is cast to it before anything is added up.
+``dtype`` is a scalar type's number, or None: the input is cast to it before it is reduced.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 
 from edgewright.ir.aten.reference.dims import Array, Shape, normal_dim, normal_dims, numel, reduced_shape, with_size
-from edgewright.ir.aten.reference.elementwise import common
+from edgewright.ir.aten.reference.elementwise import promote_operands
 from edgewright.ir.dtypes import compute_type, is_complex, is_integral, to_numpy
 
 Dims = Sequence[int] | int | None
 
 
 def reduction_shape(self: Array, dim: Dims = None, keepdim: bool = False, *_: Any, **__: Any) -> Shape:
-    """Of every reduction over some dims; None and [] mean all."""
+    """The shape of a reduction over some dims; None and [] mean all."""
     return reduced_shape(self.shape, normal_dims(dim, self.ndim), keepdim)
 
 
@@ -27,7 +27,7 @@ def _operand(self: Array, dtype: int | None) -> Array:
 
 
 def _sum_type(array: Array) -> np.dtype[Any]:
-    """What sums of ``array`` add up in: integers in int64, small floats in float32."""
+    """The accumulator type: int64 for integers, float32 for small floats."""
     return np.dtype(np.int64) if is_integral(array.dtype) else compute_type(array.dtype)
 
 
@@ -42,7 +42,7 @@ def reduce_prod(self: Array, dim: Dims = None, keepdim: bool = False, dtype: int
 
 
 def reduce_mean(self: Array, dim: Dims = None, keepdim: bool = False, dtype: int | None = None) -> Array:
-    """The mean; of nothing, NaN."""
+    """The mean; NaN if empty."""
     x = _operand(self, dtype)
     dims = normal_dims(dim, x.ndim)
     kind = np.dtype(np.float64) if is_integral(x.dtype) else _sum_type(x)
@@ -53,8 +53,8 @@ def reduce_mean(self: Array, dim: Dims = None, keepdim: bool = False, dtype: int
 def var_mean(
     self: Array, dim: Dims = None, correction: float | None = None, keepdim: bool = False
 ) -> tuple[Array, Array]:
-    """Variance and mean. ``correction`` (None: 1) is what the divisor falls short of the count, never below 0."""
-    x = common(self, 0.0)[0]
+    """Variance and mean. The divisor is the count minus ``correction`` (None: 1), at least 0."""
+    x = promote_operands(self, 0.0)[0]
     dims = normal_dims(dim, x.ndim)
     count = numel([x.shape[d] for d in dims])
     mean = np.asarray(np.sum(x, axis=dims, keepdims=True)) / x.dtype.type(count)
@@ -78,7 +78,7 @@ def variance(
     keepdim: bool = False,
     unbiased: bool = True,
 ) -> Array:
-    """``unbiased`` is the older word for a correction of 1."""
+    """``unbiased`` is the legacy form of a correction of 1."""
     return var_mean(self, dim, int(unbiased) if correction is None else correction, keepdim)[0]
 
 
@@ -93,7 +93,7 @@ def variance_shape(
 
 
 def reduce_any(self: Array, dim: Dims = None, keepdim: bool = False) -> Array:
-    """Whether any element is not zero (NaN is not). Here, and only here, [] means no dimension."""
+    """Whether any element is nonzero (NaN counts). Unlike elsewhere, [] means no dimension."""
     dims = normal_dims(dim, self.ndim, empty_is_all=False)
     return np.asarray(np.any(self.astype(np.bool_, copy=False), axis=dims, keepdims=keepdim))
 
@@ -103,7 +103,7 @@ def reduce_any_shape(self: Array, dim: Dims = None, keepdim: bool = False) -> Sh
 
 
 def extreme_shape(self: Array, dim: Dims = None, keepdim: bool = False) -> Shape:
-    """As ``reduction_shape``, but nothing has no largest element."""
+    """Like ``reduction_shape``, but an empty reduction has no extreme."""
     dims = normal_dims(dim, self.ndim)
     shape = reduced_shape(self.shape, dims, keepdim)
     if numel(shape) and not numel([self.shape[d] for d in dims]):
@@ -112,42 +112,42 @@ def extreme_shape(self: Array, dim: Dims = None, keepdim: bool = False) -> Shape
 
 
 def _comparable(self: Array) -> Array:
-    """The same values in a type whose comparisons treat NaN as numpy does."""
+    """The same values in a dtype whose comparisons treat NaN as numpy does."""
     return self.astype(compute_type(self.dtype), copy=False)
 
 
 def amax(self: Array, dim: Dims = None, keepdim: bool = False) -> Array:
-    """The largest elements; NaN beats all."""
-    return _amost(np.max, self, dim, keepdim)
+    """The maximum; NaN propagates."""
+    return _extreme(np.max, self, dim, keepdim)
 
 
 def amin(self: Array, dim: Dims = None, keepdim: bool = False) -> Array:
-    """The smallest elements; NaN beats all."""
-    return _amost(np.min, self, dim, keepdim)
+    """The minimum; NaN propagates."""
+    return _extreme(np.min, self, dim, keepdim)
 
 
-def _amost(extreme: Any, self: Array, dim: Dims, keepdim: bool) -> Array:
+def _extreme(extreme: Any, self: Array, dim: Dims, keepdim: bool) -> Array:
     shape = extreme_shape(self, dim, keepdim)
     if not numel(shape):
         return np.empty(shape, self.dtype)
     return np.asarray(extreme(_comparable(self), axis=normal_dims(dim, self.ndim), keepdims=keepdim))
 
 
-def _one(dim: int | None) -> Dims:
+def _optional_dim(dim: int | None) -> Dims:
     return None if dim is None else [dim]
 
 
 def arg_shape(self: Array, dim: int | None = None, keepdim: bool = False) -> Shape:
-    return extreme_shape(self, _one(dim), keepdim)
+    return extreme_shape(self, _optional_dim(dim), keepdim)
 
 
 def argmax(self: Array, dim: int | None = None, keepdim: bool = False) -> Array:
-    """Where the largest element is, first come; None: in the flattened tensor. NaN beats all."""
+    """The index of the first maximum; of the flattened tensor if ``dim`` is None. NaN is the largest."""
     return _arg(np.argmax, self, dim, keepdim)
 
 
 def argmin(self: Array, dim: int | None = None, keepdim: bool = False) -> Array:
-    """Where the smallest element is, first come; None: in the flattened tensor. NaN beats all."""
+    """The index of the first minimum; of the flattened tensor if ``dim`` is None. NaN is the smallest."""
     return _arg(np.argmin, self, dim, keepdim)
 
 
@@ -164,31 +164,31 @@ def extreme_dim_shape(self: Array, dim: int, keepdim: bool = False) -> list[Shap
 
 
 def max_dim(self: Array, dim: int, keepdim: bool = False) -> tuple[Array, Array]:
-    """The largest elements along ``dim``, and where they are."""
-    return _picked(self, argmax(self, dim, True), dim, keepdim)
+    """The maximum along ``dim``, and its index."""
+    return _gather_extreme(self, argmax(self, dim, True), dim, keepdim)
 
 
 def min_dim(self: Array, dim: int, keepdim: bool = False) -> tuple[Array, Array]:
-    """The smallest elements along ``dim``, and where they are."""
-    return _picked(self, argmin(self, dim, True), dim, keepdim)
+    """The minimum along ``dim``, and its index."""
+    return _gather_extreme(self, argmin(self, dim, True), dim, keepdim)
 
 
-def _picked(self: Array, index: Array, dim: int, keepdim: bool) -> tuple[Array, Array]:
+def _gather_extreme(self: Array, index: Array, dim: int, keepdim: bool) -> tuple[Array, Array]:
     shape = arg_shape(self, dim, keepdim)
-    return _along(self, index, dim).reshape(shape), index.reshape(shape)
+    return _take_along(self, index, dim).reshape(shape), index.reshape(shape)
 
 
-def _along(self: Array, index: Array, dim: int) -> Array:
+def _take_along(self: Array, index: Array, dim: int) -> Array:
     """The elements at ``index`` along ``dim``."""
     if not self.ndim:
         return self
-    if not index.size:  # numpy would list the positions of dims that nothing is taken from
+    if not index.size:  # numpy would allocate indices of the other dims
         return np.empty(index.shape, self.dtype)
     return np.take_along_axis(self, index, normal_dim(dim, self.ndim))
 
 
 def cumsum(self: Array, dim: int, dtype: int | None = None) -> Array:
-    """Running sums. Those of float32 are kept in float64, since each one feeds the next."""
+    """Cumulative sums; float32 accumulates in float64, because errors add up."""
     x = _operand(self, dtype)
     axis = normal_dim(dim, x.ndim)
     kind = np.dtype(np.float64) if x.dtype == np.float32 else _sum_type(x)
@@ -201,20 +201,20 @@ def cumsum_shape(self: Array, dim: int, dtype: int | None = None) -> Shape:
 
 
 def topk(self: Array, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> tuple[Array, Array]:
-    """The k largest or smallest along ``dim`` and where they are, best first; NaN counts as largest.
+    """The k largest or smallest along ``dim``, in order, and their indices; NaN counts as largest.
 
-    Of equals the earlier come first. ``sorted`` False would allow any order, so this one is as good.
+    Ties keep their order. ``sorted=False`` permits any order, so it is ignored.
     """
     if not self.ndim:
         return self, np.zeros((), np.int64)
     axis = normal_dim(dim, self.ndim)
     x = np.moveaxis(_comparable(self), axis, -1)
-    if largest:  # a stable rising sort read backwards, of the reversed tensor, so that equals keep their order
+    if largest:  # a stable ascending sort of the reversed tensor, reversed, so that ties keep their order
         order = x.shape[-1] - 1 - np.argsort(x[..., ::-1], axis=-1, kind="stable")[..., ::-1]
     else:
         order = np.argsort(x, axis=-1, kind="stable")
     index = np.moveaxis(order[..., :k], -1, axis)
-    return _along(self, index, axis), index
+    return _take_along(self, index, axis), index
 
 
 def topk_shape(self: Array, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> list[Shape]:
@@ -231,13 +231,13 @@ def sort_shape(self: Array, dim: int = -1, descending: bool = False, stable: boo
 
 
 def sort(self: Array, dim: int = -1, descending: bool = False, stable: bool | None = None) -> tuple[Array, Array]:
-    """The elements along ``dim`` in order, and where they were; equals keep theirs. NaN counts as largest."""
+    """The elements along ``dim`` in order, and their indices; stable. NaN counts as largest."""
     return topk(self, self.shape[normal_dim(dim, self.ndim)] if self.ndim else 1, dim, descending)
 
 
 def vector_norm(self: Array, ord: Any = 2, dim: Dims = None, keepdim: bool = False, dtype: int | None = None) -> Array:
-    """The ``ord``-norm over some dims; 0 counts what is not zero, an infinite one takes an extreme."""
-    x = np.abs(common(_operand(self, dtype), 0.0)[0])
+    """The ``ord``-norm over some dims; 0 counts nonzeros, infinity is the maximum."""
+    x = np.abs(promote_operands(_operand(self, dtype), 0.0)[0])
     dims = normal_dims(dim, x.ndim)
     if ord == 0:
         return np.asarray(np.sum(x != 0, axis=dims, keepdims=keepdim, dtype=x.dtype))

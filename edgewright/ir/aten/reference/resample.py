@@ -1,4 +1,4 @@
-"""Resizing images: nearest, bilinear, bicubic, and bilinear with antialiasing."""
+"""Image resizing: nearest, bilinear, bicubic, and antialiased bilinear."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from edgewright.ir.aten.reference.windows import cheaper_first, per_axis
 from edgewright.ir.dtypes import DType, compute_type, is_integral
 
 Factors = Sequence[float | None]
-Taps = Iterable[tuple[Array, Array]]  # per tap: which element each position reads, and with what weight
-Tapped = Callable[[int, Array, Any, bool], Taps]
+Taps = Iterable[tuple[Array, Array]]  # per tap: the element each position reads, and its weight
+TapFunction = Callable[[int, Array, Any, bool], Taps]
 
 
 def _counts(input: Array, output_size: Sequence[int] | None, scales: Sequence[float] | None) -> Shape:
@@ -33,14 +33,14 @@ def _counts(input: Array, output_size: Sequence[int] | None, scales: Sequence[fl
 
 
 def _step(size: int, count: int, align_corners: bool, factor: float | None) -> float:
-    """How far apart in the input neighbouring output pixels are."""
+    """The distance in the input between neighbouring output pixels."""
     if align_corners:
         return (size - 1) / (count - 1) if count > 1 else 0.0
     return 1.0 / factor if factor is not None and factor > 0 else size / count
 
 
 def _element(positions: Array, size: int) -> Array:
-    """Float positions as elements that exist, whatever the positions are."""
+    """Float positions clamped to existing elements."""
     return np.clip(np.nan_to_num(positions), 0, size - 1).astype(np.int64)
 
 
@@ -55,11 +55,11 @@ def upsample_nearest2d(input: Array, output_size: Sequence[int] | None, scale_fa
 
 
 def _nearest(input: Array, counts: Shape, factors: Factors) -> Array:
-    picks = []
+    indices = []
     for size, count, factor in zip(input.shape[2:], counts, factors, strict=True):
         step = np.float32(_step(size, count, False, factor))
-        picks.append(_element(np.floor(np.arange(count, dtype=np.float32) * step), size))
-    return np.asarray(input[:, :, picks[0][:, None], picks[1]])
+        indices.append(_element(np.floor(np.arange(count, dtype=np.float32) * step), size))
+    return np.asarray(input[:, :, indices[0][:, None], indices[1]])
 
 
 def upsample_shape(
@@ -68,16 +68,16 @@ def upsample_shape(
     return upsample_nearest2d_shape(input, output_size, scale_factors)
 
 
-def _upsampled(
-    tapped: Tapped, input: Array, output_size: Sequence[int] | None, align_corners: bool,
+def _upsample(
+    tapped: TapFunction, input: Array, output_size: Sequence[int] | None, align_corners: bool,
     scale_factors: Sequence[float] | None,
 ) -> Array:  # fmt: skip
     counts = _counts(input, output_size, scale_factors)
-    return _interpolated(input, counts, align_corners, scale_factors or (None, None), tapped)
+    return _interpolate(input, counts, align_corners, scale_factors or (None, None), tapped)
 
 
 def resize_shape(self: Array, output_size: Sequence[int], *_: Any, **__: Any) -> Shape:
-    """Of the forms below, whose scales only say how far apart pixels are."""
+    """The shape of the ``resize_*`` functions, whose scales only affect the sampling positions."""
     return (*self.shape[:2], *_counts(self, output_size, None))
 
 
@@ -87,14 +87,14 @@ def resize_nearest2d(
     return _nearest(self, _counts(self, output_size, None), (scales_h, scales_w))
 
 
-def _resized(
-    tapped: Tapped, self: Array, output_size: Sequence[int], align_corners: bool, scales_h: float | None = None,
+def _resize_to(
+    tapped: TapFunction, self: Array, output_size: Sequence[int], align_corners: bool, scales_h: float | None = None,
     scales_w: float | None = None,
 ) -> Array:  # fmt: skip
-    return _interpolated(self, _counts(self, output_size, None), align_corners, (scales_h, scales_w), tapped)
+    return _interpolate(self, _counts(self, output_size, None), align_corners, (scales_h, scales_w), tapped)
 
 
-def _interpolated(input: Array, counts: Shape, align_corners: bool, factors: Factors, tapped: Tapped) -> Array:
+def _interpolate(input: Array, counts: Shape, align_corners: bool, factors: Factors, tapped: TapFunction) -> Array:
     kind = _weight_type(input)
     taps = []
     for size, count, factor in zip(input.shape[2:], counts, factors, strict=True):
@@ -115,8 +115,8 @@ def _linear_taps(size: int, positions: Array, step: float, align_corners: bool) 
     return [(lower, 1 - part), (np.minimum(lower + 1, size - 1), part)]
 
 
-upsample_bilinear2d, upsample_bicubic2d = partial(_upsampled, _linear_taps), partial(_upsampled, _cubic_taps)
-resize_bilinear2d, resize_bicubic2d = partial(_resized, _linear_taps), partial(_resized, _cubic_taps)
+upsample_bilinear2d, upsample_bicubic2d = partial(_upsample, _linear_taps), partial(_upsample, _cubic_taps)
+resize_bilinear2d, resize_bicubic2d = partial(_resize_to, _linear_taps), partial(_resize_to, _cubic_taps)
 
 
 def upsample_bilinear2d_aa(
@@ -126,7 +126,7 @@ def upsample_bilinear2d_aa(
     scales_h: float | None = None,
     scales_w: float | None = None,
 ) -> Array:
-    """A triangle filter as wide as the input pixels that one output pixel stands for."""
+    """A triangle filter whose support is the input pixels covered by an output pixel."""
     counts = _counts(self, output_size, None)
     kind = _weight_type(self)
     taps = []
@@ -159,7 +159,7 @@ def _weight_type(input: Array) -> DType:
 
 
 def _resize(input: Array, counts: Shape, taps: Sequence[Taps]) -> Array:
-    """Weighted sums along height and width; integers are rounded, halves up."""
+    """Weighted sums along height and width; integers are rounded half up."""
     result = input.astype(_weight_type(input) if is_integral(input.dtype) else compute_type(input.dtype), copy=False)
     for dim in cheaper_first(input.shape[2:], counts):
         total = np.zeros((*result.shape[: 4 + dim], counts[dim], *result.shape[5 + dim :]), result.dtype)

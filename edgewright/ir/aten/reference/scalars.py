@@ -1,4 +1,4 @@
-"""Arithmetic on sizes and other single numbers. Integers are 64-bit and never wrap: what does not fit raises."""
+"""Arithmetic on sizes and other scalars. Integers are 64-bit and never wrap: overflow raises."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ to_float = _checked(float)
 
 @_checked
 def round(a: Number) -> int:
-    """To the nearest integer, halves to the even one."""
+    """Round to the nearest integer, ties to even."""
     return int(np.rint(a)) if isinstance(a, float) else int(a)
 
 
@@ -66,7 +66,7 @@ def truncdiv(a: int, b: int) -> int:
 
 @_checked
 def truncmod(a: int, b: int) -> int:
-    """What ``truncdiv`` leaves; it has the sign of ``a``."""
+    """The remainder of ``truncdiv``; it has the sign of ``a``."""
     rest = abs(operator.index(a)) % abs(operator.index(b))
     return -rest if a < 0 else rest
 
@@ -76,7 +76,7 @@ def if_else(b: Number, t: Number, f: Number) -> Number:
     return t if b else f
 
 
-def _of_both(choose: Callable[[Any, Any], Any]) -> Callable[[Number, Number], Number]:
+def _choose_number(choose: Callable[[Any, Any], Any]) -> Callable[[Number, Number], Number]:
     """One of two numbers, as a float if either is."""
 
     @_checked
@@ -87,8 +87,8 @@ def _of_both(choose: Callable[[Any, Any], Any]) -> Callable[[Number, Number], Nu
     return apply
 
 
-maximum = _of_both(max)
-minimum = _of_both(min)
+maximum = _choose_number(max)
+minimum = _choose_number(min)
 
 
 def size_of(self: Array, dim: int) -> int:

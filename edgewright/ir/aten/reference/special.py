@@ -1,4 +1,4 @@
-"""Functions numpy lacks, to the last bits of float64."""
+"""Special functions that numpy lacks, accurate to the last bits of float64."""
 
 from __future__ import annotations
 
@@ -60,14 +60,14 @@ def erf(x: Array) -> Array:
 
 
 def erfinv(x: Array) -> Array:
-    """The inverse of ``erf``: infinite at -1 and 1, not a number beyond.
+    """The inverse of ``erf``: infinite at -1 and 1, NaN beyond.
 
     >>> erfinv(np.array([0.5])).tolist()
     [0.4769362762044699]
     """
     y = x.astype(np.float64)
     with np.errstate(all="ignore"):
-        # An estimate to three digits, which each of Halley's steps then triples.
+        # Winitzki's estimate has three digits; each step of Halley's method triples them.
         tail = np.log1p(-y * y)
         middle = 2 / (np.pi * 0.147) + tail / 2
         z = np.copysign(np.sqrt(np.sqrt(middle * middle - tail / 0.147) - middle), y)

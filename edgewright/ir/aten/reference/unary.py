@@ -1,4 +1,4 @@
-"""Element by element: functions of one number."""
+"""Elementwise functions of one operand."""
 
 from __future__ import annotations
 
@@ -8,45 +8,45 @@ from typing import Any
 import numpy as np
 
 from edgewright.ir.aten.reference import special
-from edgewright.ir.aten.reference.elementwise import Array, cast, floating
+from edgewright.ir.aten.reference.elementwise import Array, cast, to_floating
 from edgewright.ir.dtypes import compute_type, is_integral
 
 Unary = Callable[[Array], Array]
 
 
-def _real(fn: Callable[[Any], Any]) -> Unary:
-    """A function of real numbers: integers enter it as float32."""
-    return lambda self: np.asarray(fn(floating(self)))
+def _float_function(fn: Callable[[Any], Any]) -> Unary:
+    """A floating-point function: integers are converted to float32."""
+    return lambda self: np.asarray(fn(to_floating(self)))
 
 
-exp = _real(np.exp)
-expm1 = _real(np.expm1)
-log = _real(np.log)
-log1p = _real(np.log1p)
-log2 = _real(np.log2)
-log10 = _real(np.log10)
-sin = _real(np.sin)
-cos = _real(np.cos)
-tan = _real(np.tan)
-asin = _real(np.arcsin)
-acos = _real(np.arccos)
-atan = _real(np.arctan)
-sinh = _real(np.sinh)
-cosh = _real(np.cosh)
-tanh = _real(np.tanh)
-asinh = _real(np.arcsinh)
-acosh = _real(np.arccosh)
-atanh = _real(np.arctanh)
-sqrt = _real(np.sqrt)
-erf = _real(special.erf)
-erfinv = _real(special.erfinv)
-rsqrt = _real(lambda x: 1 / np.sqrt(x))
-reciprocal = _real(lambda x: 1 / x)
+exp = _float_function(np.exp)
+expm1 = _float_function(np.expm1)
+log = _float_function(np.log)
+log1p = _float_function(np.log1p)
+log2 = _float_function(np.log2)
+log10 = _float_function(np.log10)
+sin = _float_function(np.sin)
+cos = _float_function(np.cos)
+tan = _float_function(np.tan)
+asin = _float_function(np.arcsin)
+acos = _float_function(np.arccos)
+atan = _float_function(np.arctan)
+sinh = _float_function(np.sinh)
+cosh = _float_function(np.cosh)
+tanh = _float_function(np.tanh)
+asinh = _float_function(np.arcsinh)
+acosh = _float_function(np.arccosh)
+atanh = _float_function(np.arctanh)
+sqrt = _float_function(np.sqrt)
+erf = _float_function(special.erf)
+erfinv = _float_function(special.erfinv)
+rsqrt = _float_function(lambda x: 1 / np.sqrt(x))
+reciprocal = _float_function(lambda x: 1 / x)
 
 
 def _rounding(fn: Callable[[Any], Any]) -> Unary:
-    """A way to make floats whole; integers are."""
-    return lambda self: self if is_integral(self.dtype) else np.asarray(fn(floating(self)))
+    """A rounding function; integers are unchanged."""
+    return lambda self: self if is_integral(self.dtype) else np.asarray(fn(to_floating(self)))
 
 
 ceil = _rounding(np.ceil)

@@ -1,8 +1,8 @@
-"""Sliding windows: how positions, taps, strides and padding meet, for convolution and pooling alike.
+"""Sliding windows: positions, taps, strides and padding of convolution and pooling.
 
-Tap ``t`` of the window at position ``o`` reads input element ``o * stride - padding + t * dilation``. Nothing here
-builds a padded input: for each tap there is a range of positions that read real elements, and only those are
-visited, so that no padding, stride or dilation a file names can cost memory.
+Tap ``t`` of the window at position ``o`` reads input element ``o * stride - padding + t * dilation``. The padded input
+is never built: each tap has a range of positions that read existing elements, and only those are visited, so no
+padding, stride or dilation in a file can cost memory.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Reach = tuple[slice, slice]
 
 
 def per_axis(values: Sequence[int], rank: int, name: str, at_least: int) -> Shape:
-    """``rank`` numbers of at least ``at_least``; one number stands for all axes.
+    """``rank`` numbers of at least ``at_least``; a single number applies to all axes.
 
     >>> per_axis([2], 3, "stride", 1)
     (2, 2, 2)
@@ -29,7 +29,7 @@ def per_axis(values: Sequence[int], rank: int, name: str, at_least: int) -> Shap
 def reach(size: int, count: int, stride: int, offset: int) -> Reach | None:
     """The positions of ``range(count)`` for which ``position * stride + offset`` is in ``range(size)``.
 
-    Gives the positions and the elements they hit, as slices of equal length; None if there are none.
+    Returns the positions and the elements they read, as slices of equal length; None if there are none.
 
     >>> reach(size=5, count=3, stride=2, offset=-1)
     (slice(1, 3, None), slice(1, 4, 2))
@@ -43,7 +43,7 @@ def reach(size: int, count: int, stride: int, offset: int) -> Reach | None:
 
 
 def cheaper_first(sizes: Sequence[int], counts: Sequence[int]) -> tuple[int, int]:
-    """In which order to resize the last two axes so that the step between is no larger than input or output.
+    """The order in which to resize the last two axes with the smaller intermediate result.
 
     >>> cheaper_first((100, 1), (1, 100))
     (-2, -1)
