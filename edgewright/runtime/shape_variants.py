@@ -199,9 +199,8 @@ class _SpecializedRunner:
         from edgewright.engine.isa import host_isa
 
         self.compiled_graph, self.input_count = compiled, len(compiled.plan.inputs)
-        self.how = (
-            f"engine, {host_isa().name}, {compiled.threads} thread{'s' if compiled.threads > 1 else ''}, for these sizes"
-        )
+        plural = "s" if compiled.threads > 1 else ""
+        self.how = f"engine, {host_isa().name}, {compiled.threads} thread{plural}, for these sizes"
 
     def run(self, inputs: Sequence[Any], outputs: Sequence[Any] | None = None, profile: Any = None) -> list[Any]:
         from edgewright.engine.runner import usable_outputs

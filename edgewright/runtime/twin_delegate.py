@@ -99,7 +99,9 @@ def find_twin_file(source: Source) -> Source | None:
     return path if path.exists() else None
 
 
-def fit_inputs(inputs: Sequence[Array], tensors: Sequence[TensorSpec], what: str, bytes_alike: bool = False) -> list[Array]:
+def fit_inputs(
+    inputs: Sequence[Array], tensors: Sequence[TensorSpec], what: str, bytes_alike: bool = False
+) -> list[Array]:
     """Inputs in the dtypes and shapes of the twin's graph; with ``bytes_alike``, int8 and uint8 are interchangeable."""
     if len(inputs) != len(tensors):
         raise ExecutionError(f"{what} delegate", f"takes {len(tensors)} inputs", value=len(inputs))
