@@ -107,7 +107,7 @@ def relu(shape: tuple[int, ...] = (4,), **changes: object) -> tuple[Allocation, 
 def test_a_result_takes_the_block_of_an_operand_that_ends_there() -> None:
     source, out, calls = relu()
     view = Allocation(out.block, True)  # another name of the result
-    calls = MethodCalls(calls.values, calls.instructions, calls.operators, {**calls.places, 2: view})
+    calls = MethodCalls(calls.values, calls.instructions, calls.operators, {**calls.allocations, 2: view})
     merge_in_place(calls, set())
     assert out.block is source.block is view.block
     assert (source.block.start, source.block.end) == (0, 9)

@@ -237,7 +237,7 @@ def test_inputs_of_a_method_with_very_many_are_copied() -> None:
         inputs = [np.full(1, n, np.float32) for n in range(count)]
         assert method.execute(inputs)[0].tolist() == list(range(count))
         slots = [v for v in method._table.values if isinstance(v, TensorSlot)]
-        assert sum(slot.lent for slot in slots) == (count if count == few else 0)
+        assert sum(slot.aliasable for slot in slots) == (count if count == few else 0)
 
 
 # --------------------------------------------------------------------------------------------------------- fast path
