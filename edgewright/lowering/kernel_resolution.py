@@ -59,8 +59,8 @@ class KernelSet:
         try:
             return self._resolved[op]
         except KeyError:
-            self._resolved[op] = found = self._search(op)
-            return found
+            self._resolved[op] = signature = self._search(op)
+            return signature
 
     def by_kind(self, kind: str) -> Signature | None:
         """The kernel of an operator by its ``ir.Op.kind``."""

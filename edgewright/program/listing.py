@@ -1,4 +1,4 @@
-"""Disassembly of a method: its values and instructions, one line each."""
+"""Textual listing of a method's values and instructions, one line each."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TENSORS = (Kind.TENSOR, Kind.TENSORS, Kind.OPTIONAL_TENSORS, Kind.ANY)
 
 
 class Listing:
-    """Disassembles one verified execution plan."""
+    """Formats one verified plan."""
 
     def __init__(self, plan: schema.ExecutionPlan) -> None:
         self.plan = plan
@@ -28,7 +28,7 @@ class Listing:
         return [f"%{i} {self._value(v)}{edges.get(i, '')}" for i, v in enumerate(self.plan.values)]
 
     def instructions(self) -> list[dict[str, Any]]:
-        """Every instruction: chain, index, text and, if the file contains it, the source line."""
+        """Every instruction: chain, index, text and, if the file has it, its source line."""
         return [
             {"chain": c, "index": i, "text": self._instruction(instruction), "source": _source(chain, i)}
             for c, chain in enumerate(self.plan.chains)

@@ -40,31 +40,31 @@ class Storage:
         self.updated = {target for target, _ in graph.updates}
         self.loops: list[tuple[int, int]] = []  # first and last instruction of each loop
         self.tail = 0  # bytes that may be read past the end of a tensor
-        self._places: dict[Value, Allocation] = {}
+        self._allocations: dict[Value, Allocation] = {}
         self._values: dict[int, Value] = {}  # by plan index
         self._states: dict[str, Block] = {}
 
     def own(self, value: Value) -> None:
         """Assign a new block to a tensor."""
-        self._places[value] = Allocation(Block(value.nbytes, 0, 0), self._planned(value))
+        self._allocations[value] = Allocation(Block(value.nbytes, 0, 0), self._planned(value))
         if value.state:
-            self._states[value.qualified_name] = self._places[value].block
+            self._states[value.qualified_name] = self._allocations[value].block
 
     def share(self, value: Value, other: Value, *, planned: bool = True) -> None:
         """Assign a tensor the block of another."""
-        place = self._places[other]
-        self._places[value] = Allocation(place.block, planned and place.planned)
+        allocation = self._allocations[other]
+        self._allocations[value] = Allocation(allocation.block, planned and allocation.planned)
 
     def knows(self, value: Value) -> bool:
-        return value in self._places
+        return value in self._allocations
 
     def planned(self, value: Value) -> bool:
         """True if a tensor's memory is in an arena."""
-        return self._places[value].planned
+        return self._allocations[value].planned
 
     def same(self, a: Value, b: Value) -> bool:
         """True if two tensors share a block."""
-        return self.knows(a) and self.knows(b) and self._places[a].block is self._places[b].block
+        return self.knows(a) and self.knows(b) and self._allocations[a].block is self._allocations[b].block
 
     def bind(self, value: Value, index: int) -> None:
         """Record the index of ``value`` in the plan."""
@@ -90,20 +90,20 @@ class Storage:
     def finish(self, instructions: list[Any], values: list[Any], operators: list[str]) -> list[int]:
         """Plan the arenas and store each tensor's allocation in its value; returns the sizes of the arenas."""
         self._compute_live_ranges(instructions, values)
-        places = {i: self._places[v] for i, v in self._values.items() if self.knows(v)}
-        merge_in_place(MethodCalls(values, instructions, operators, places), set(self._states.values()))
-        planned = {i: place for i, place in places.items() if place.planned}
+        allocations = {i: self._allocations[v] for i, v in self._values.items() if self.knows(v)}
+        merge_in_place(MethodCalls(values, instructions, operators, allocations), set(self._states.values()))
+        planned = {i: allocation for i, allocation in allocations.items() if allocation.planned}
         state_blocks = self._place_states(self.layout) if self.layout is not None else set()
         blocks = _deduplicate(p.block for p in planned.values() if p.block not in state_blocks)
         sizes = [0, plan_arena(blocks, self.planning.alignment)]
         if self.layout is not None and self.layout.size:
             sizes.append(self.layout.size)
         sizes = [size + self.tail if size else 0 for size in sizes]
-        for index, place in planned.items():
+        for index, allocation in planned.items():
             values[index].allocation_info = schema.AllocationDetails(
-                memory_id=2 if place.block in state_blocks else 1,
-                memory_offset_low=place.block.offset & 0xFFFFFFFF,
-                memory_offset_high=place.block.offset >> 32,
+                memory_id=2 if allocation.block in state_blocks else 1,
+                memory_offset_low=allocation.block.offset & 0xFFFFFFFF,
+                memory_offset_high=allocation.block.offset >> 32,
             )
         return sizes
 
@@ -126,13 +126,13 @@ class Storage:
         for at, instruction in enumerate(instructions):
             for index in accessed_values(instruction, values):
                 if index in self._values and self.knows(self._values[index]):
-                    accesses.setdefault(self._places[self._values[index]].block, []).append(at)
+                    accesses.setdefault(self._allocations[self._values[index]].block, []).append(at)
         for value in filter(self.knows, self._values.values()):
-            access = accesses.setdefault(self._places[value].block, [])
+            access = accesses.setdefault(self._allocations[value].block, [])
             access += [-1] * (value in self.inputs) + [last] * (value in self.outputs)
         for block in self._states.values():
             accesses[block] = [-1, last]
-        for block in _deduplicate(place.block for place in self._places.values()):
+        for block in _deduplicate(allocation.block for allocation in self._allocations.values()):
             access = accesses.get(block) or [0]
             block.start, block.end = min(access), max(access)
             for first, final in self.loops:

@@ -29,8 +29,8 @@ def check_kind(value: Any, argument: Argument) -> None:
         return
     accepted = _ACCEPTS[argument.kind]
     if not isinstance(value, accepted) or (isinstance(value, bool) and bool not in accepted):
-        wanted = f"{argument.kind.value} or null" if argument.optional else argument.kind.value
-        raise FormatError(f"argument {argument.name!r} must be {wanted}", value=type(value).__name__)
+        expected = f"{argument.kind.value} or null" if argument.optional else argument.kind.value
+        raise FormatError(f"argument {argument.name!r} must be {expected}", value=type(value).__name__)
 
 
 def load(value: Any, values: Values) -> Any:

@@ -168,8 +168,8 @@ def _check_layout(key: str, tensor: schema.Tensor, entry: PtdEntry) -> None:
     layout = entry.layout
     if layout is None:
         raise MissingDataError(f"external tensor {key!r}", "must be stored with its layout; the .ptd has bare bytes")
-    wanted = (tensor.scalar_type, tuple(tensor.sizes), tuple(tensor.dim_order))
-    found = (layout.scalar_type, tuple(layout.sizes), tuple(layout.dim_order))
-    if wanted != found:
-        rule = f"must have scalar type, sizes and dim order {wanted}, as the program says"
-        raise MissingDataError(f"external tensor {key!r}", rule, value=found, remedy="Use the .ptd of this program.")
+    expected = (tensor.scalar_type, tuple(tensor.sizes), tuple(tensor.dim_order))
+    actual = (layout.scalar_type, tuple(layout.sizes), tuple(layout.dim_order))
+    if expected != actual:
+        rule = f"must have scalar type, sizes and dim order {expected}, as the program says"
+        raise MissingDataError(f"external tensor {key!r}", rule, value=actual, remedy="Use the .ptd of this program.")

@@ -81,12 +81,12 @@ class Counts:
 
 def count(verdicts: Iterable[Verdict]) -> Counts:
     """Count verdicts; the single definition for summaries, trees, tables and pages."""
-    every = list(verdicts)
-    taken = [v for v in every if v.backend]
+    all_ops = list(verdicts)
+    delegated = [v for v in all_ops if v.backend]
     return Counts(
-        len(every), len(taken), sum(1 for v in every if not v.backend and v.operator in CONVERSIONS),
-        len({(v.backend, v.group) for v in taken}), sum(v.macs for v in every), sum(v.macs for v in taken),
-        sum(v.bytes for v in every), sum(v.bytes for v in taken),
+        len(all_ops), len(delegated), sum(1 for v in all_ops if not v.backend and v.operator in CONVERSIONS),
+        len({(v.backend, v.group) for v in delegated}), sum(v.macs for v in all_ops), sum(v.macs for v in delegated),
+        sum(v.bytes for v in all_ops), sum(v.bytes for v in delegated),
     )  # fmt: skip
 
 
@@ -214,5 +214,5 @@ def coverage_of(reports: Iterable[PartitionReport]) -> dict[str, float]:
     return PartitionReport("", "", [v for report in reports for v in report.verdicts]).coverage()
 
 
-def _share(part: int, whole: int) -> float:
-    return part / whole if whole else 1.0
+def _share(part: int, total: int) -> float:
+    return part / total if total else 1.0

@@ -50,7 +50,7 @@ class _ConstantFolder:
         self.sources: dict[Op, set[Value]] = {}
         self.producers: dict[Value, Op] = {}
         self.results: dict[Value, Any] = {}
-        self.order = {op: place for place, op in enumerate(graph.ops)}
+        self.order = {op: position for position, op in enumerate(graph.ops)}
         for op in graph.ops:
             self._visit(op)
 

@@ -23,7 +23,7 @@ class FlatteningLowering(GroupLowering):
         self._later: dict[Value, Callable[[], Value]] = {}  # emits the value with columns in logical order
 
     def flatten_later(self, value: Value, stored: Value, indices: Array, materialize: Callable[[], Value]) -> None:
-        """Record ``held`` as ``value`` with permuted columns; ``in_order`` emits it only on demand."""
+        """Record ``stored`` as ``value`` with permuted columns; ``materialize`` emits it only on demand."""
         self.flat[value] = (stored, indices)
         self._later[value] = materialize
 

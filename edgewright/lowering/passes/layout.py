@@ -2,7 +2,7 @@
 
 Operators request their operands in the order they need; a permute is emitted the first time an order is missing, and
 never between two operators that agree. A permute in the model itself emits nothing: it only relabels dimensions.
-Elementwise operators follow their operands (``common_order``), so one convolution makes its whole neighbourhood NHWC.
+Elementwise operators follow their operands (``common_order``), so a run of them after a convolution stays in NHWC.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ class _QdqFolder:
         for op in graph.ops:
             for value in op.inputs():
                 self.readers.setdefault(value, []).append(op)
-        self.kept = {v for v in graph.outputs if isinstance(v, Value)} | {s for _, s in graph.updates}
+        self.graph_results = {v for v in graph.outputs if isinstance(v, Value)} | {s for _, s in graph.updates}
         self.done: set[Op] = set()
         self.ops: list[Op] = []
         # Dynamically quantized values, by how many dimensions share a scale and whether a pointwise convolution
@@ -101,7 +101,7 @@ class _QdqFolder:
         return outputs
 
     def _is_read(self, value: Value) -> bool:
-        return bool(self.readers.get(value)) or value in self.kept
+        return bool(self.readers.get(value)) or value in self.graph_results
 
     # ---------------------------------------------------------------------------------------------- conversions
 
@@ -146,7 +146,7 @@ class _QdqFolder:
         self.done.add(reader)
 
     def _single_reader(self, value: Value | None) -> Op | None:
-        if value is None or value in self.kept:
+        if value is None or value in self.graph_results:
             return None
         readers = self.readers.get(value, [])
         return readers[0] if len(readers) == 1 else None

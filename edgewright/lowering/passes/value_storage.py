@@ -34,7 +34,7 @@ def same_encoding(a: Value, b: Value) -> bool:
 
 
 def clamp_is_redundant(q: QParams | None, limits: tuple[float, float]) -> bool:
-    """True if the representable range lies within ``limits``, up to half a step: the clamp is redundant."""
+    """True if the representable range is within ``limits``, up to half a step: the clamp is redundant."""
     if q is None or not isinstance(q.scale, float) or not isinstance(q.zero_point, int):
         return False
     range_ends = [(n - q.zero_point) * q.scale for n in (q.qmin, q.qmax)]

@@ -121,7 +121,7 @@ def convolution_backward_shape(
     if grad_output.shape != shape or len(output_mask) != 3:
         raise ValueError(f"grad_output must have shape {list(shape)}, got {list(grad_output.shape)}")
     shapes = (input.shape, weight.shape, (shape[1],))
-    return [s if wanted else None for s, wanted in zip(shapes, output_mask, strict=True)]
+    return [s if requested else None for s, requested in zip(shapes, output_mask, strict=True)]
 
 
 def convolution_backward(
@@ -140,11 +140,11 @@ def convolution_backward(
     """Gradients of input, weight and bias; None for those not in ``output_mask``."""
     at = _geometry(weight, stride, padding, dilation, groups)
     gy, x, w = promote_operands(grad_output, input, weight)
-    wanted = tuple(output_mask)
+    requested = tuple(output_mask)
     return (
-        (_conv_forward if transposed else _conv_input_adjoint)(gy, w, x.shape, at) if wanted[0] else None,
-        _conv_weight_adjoint(*((gy, x) if transposed else (x, gy)), w.shape, at) if wanted[1] else None,
-        gy.sum(axis=(0, *range(2, gy.ndim))) if wanted[2] else None,
+        (_conv_forward if transposed else _conv_input_adjoint)(gy, w, x.shape, at) if requested[0] else None,
+        _conv_weight_adjoint(*((gy, x) if transposed else (x, gy)), w.shape, at) if requested[1] else None,
+        gy.sum(axis=(0, *range(2, gy.ndim))) if requested[2] else None,
     )
 
 

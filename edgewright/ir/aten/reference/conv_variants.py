@@ -17,7 +17,7 @@ Numbers = Sequence[int]
 
 
 def _conv(
-    made: Callable[..., Any], input: Array, weight: Array, bias: Array | None = None, stride: Numbers = (1,),
+    compute: Callable[..., Any], input: Array, weight: Array, bias: Array | None = None, stride: Numbers = (1,),
     padding: Numbers | str = (0,), dilation: Numbers = (1,), groups: int = 1, transposed: bool = False,
     output_padding: Numbers = (0,),
 ) -> Any:  # fmt: skip
@@ -25,22 +25,22 @@ def _conv(
     last)."""
     if isinstance(padding, str):
         input, padding = _same_padding(input, weight, dilation, padding), (0,)
-    return _batched(made, input, weight, bias, stride, padding, dilation, False, output_padding, groups)
+    return _batched(compute, input, weight, bias, stride, padding, dilation, False, output_padding, groups)
 
 
 def _conv_transpose(
-    made: Callable[..., Any], input: Array, weight: Array, bias: Array | None = None, stride: Numbers = (1,),
+    compute: Callable[..., Any], input: Array, weight: Array, bias: Array | None = None, stride: Numbers = (1,),
     padding: Numbers = (0,), output_padding: Numbers = (0,), groups: int = 1, dilation: Numbers = (1,),
     transposed: bool = True,
 ) -> Any:  # fmt: skip
-    return _batched(made, input, weight, bias, stride, padding, dilation, True, output_padding, groups)
+    return _batched(compute, input, weight, bias, stride, padding, dilation, True, output_padding, groups)
 
 
-def _batched(made: Callable[..., Any], input: Array, weight: Array, *rest: Any) -> Any:
-    """Runs an unbatched image as a batch of one; ``made`` computes the result or its shape."""
+def _batched(compute: Callable[..., Any], input: Array, weight: Array, *rest: Any) -> Any:
+    """Runs an unbatched image as a batch of one; ``compute`` returns the result or its shape."""
     if input.ndim != weight.ndim - 1:
-        return made(input, weight, *rest)
-    result = made(input[None], weight, *rest)
+        return compute(input, weight, *rest)
+    result = compute(input[None], weight, *rest)
     return result[1:] if isinstance(result, tuple) else result[0]
 
 

@@ -47,12 +47,12 @@ def grid_sampler(input: Array, grid: Array, interpolation_mode: int, padding_mod
     x, points = promote_operands(input, grid)
     axes: list[Axis] = []
     for position, size in enumerate(input.shape[:1:-1]):
-        place, at = (
+        pad, at = (
             _coordinate_padding(size, padding_mode, align_corners),
             _pixels(points[..., position], size, align_corners),
         )
         # Cubic taps are padded one by one.
-        axes.insert(0, (at, size, place) if interpolation_mode == _BICUBIC else (place(at), size, _identity))
+        axes.insert(0, (at, size, pad) if interpolation_mode == _BICUBIC else (pad(at), size, _identity))
     taps = (_linear, _nearest, cubic)[interpolation_mode]
     batch = np.arange(x.shape[0]).reshape(-1, *(1,) * len(axes))
     total = np.zeros((*grid.shape[:-1], x.shape[1]), x.dtype)
@@ -72,9 +72,9 @@ def _combine_taps(axes: list[Axis], taps: Callable[[Array], Iterator[Tap]]) -> I
     if not axes:
         yield [], 1, True
         return
-    (at, size, place), *rest = axes
+    (at, size, pad), *rest = axes
     for tap, weight in taps(at):
-        element, inside = _element(place(tap), size)
+        element, inside = _element(pad(tap), size)
         for elements, other, also in _combine_taps(rest, taps):
             yield [element, *elements], weight * other, inside & also
 

@@ -150,8 +150,8 @@ def index_shape(self: Array, indices: Indices) -> Shape:
     positions = np.broadcast_shapes(*(key[d].shape for d in where))
     # The dims of adjacent indices stay in position; those of separated ones move to the front.
     front = where[0] if where[-1] - where[0] == len(where) - 1 else 0
-    kept = [size for d, size in enumerate(self.shape) if d not in where]
-    return (*kept[:front], *positions, *kept[front:])
+    sliced = [size for d, size in enumerate(self.shape) if d not in where]
+    return (*sliced[:front], *positions, *sliced[front:])
 
 
 def index(self: Array, indices: Indices) -> Array:

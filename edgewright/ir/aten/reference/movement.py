@@ -102,10 +102,10 @@ def expand_shape(self: Array, size: Sequence[int], implicit: bool = False) -> Sh
     new = len(size) - self.ndim
     if new < 0 or any(s < 0 for s in size[:new]):
         raise ValueError(f"shape {list(self.shape)} cannot be expanded to {list(size)}")
-    kept = tuple(old if s == -1 else s for s, old in zip(size[new:], self.shape, strict=True))
-    if any(s < 0 or old not in (1, s) for s, old in zip(kept, self.shape, strict=True)):
+    sizes = tuple(old if s == -1 else s for s, old in zip(size[new:], self.shape, strict=True))
+    if any(s < 0 or old not in (1, s) for s, old in zip(sizes, self.shape, strict=True)):
         raise ValueError(f"shape {list(self.shape)} cannot be expanded to {list(size)}")
-    return (*size[:new], *kept)
+    return (*size[:new], *sizes)
 
 
 def repeat(self: Array, repeats: Sequence[int]) -> Array:
@@ -199,8 +199,8 @@ def diagonal_shape(self: Array, offset: int = 0, dim1: int = 0, dim2: int = 1) -
     if a == b:
         raise ValueError(f"a diagonal needs two different dims, got {dim1} and {dim2}")
     rows, columns = self.shape[a] + min(offset, 0), self.shape[b] - max(offset, 0)
-    kept = (size for i, size in enumerate(self.shape) if i not in (a, b))
-    return (*kept, max(min(rows, columns), 0))
+    outer = (size for i, size in enumerate(self.shape) if i not in (a, b))
+    return (*outer, max(min(rows, columns), 0))
 
 
 def tril(self: Array, diagonal: int = 0) -> Array:

@@ -28,8 +28,8 @@ def constant_pad(self: Array, pad: Sequence[int], value: Any = 0) -> Array:
     result = np.empty(_padded_shape(self, sides), self.dtype)
     result[...] = np.asarray(value).astype(self.dtype)
     inner = tuple(slice(max(a, 0), n - max(b, 0)) for n, (a, b) in zip(result.shape, sides, strict=True))
-    kept = tuple(slice(max(-a, 0), n - max(-b, 0)) for n, (a, b) in zip(self.shape, sides, strict=True))
-    result[inner] = self[kept]
+    source = tuple(slice(max(-a, 0), n - max(-b, 0)) for n, (a, b) in zip(self.shape, sides, strict=True))
+    result[inner] = self[source]
     return result
 
 

@@ -25,11 +25,11 @@ def _pair(values: Numbers, other: int) -> tuple[int, ...]:
 
 
 def _max_pool1d(
-    made: Callable[..., Any], self: Array, kernel_size: Numbers, stride: Numbers = (), padding: Numbers = (0,),
+    compute: Callable[..., Any], self: Array, kernel_size: Numbers, stride: Numbers = (), padding: Numbers = (0,),
     dilation: Numbers = (1,), ceil_mode: bool = False,
 ) -> Any:  # fmt: skip
     windows = _pair(kernel_size, 1), _pair(stride, 1), _pair(padding, 0), _pair(dilation, 1)
-    result = made(self[..., None, :], *windows, ceil_mode)[0]
+    result = compute(self[..., None, :], *windows, ceil_mode)[0]
     return (*result[:-2], result[-1]) if isinstance(result, tuple) else result[..., 0, :]
 
 
@@ -40,8 +40,8 @@ def _adaptive(self: Array, output_size: Sequence[int | None], rank: int) -> Shap
     """The sizes of the result along the pooled dimensions; None keeps a size."""
     if self.ndim not in (rank + 1, rank + 2) or 0 in self.shape[-rank - 1 :]:
         raise ValueError(f"input must be [(batch,) channels, then {rank} sizes], got {list(self.shape)}")
-    kept = [n if want is None else want for want, n in zip(output_size, self.shape[-rank:], strict=False)]
-    return per_axis(kept, rank, "output_size", 0)
+    sizes = [n if want is None else want for want, n in zip(output_size, self.shape[-rank:], strict=False)]
+    return per_axis(sizes, rank, "output_size", 0)
 
 
 def _adaptive_pool(self: Array, counts: Shape, take: str) -> Array:
@@ -85,7 +85,7 @@ def adaptive_max_pool2d(self: Array, output_size: Numbers) -> tuple[Array, Array
         for c in range(columns):
             left, right = c * width // columns, -(-(c + 1) * width // columns)
             window = x[..., top:bottom, left:right].reshape(*x.shape[:-2], -1)
-            place = window.argmax(-1)
+            index = window.argmax(-1)
             best[..., r, c] = window.max(-1)
-            where[..., r, c] = (top + place // (right - left)) * width + left + place % (right - left)
+            where[..., r, c] = (top + index // (right - left)) * width + left + index % (right - left)
     return best, where

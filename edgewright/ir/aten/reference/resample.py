@@ -105,7 +105,7 @@ def _interpolate(input: Array, counts: Shape, align_corners: bool, factors: Fact
 
 def _cubic_taps(size: int, positions: Array, step: float, align_corners: bool) -> Taps:
     at = positions * step if align_corners else (positions + 0.5) * step - 0.5
-    return [(_element(place, size), weight) for place, weight in cubic(at)]
+    return [(_element(position, size), weight) for position, weight in cubic(at)]
 
 
 def _linear_taps(size: int, positions: Array, step: float, align_corners: bool) -> Taps:

@@ -52,7 +52,7 @@ def _rounding(fn: Callable[[Any], Any]) -> Unary:
 ceil = _rounding(np.ceil)
 floor = _rounding(np.floor)
 trunc = _rounding(np.trunc)
-round = _rounding(np.rint)  # halves go to the even neighbour
+round = _rounding(np.rint)  # ties to even
 
 
 def abs(self: Array) -> Array:
