@@ -8,7 +8,6 @@ id in the file, in this order: what the application registered, what comes with 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
@@ -39,7 +38,7 @@ def discover() -> dict[str, str]:
     from importlib.metadata import entry_points  # slow, and who runs a file of ours does not need it
 
     found = {entry.name: entry.value for entry in entry_points(group=BACKENDS)}
-    folders = [m.name for m in pkgutil.iter_modules([os.path.dirname(__file__)]) if m.ispkg]
+    folders = [m.name for m in pkgutil.iter_modules(import_module("edgewright.backends").__path__) if m.ispkg]
     packages = {name: f"edgewright.backends.{name}" for name in folders}
     found.update({name: package for name, package in packages.items() if find_spec(f"{package}.ops") is not None})
     return dict(sorted(found.items()))
