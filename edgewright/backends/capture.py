@@ -1,4 +1,4 @@
-"""Catches what native code prints: it writes to the process's own streams, past Python's."""
+"""Captures output of native code, which writes to file descriptors 1 and 2 and bypasses ``sys.stdout``."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from edgewright.forks import renew_in_child
 
 
 class _Streams:
-    """The process's own streams, which one thread at a time may redirect."""
+    """File descriptors 1 and 2 of the process; one thread at a time may redirect them."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.thread = 0  # that redirected them
+        self.thread = 0  # id of the redirecting thread
         self.saved: list[tuple[int, int]] = []
         renew_in_child(self)
 
@@ -30,27 +30,27 @@ class _Streams:
         self.saved = []
 
     def _renew(self) -> None:
-        """A forked child writes where its parent did, unless it was forked by the thread that collects."""
+        """After a fork: restore the parent's streams, unless the redirecting thread itself forked."""
         if self.saved and self.thread != threading.get_ident():
             self.restore()
         self.lock = threading.Lock()
 
 
 _STREAMS = _Streams()
-_MOST = 1 << 22  # characters worth keeping; the end says why it failed
+_MAX_CHARS = 1 << 22  # longer output is truncated at the start: the reason of a failure is at the end
 
 
 @dataclass
-class Said:
-    """What was printed, once the block has ended."""
+class CapturedOutput:
+    """The captured text; complete once the block has ended."""
 
     text: str = ""
 
 
 @contextlib.contextmanager
-def captured() -> Iterator[Said]:
-    """Collect what is written to stdout and stderr by anyone in this process while the block runs."""
-    said = Said()
+def capture_streams() -> Iterator[CapturedOutput]:
+    """Capture everything the process writes to stdout and stderr while the block runs, native code included."""
+    output = CapturedOutput()
     with _STREAMS.lock, tempfile.TemporaryFile() as file:
         _STREAMS.thread = threading.get_ident()
         _STREAMS.saved = [(stream, os.dup(stream)) for stream in (1, 2) if _is_open(stream)]
@@ -58,18 +58,18 @@ def captured() -> Iterator[Said]:
         try:
             for stream, _ in _STREAMS.saved:
                 os.dup2(file.fileno(), stream)
-            yield said
+            yield output
         finally:
             _flush()
             _STREAMS.restore()
             file.seek(0)
-            said.text = file.read().decode(errors="replace")[-_MOST:]
+            output.text = file.read().decode(errors="replace")[-_MAX_CHARS:]
 
 
 def _is_open(stream: int) -> bool:
     try:
         os.fstat(stream)
-    except OSError:  # a daemon without streams
+    except OSError:  # a daemon may have closed it
         return False
     return True
 
@@ -79,5 +79,5 @@ def _flush() -> None:
         if stream is not None:
             with contextlib.suppress(ValueError, OSError):
                 stream.flush()
-    with contextlib.suppress(OSError, AttributeError, TypeError):  # C's buffers; not every system lets us at them
+    with contextlib.suppress(OSError, AttributeError, TypeError):  # C stdio buffers; not every platform exposes them
         ctypes.CDLL(None).fflush(None)

@@ -1,7 +1,7 @@
-"""Every target by the name people give it: ``xnnpack``, ``ethos-u55-128``, ``sm8550``, ``imxrt700``.
+"""Registry of targets by user-facing name: ``xnnpack``, ``ethos-u55-128``, ``sm8550``, ``imxrt700``.
 
-A backend says what its targets are in ``targets()`` of its ``target.py``, and nowhere else: a mapping of names to a
-line about each. A backend without has one target, of its own name. Nothing here needs torch.
+A backend declares its targets in ``targets()`` of its ``target.py``: a mapping from name to a one-line description. A
+backend without that function has one target, named after itself. Imports no torch.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from edgewright.hints import did_you_mean
 
 @dataclass(frozen=True)
 class Target:
-    """A device to compile for. ``argument`` is what the backend's classes call it (None: they need no name)."""
+    """A device to compile for. ``argument``: the name that the backend's classes expect (None: they need none)."""
 
     name: str
     backend: str
@@ -29,37 +29,37 @@ class Target:
 
 @cache
 def all_targets() -> dict[str, Target]:
-    """Targets by name, backend by backend.
+    """Targets by name, grouped by backend.
 
     >>> all_targets()["ethos-u55-128"].backend
     'ethos_u'
     """
-    return {target.name: target for name, package in discover().items() for target in _of(name, package)}
+    return {target.name: target for name, package in discover().items() for target in _backend_targets(name, package)}
 
 
-def _of(name: str, package: str) -> Iterable[Target]:
+def _backend_targets(name: str, package: str) -> Iterable[Target]:
     listed = None
     if find_spec(f"{package}.target") is not None:
         listed = getattr(import_module(f"{package}.target"), "targets", None)
     if listed is None:
         return [Target(name, name, load_backend(name).title)]
-    return [Target(said.lower(), name, line, said) for said, line in listed().items()]
+    return [Target(target.lower(), name, summary, target) for target, summary in listed().items()]
 
 
 def find_target(name: str) -> Target:
-    """A target by its name, in any case; ``backend:name`` (``ethos_u:ethos-u55-128``) works too.
+    """Look up a target by its case-insensitive name, or as ``backend:name`` (``ethos_u:ethos-u55-128``).
 
     >>> find_target("SM8650").argument
     'SM8650'
     """
-    known = all_targets()
+    targets = all_targets()
     if not isinstance(name, str):
         raise UsageError("target", "must be a name", value=name)
     backend, colon, rest = name.rpartition(":")
-    found = known.get((rest if colon else name).strip().lower())
-    if found is None or (colon and found.backend != backend):
-        raise UsageError("target", "must be one that a backend declares", value=name, remedy=_advice(name, known))
-    return found
+    target = targets.get((rest if colon else name).strip().lower())
+    if target is None or (colon and target.backend != backend):
+        raise UsageError("target", "must be one that a backend declares", value=name, remedy=_advice(name, targets))
+    return target
 
 
 def _advice(name: str, known: Iterable[str]) -> str:

@@ -83,7 +83,7 @@ def _litecore() -> str | None:
     from edgewright.backends.samsung import sdk
 
     try:
-        found = sdk.find()
+        found = sdk.find_sdk()
     except MissingError:  # the variable does not name the SDK's folder
         return None
     return None if found is None else str(found.root or "modules of ExecuTorch")

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from edgewright.ir.graph import Array
-from edgewright.ir.tflite.rounding import scaled, scaled_once
+from edgewright.ir.tflite.rounding import multiply_by_quantized, multiply_by_quantized_once
 from edgewright.ir.tosa.elementwise import apply_scale
 
 # accumulator * multiplier / 2**shift. TOSA's RESCALE rounds half up, in one step or two (``double_round``). TFLite's
@@ -22,8 +22,8 @@ from edgewright.ir.tosa.elementwise import apply_scale
 ROUNDINGS: dict[str, Callable[[Array, Array, Array], Any]] = {
     "single": lambda total, multiplier, shift: apply_scale(total, multiplier, shift, False),
     "double": lambda total, multiplier, shift: apply_scale(total, multiplier, shift, True),
-    "twice": lambda total, multiplier, shift: scaled(total, multiplier, 31 - shift),
-    "once": lambda total, multiplier, shift: scaled_once(total, multiplier, 31 - shift),
+    "twice": lambda total, multiplier, shift: multiply_by_quantized(total, multiplier, 31 - shift),
+    "once": lambda total, multiplier, shift: multiply_by_quantized_once(total, multiplier, 31 - shift),
 }
 
 

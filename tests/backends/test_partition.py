@@ -115,7 +115,7 @@ def test_a_rule_is_told_with_its_value_and_module() -> None:
     (refused,) = report.refused
     assert refused.module == "0"
     assert refused.refusals == [
-        "average pooling must not count padding or round up, and must divide by the window; got count_include_pad"
+        "average pooling must exclude padding, round sizes down, and divide by the window size; got count_include_pad"
     ]
 
 
@@ -170,7 +170,7 @@ def test_partitioners_take_turns_in_order_of_priority() -> None:
 def test_refusals_of_all_partitioners_are_told() -> None:
     refused = lower([XnnpackPartitioner([AddConfig]), XnnpackPartitioner([LinearConfig])])
     (sigmoid,) = (v for v in refused.partition_reports["forward"].refused if v.operator == "sigmoid")
-    assert sigmoid.refusals == ["SigmoidConfig is not among the configs asked for"]
+    assert sigmoid.refusals == ["SigmoidConfig is not among the requested configs"]
 
 
 def test_methods_have_partitioners_of_their_own() -> None:

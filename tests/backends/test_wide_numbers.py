@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import edgewright as ew
-from edgewright.backends.table import MODERATE
+from edgewright.backends.table import SCALE_RANGE
 
 
 class RunningMaximum(torch.nn.Module):
@@ -33,4 +33,4 @@ def test_scales_that_no_file_holds_stay_on_the_cpu(target: str) -> None:
                         simulate=simulate)  # fmt: skip
     assert result.report.check.inputs == 2 and not result.report.check.skipped
     told = [str(r) for v in result.report.methods["forward"].verdicts for r in v.refusals]
-    assert any(r.startswith(MODERATE.text) for r in told), told
+    assert any(r.startswith(SCALE_RANGE.text) for r in told), told

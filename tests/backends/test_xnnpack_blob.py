@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from edgewright.backends.xnnpack import blob as format
-from edgewright.backends.xnnpack.nodes import NODES, NUMBER
+from edgewright.backends.xnnpack.nodes import NODE_TYPE, NODES
 from edgewright.errors import EdgewrightError, FormatError, UsageError
 from edgewright.formats import read_program
 from tests.support import golden
@@ -31,14 +31,14 @@ def test_blobs_of_stock_round_trip(name: str) -> None:
 
 def test_every_node_has_its_number() -> None:
     assert len(NODES) == 47
-    assert [NUMBER[n] for n in ("Add", "Conv2d", "Convert", "Concatenate2", "ConvTranspose2d", "Cos")] == [
+    assert [NODE_TYPE[n] for n in ("Add", "Conv2d", "Convert", "Concatenate2", "ConvTranspose2d", "Cos")] == [
         1, 7, 18, 32, 39, 47,
     ]  # fmt: skip
 
 
 def test_a_node_of_the_wrong_table_is_refused() -> None:
     graph = format.read_blob(BLOBS["linear_fp32_xnnpack-forward-0"])
-    graph.graph.xnodes[0].type = NUMBER["Add"]
+    graph.graph.xnodes[0].type = NODE_TYPE["Add"]
     with pytest.raises(UsageError, match="node"):
         format.write_blob(graph)
 
@@ -52,8 +52,8 @@ def test_a_node_of_the_wrong_table_is_refused() -> None:
         (lambda g: setattr(g.xvalues[0].tensor, "flags", 3), "input or an output"),
         (lambda g: setattr(g.xvalues[3].tensor, "external_id", 0), "external ids must differ"),
         (lambda g: setattr(g.xnodes[0].node, "filter_id", 77), "value of the graph"),
-        (lambda g: setattr(g.xnodes[0].node, "input1_id", 3), "before it is made"),
-        (lambda g: setattr(g.xnodes[0].node, "output_id", 1), "writes a value again"),
+        (lambda g: setattr(g.xnodes[0].node, "input1_id", 3), "before its definition"),
+        (lambda g: setattr(g.xnodes[0].node, "output_id", 1), "writes a value twice"),
         (lambda g: setattr(g.constant_data[1], "named_key", None), r"constant_data\[1\]"),
     ],
 )

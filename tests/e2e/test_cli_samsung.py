@@ -46,7 +46,7 @@ def test_without_the_sdk_it_is_named(
     ("output", "options", "said"),
     [
         ("m.pte", ["--backend", "samsung:E1"], "must be one of E9955 (Exynos 2500), E9965 (Exynos 2600)"),
-        ("m.tflite", ["--backend", "samsung", "--emit", "tflite"], "is for backends whose vendor's compiler is given"),
+        ("m.tflite", ["--backend", "samsung", "--emit", "tflite"], "is for backends whose vendor's compiler reads"),
     ],
 )
 def test_wrong_options(

@@ -15,7 +15,7 @@ from edgewright.backends.nxp.target import NeutronTargetSpec
 from edgewright.backends.qualcomm.delegate import why_twin
 from edgewright.backends.qualcomm.schemes import get_qnn_quantization_config
 from edgewright.backends.qualcomm.target import chipset
-from edgewright.backends.samsung.quantizer import precision_of
+from edgewright.backends.samsung.quantizer import parse_precision
 from edgewright.backends.samsung.target import gen_samsung_backend_compile_spec
 from edgewright.backends.targets import find_target
 from edgewright.backends.xnnpack import XnnpackPartitioner, XNNPACKQuantizer
@@ -49,7 +49,7 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "scheme": (lambda: get_qnn_quantization_config("use_8a8w8"), "use_8a8w"),  # type: ignore[arg-type]
     "chip": (lambda: gen_samsung_backend_compile_spec("E99555"), "E9955"),
     "performance": (lambda: gen_samsung_backend_compile_spec("E9955", "high"), "HIGH_PERFORMANCE"),  # type: ignore[arg-type]
-    "precision": (lambda: precision_of("a8w8"), "A8W8"),
+    "precision": (lambda: parse_precision("a8w8"), "A8W8"),
     "Neutron target": (lambda: NeutronTargetSpec("imxrt7oo"), "imxrt700"),
     "accelerator": (lambda: EthosUCompileSpec("ethos-u55-129"), "ethos-u55-128"),
     "system": (lambda: EthosUCompileSpec("ethos-u55-128", system_config="Ethos_U55_High"), "Ethos_U55_High_End"),

@@ -11,7 +11,7 @@ from edgewright.backends.ethos_u.accumulate import accumulator_scales, accumulat
 from edgewright.backends.ethos_u.lower import TosaLowering, result, scale_of, static_sizes, zero_of
 from edgewright.backends.ethos_u.split_conv import exceeds_max_stride, is_transposed
 from edgewright.backends.ethos_u.transposed_conv import dilate_filters, transposed_convolution
-from edgewright.backends.table import pads_of, spread
+from edgewright.backends.table import conv_argument, conv_padding
 from edgewright.ir.graph import Array, Op, Value
 from edgewright.lowering.passes.layout import identity
 
@@ -46,12 +46,12 @@ def convolution(low: TosaLowering, op: Op) -> None:
 def _convolve(low: TosaLowering, op: Op, image: Value, data: Array) -> Value:
     x = op.args["input"]
     units = accumulator_scales(op)
-    stride, dilation = spread(op, "stride", 1), spread(op, "dilation", 1)
+    stride, dilation = conv_argument(op, "stride", 1), conv_argument(op, "dilation", 1)
     if (
         exceeds_max_stride(op, low.target) and data.ndim == 4 and not is_depthwise(op)
     ):  # Vela does not split long strides with dilation
         data, dilation = dilate_filters(data, dilation), [1, 1]
-    pads = [side for both in pads_of(op) for side in both]
+    pads = [side for both in conv_padding(op) for side in both]
     image, pads = trim_unread(low, image, data.shape[2:], stride, dilation, pads)
     if any(pads) and exceeds_max_stride(op, low.target):  # Vela splits long strides only without padding
         image, pads = pad_image(low, image, pads, zero_of(x)), [0] * len(pads)

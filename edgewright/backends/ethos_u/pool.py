@@ -11,7 +11,7 @@ import numpy as np
 from edgewright.backends.ethos_u.lower import FLOAT32, INT32, INT48, TosaLowering, result, scale_of, zero_of
 from edgewright.backends.ethos_u.movement import requantize_to
 from edgewright.backends.ethos_u.slice_concat import slice_axis, take
-from edgewright.backends.table import pool_arguments
+from edgewright.backends.table import pool_params
 from edgewright.ir.graph import Array, Op, Value
 from edgewright.lowering.passes.layout import Order
 
@@ -51,7 +51,7 @@ def window_params(op: Op) -> tuple[list[int], list[int], list[int], list[int]]:
     it, below zero if necessary.
     """
     if spatial_dims(op) == 2:
-        kernel, stride, pads, dilation = pool_arguments(op)
+        kernel, stride, pads, dilation = pool_params(op)
     else:
         kernel = [1, op.args["kernel_size"][0]]
         stride = [1, (op.args.get("stride") or op.args["kernel_size"])[0]]

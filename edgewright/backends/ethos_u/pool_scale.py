@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from edgewright.backends.ethos_u.pool import prefers_avg_pool
-from edgewright.backends.table import over
+from edgewright.backends.table import reduced_dims
 from edgewright.ir.graph import Graph, Op, Value
 
 _RESHAPES = (
@@ -44,7 +44,7 @@ def keep_input_scale(graph: Graph, target: Any) -> None:
 def _is_global_mean(op: Op) -> bool:
     if op.kind == "adaptive_avg_pool2d":
         return list(op.args["output_size"]) == [1, 1]
-    return op.kind == "mean" and len(op.args["self"].shape) == 4 and over(op) == [2, 3]
+    return op.kind == "mean" and len(op.args["self"].shape) == 4 and reduced_dims(op) == [2, 3]
 
 
 def _reshape_chain(value: Value, readers: dict[Value, list[Op]], outputs: set[Value]) -> list[Value] | None:

@@ -11,7 +11,7 @@ from edgewright.backends.ethos_u.lower import BOOL, FLOAT32, INT32, TosaLowering
 from edgewright.backends.ethos_u.movement import requantize_to
 from edgewright.backends.ethos_u.pool import MAX_WINDOW, axis_sum, global_average, window_sum
 from edgewright.backends.ethos_u.slice_concat import slice_axis
-from edgewright.backends.table import over
+from edgewright.backends.table import reduced_dims
 from edgewright.ir.graph import Op, Value
 from edgewright.lowering.passes.layout import Order, common_order, identity
 
@@ -27,7 +27,7 @@ def sum_or_mean(mean: bool) -> Lower:
     """``mean`` or ``sum``: a depthwise convolution with ones over height and width, REDUCE_SUM otherwise."""
 
     def lower(low: TosaLowering, op: Op) -> None:
-        x, out, dims = op.args["self"], result(op), over(op)
+        x, out, dims = op.args["self"], result(op), reduced_dims(op)
         count = math.prod(x.bound[d] for d in dims)
         unit = scale_of(x) / (count if mean else 1)
         order = held_order(low, x)
@@ -67,7 +67,7 @@ def reduce_each_dim(kind: str) -> Lower:
 
     def lower(low: TosaLowering, op: Op) -> None:
         x, out = op.args["self"], result(op)
-        dims = [] if kind == "reduce_any" and op.args.get("dim") == [] else over(op)
+        dims = [] if kind == "reduce_any" and op.args.get("dim") == [] else reduced_dims(op)
         order = held_order(low, x)
         reduced = low.get(x, order)
         if kind == "reduce_any" and reduced.dtype != BOOL:

@@ -8,8 +8,8 @@ from typing import Any
 from edgewright.backends.ethos_u import adaptive_pool, pool, reduce, resize
 from edgewright.backends.ethos_u.dtypes import ACTIVATIONS, all_quantized, logic_unit, on_family, unquantized_types
 from edgewright.backends.ethos_u.rearrange import MAX_SLICES
-from edgewright.backends.rules import has_dims, rule, values_only
-from edgewright.backends.table import FLOAT, OK, STATIC, OpSpec, Rule, over
+from edgewright.backends.rules import first_output_only, not_scalar, rule
+from edgewright.backends.table import FLOAT, OK, STATIC, OpSpec, Rule, reduced_dims
 from edgewright.ir.graph import Op
 from edgewright.ir.ports import Same
 
@@ -58,7 +58,7 @@ def max_summed(op: Op, target: Any) -> object:
     x = op.args["self"]
     if x.q is None or not x.shape:
         return OK
-    dims = [op.args["dim"] % len(x.shape)] if op.kind == "cumsum" else over(op)
+    dims = [op.args["dim"] % len(x.shape)] if op.kind == "cumsum" else reduced_dims(op)
     counted = [x.bound[d] for d in dims]
     if math.prod(counted) > 1 << (22 if x.q.dtype.itemsize == 1 else 14):
         return math.prod(counted)
@@ -113,8 +113,8 @@ def _row(op: str, lower: Any, *rules: Rule, absorbs: tuple[str, ...] = (), preci
 
 
 ROWS: tuple[OpSpec, ...] = (
-    *(_row(op, pool.max_pool, values_only) for op in ("max_pool1d", "max_pool2d")),
-    _row("adaptive_max_pool2d", adaptive_pool.adaptive_max_pool2d, values_only, max_regions),
+    *(_row(op, pool.max_pool, first_output_only) for op in ("max_pool1d", "max_pool2d")),
+    _row("adaptive_max_pool2d", adaptive_pool.adaptive_max_pool2d, first_output_only, max_regions),
     *(
         _row(op, pool.avg_pool, window_size, positive_divisor, window_count_multiple, absorbs=ACTIVATIONS)
         for op in ("avg_pool1d", "avg_pool2d")
@@ -135,13 +135,13 @@ ROWS: tuple[OpSpec, ...] = (
     _row("sum", reduce.sum_or_mean(False), max_summed, absorbs=ACTIVATIONS),
     _row("cumsum", reduce.cumsum, max_summed, absorbs=ACTIVATIONS),
     *(
-        OpSpec(op, reduce.reduce_each_dim("reduce_max"), (all_quantized, values_only), ANY)
+        OpSpec(op, reduce.reduce_each_dim("reduce_max"), (all_quantized, first_output_only), ANY)
         for op in ("amax", "max_dim")
     ),
     *(
-        OpSpec(op, reduce.reduce_each_dim("reduce_min"), (all_quantized, values_only), ANY)
+        OpSpec(op, reduce.reduce_each_dim("reduce_min"), (all_quantized, first_output_only), ANY)
         for op in ("amin", "min_dim")
     ),
-    OpSpec("argmax", reduce.argmax, (has_dims, unquantized_types, argmax_size), (STATIC,), ("cast",)),
+    OpSpec("argmax", reduce.argmax, (not_scalar, unquantized_types, argmax_size), (STATIC,), ("cast",)),
     OpSpec("any", reduce.reduce_each_dim("reduce_any"), (unquantized_types, logic_unit), ANY),
 )

@@ -9,7 +9,7 @@ import numpy as np
 from edgewright.backends.ethos_u import gather, logic
 from edgewright.backends.ethos_u.dtypes import INTEGERS, logic_unit, movable_types, on_family, unquantized_types
 from edgewright.backends.ethos_u.rearrange import MAX_SLICES
-from edgewright.backends.rules import has_dims, rule
+from edgewright.backends.rules import not_scalar, rule
 from edgewright.backends.table import FLOAT, OK, STATIC, OpSpec, Rule, argument_is, tensors
 from edgewright.ir.graph import Op, Value
 from edgewright.ir.ports import ACT, Same
@@ -148,8 +148,8 @@ ROWS: tuple[OpSpec, ...] = (
     _row("masked_fill", logic.where, unquantized_types, select_types, numbers=True),
     OpSpec("cast", logic.cast, (unquantized_types, plain_cast), ANY),
     _gather_row("embedding", gather.embedding, ports={"weight": ACT, "out": Same("weight")}),
-    _gather_row("index_select", gather.index_select, has_dims),
-    _gather_row("gather", gather.gather, has_dims, same_rank),
+    _gather_row("index_select", gather.index_select, not_scalar),
+    _gather_row("gather", gather.gather, not_scalar, same_rank),
     _gather_row("index", gather.index, adjacent_dims),
     _gather_row("index_put", gather.index_put, adjacent_dims, leading_dims),
     *(

@@ -9,7 +9,7 @@ from edgewright.backends.ethos_u.dtypes import ACTIVATIONS
 from edgewright.backends.ethos_u.elementwise import nonzero_alpha
 from edgewright.backends.ethos_u.lookup_table import same_width, table_precision, unary
 from edgewright.backends.ethos_u.variance import max_elements, more_than_correction, norm_order, variance_precision
-from edgewright.backends.rules import rooted_statistics
+from edgewright.backends.rules import positive_variance
 from edgewright.backends.table import STATIC, OpSpec, Rule, constant
 from edgewright.ir.ports import INDEX
 
@@ -64,7 +64,7 @@ ROWS: tuple[OpSpec, ...] = (
     _norm("group_norm", norm.group_norm, max_elements),
     _norm("native_group_norm", norm.group_norm, max_elements),
     _norm("instance_norm", norm.group_norm, max_elements),
-    _norm("batch_norm", norm.batch_norm, rooted_statistics),
+    _norm("batch_norm", norm.batch_norm, positive_variance),
     OpSpec("var", variance.variance, (same_width, max_elements, more_than_correction, variance_precision), INT),
     OpSpec("linalg_vector_norm", variance.vector_norm, (same_width, max_elements, norm_order), INT),
 )

@@ -6,7 +6,7 @@ from typing import Any
 
 from edgewright.backends.ethos_u import movement, rearrange
 from edgewright.backends.ethos_u.dtypes import movable_types
-from edgewright.backends.rules import has_dims
+from edgewright.backends.rules import not_scalar
 from edgewright.backends.table import FLOAT, OK, STATIC, OpSpec, Rule
 from edgewright.ir.graph import Op
 from edgewright.ir.ports import Same
@@ -60,7 +60,7 @@ ROWS: tuple[OpSpec, ...] = (
     *_movement_rows(rearrange.pixel_shuffle, "pixel_shuffle"),
     *_movement_rows(rearrange.pixel_unshuffle, "pixel_unshuffle"),
     *_movement_rows(rearrange.channel_shuffle, "channel_shuffle"),
-    *_movement_rows(rearrange.unfold, "unfold", rules=(has_dims, max_slices)),
+    *_movement_rows(rearrange.unfold, "unfold", rules=(not_scalar, max_slices)),
     *_movement_rows(rearrange.strided_read, "as_strided", rules=(max_slices, contiguous_input)),
     *_movement_rows(rearrange.strided_read, "diagonal", rules=(max_slices,)),
     *_movement_rows(rearrange.tril, "tril"),

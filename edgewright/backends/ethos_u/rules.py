@@ -8,7 +8,7 @@ import numpy as np
 
 from edgewright.backends.ethos_u.split_conv import factor_stride, needs_split_stride
 from edgewright.backends.rules import rule
-from edgewright.backends.table import OK, Rule, constant, max_rank, not_empty, spread, static_shape, tensors
+from edgewright.backends.table import OK, Rule, constant, conv_argument, max_rank, not_empty, static_shape, tensors
 from edgewright.ir.graph import Op
 
 
@@ -52,7 +52,7 @@ constant_weights = constant("weight", "bias")
 def stride_limit(op: Op, target: Any) -> object:
     if not needs_split_stride(op, target):
         return OK
-    strides = spread(op, "stride", 1)
+    strides = conv_argument(op, "stride", 1)
     return strides if any(factor_stride(s) is None for s in strides) else OK
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.backends.table import kernel_of, pads_of, spread
+from edgewright.backends.table import conv_argument, conv_kernel, conv_padding
 from edgewright.ir.graph import Op, QParams, Value
 
 MAX_STRIDE = 3  # limit of U55 and U65
@@ -39,13 +39,13 @@ def needs_split_stride(op: Op, target: Any) -> bool:
     x = op.args["input"]
     is_int16 = x.q is not None and x.q.dtype.itemsize == 2
     batch = x.bound[0] if len(x.shape) == len(op.args["weight"].shape) else 1
-    unpadded = not any(map(sum, pads_of(op))) and max(spread(op, "dilation", 1)) == 1 and batch == 1
+    unpadded = not any(map(sum, conv_padding(op))) and max(conv_argument(op, "dilation", 1)) == 1 and batch == 1
     return bool(op.args["groups"] > 1 or (is_int16 and not unpadded))
 
 
 def exceeds_max_stride(op: Op, target: Any) -> bool:
     """True for strides that U55 and U65 cannot encode. Vela splits those of regular convolutions itself."""
-    return target is not None and target.family != "u85" and max(spread(op, "stride", 1)) > MAX_STRIDE
+    return target is not None and target.family != "u85" and max(conv_argument(op, "stride", 1)) > MAX_STRIDE
 
 
 def slice_constant(value: Value, start: int, size: int, axis: int) -> Value:
@@ -105,7 +105,7 @@ def _split_stride(op: Op) -> list[Op]:
     """A convolution with the first stride, and a 1x1 pool with the second."""
     out = op.outputs[0]
     assert out is not None
-    pairs = [factor_stride(s) for s in spread(op, "stride", 1)]
+    pairs = [factor_stride(s) for s in conv_argument(op, "stride", 1)]
     first, second = [p[0] for p in pairs if p], [p[1] for p in pairs if p]
     dims = len(op.args["weight"].shape) - 2
     size = _output_size(op, first)[-dims:]
@@ -119,7 +119,7 @@ def _split_stride(op: Op) -> list[Op]:
 
 def _output_size(op: Op, stride: list[int]) -> list[int]:
     """Output size of the convolution with another stride."""
-    x, kernel = op.args["input"], kernel_of(op)
+    x, kernel = op.args["input"], conv_kernel(op)
     image = [1, *x.bound[-1:]] if len(op.args["weight"].shape) == 3 else list(x.bound[-2:])
-    sizes = zip(image, kernel, stride, map(sum, pads_of(op)), spread(op, "dilation", 1), strict=True)
+    sizes = zip(image, kernel, stride, map(sum, conv_padding(op)), conv_argument(op, "dilation", 1), strict=True)
     return [(n + p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d in sizes]

@@ -12,16 +12,16 @@ import numpy as np
 
 from edgewright.backends.ethos_u.accumulate import accumulator_scales, accumulator_type, quantized_bias
 from edgewright.backends.ethos_u.lower import TosaLowering, result, zero_of
-from edgewright.backends.table import spread
+from edgewright.backends.table import conv_argument
 from edgewright.ir.graph import Array, Op, Value
 
 
 def transposed_convolution(low: TosaLowering, op: Op, image: Value, data: Array) -> Value:
     """The NHWC result. Filters are input, output, height, width."""
-    stride = spread(op, "stride", 1)
-    data = dilate_filters(data, spread(op, "dilation", 1))
+    stride = conv_argument(op, "stride", 1)
+    data = dilate_filters(data, conv_argument(op, "dilation", 1))
     bias = quantized_bias(low, op, accumulator_scales(op), data.shape[1])
-    padding = spread(op, "padding", 0)
+    padding = conv_argument(op, "padding", 0)
     size = [1, *result(op).bound[-1:]] if len(op.args["weight"].shape) == 3 else list(result(op).bound[-2:])
     return _phase_convolutions(low, op, image, data, bias, stride, padding, size)
 

@@ -11,7 +11,7 @@ from edgewright.backends.ethos_u import fixed_point
 from edgewright.backends.ethos_u.lookup_table import MAX_ERROR_STEPS
 from edgewright.backends.ethos_u.lower import INT16, INT32, TosaLowering, result, scale_of, zero_of
 from edgewright.backends.ethos_u.reduce import alias_reduced
-from edgewright.backends.table import OK, Rule, over
+from edgewright.backends.table import OK, Rule, reduced_dims
 from edgewright.ir.graph import Op, Value
 from edgewright.lowering.passes.layout import NHWC, identity
 
@@ -117,7 +117,7 @@ def _headroom(low: TosaLowering, x: Value, axes: Sequence[int]) -> Value:
 
 def variance(low: TosaLowering, op: Op) -> None:
     x, out = op.args["self"], result(op)
-    dims, (order, stored, axes) = over(op), _reduction_input(low, op)
+    dims, (order, stored, axes) = reduced_dims(op), _reduction_input(low, op)
     count = math.prod(x.bound[d] for d in dims)
     narrow = x.q.dtype.itemsize == 1
     moments = compute_moments(low, low.rescale(stored, INT32, 1.0, zero_of(x)), axes, narrow, True, 0.0)
@@ -138,13 +138,13 @@ def _correction(op: Op) -> float:
 def _reduction_input(low: TosaLowering, op: Op) -> tuple[tuple[int, ...], Value, list[int]]:
     x = op.args["self"]
     order = NHWC if len(x.shape) == 4 and NHWC in low.orders(x) else identity(len(x.shape))
-    return order, low.get(x, order), [order.index(d) for d in over(op)]
+    return order, low.get(x, order), [order.index(d) for d in reduced_dims(op)]
 
 
 def vector_norm(low: TosaLowering, op: Op) -> None:
     """Order 2: root of the sum of squares. Order 1: sum of absolute values."""
     x, out = op.args["self"], result(op)
-    dims, (order, stored, axes) = over(op), _reduction_input(low, op)
+    dims, (order, stored, axes) = reduced_dims(op), _reduction_input(low, op)
     wide = low.rescale(stored, INT32, 1.0, zero_of(x))
     if op.args.get("ord", 2) == 1:
         acc = fixed_point.reduce_sum(low, low.node("abs", wide.bound, INT32, input=wide), axes)
@@ -173,7 +173,7 @@ def _element_count(op: Op) -> int:
     if op.kind in ("layer_norm", "rms_norm"):
         return math.prod(op.args["normalized_shape"])
     if op.kind in ("var", "linalg_vector_norm"):
-        return math.prod(x.bound[d] for d in over(op))
+        return math.prod(x.bound[d] for d in reduced_dims(op))
     group: int = op.args.get("num_groups", op.args.get("group", x.bound[1]))
     return math.prod(x.bound[1:]) // group
 

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.backends.capture import captured
+from edgewright.backends.capture import capture_streams
 from edgewright.backends.ethos_u import estimates
 from edgewright.backends.ethos_u.blob import Blob, Tensor
 from edgewright.backends.ethos_u.target import ACCELERATORS, EthosUCompileSpec
@@ -112,7 +112,7 @@ def _run_in_process(tosa: bytes, spec: EthosUCompileSpec, flags: Sequence[Flag])
     )
     options = options_text(flags, spec.arena_limit)
     failure: Exception | None = None
-    with captured() as output:
+    with capture_streams() as output:
         try:
             model = regor.compile(_ARCHITECTURES[spec.family], tosa, "TOSA", system, options=options, verbose=True)
         except Exception as error:  # any exception of the C++ compiler

@@ -1,4 +1,4 @@
-"""NXP eIQ Neutron: quantize, lower to 8-bit TFLite, convert with NXP's SDK, run the TFLite graph on this machine."""
+"""NXP eIQ Neutron backend: quantize, lower to int8 TFLite, convert with NXP's SDK, run the TFLite graph on the host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A group of operators as a device graph of TFLite's."""
+"""Partition to TFLite device graph."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from edgewright.lowering.passes.constant_folding import fold_constants
 
 
 def to_tflite(group: Graph, rows: Mapping[str, Any], target: Any = None) -> Graph:
-    """The device graph, with what nobody reads left out."""
+    """Lower a partition and eliminate dead operators."""
     apply(group, lambda graph: fold_constants(graph, OPS))
     device = NeutronLowering(group, rows, target).run()
-    _drop_unread(device)
+    _eliminate_dead_ops(device)
     verify(device)
     return device
 
 
-def _drop_unread(graph: Graph) -> None:
-    """A flattened image may have been made in an order that nobody asked for in the end."""
-    wanted = set(graph.outputs)
-    kept = []
+def _eliminate_dead_ops(graph: Graph) -> None:
+    """Flattening may have produced an image in a dimension order that no operator uses."""
+    live = set(graph.outputs)
+    ops = []
     for op in reversed(graph.ops):
-        if any(o in wanted for o in op.outputs):
-            kept.append(op)
-            wanted |= set(op.inputs())
-    graph.ops = kept[::-1]
+        if any(o in live for o in op.outputs):
+            ops.append(op)
+            live |= set(op.inputs())
+    graph.ops = ops[::-1]

@@ -1,40 +1,40 @@
-"""Ends of a device graph that are left channels-last, for the runtime to turn."""
+"""Removes layout transposes at the boundary of a device graph; the delegate's runtime performs them."""
 
 from __future__ import annotations
 
 from edgewright.ir.graph import Graph, Op, Value
 from edgewright.ir.tflite.table import PREFIX
 
-_IN, _OUT = [0, 2, 3, 1], [0, 3, 1, 2]
+_TO_NHWC, _TO_NCHW = [0, 2, 3, 1], [0, 3, 1, 2]
 
 
-def channels_last_ends(graph: Graph) -> tuple[Graph, list[Value]]:
-    """The graph without transposes between NCHW and NHWC at its inputs and outputs, and the ends that lost theirs."""
+def strip_io_transposes(graph: Graph) -> tuple[Graph, list[Value]]:
+    """The graph without NCHW/NHWC transposes at its inputs and outputs, and the values that now are NHWC."""
     inputs, outputs, ops = list(graph.inputs), list(graph.outputs), list(graph.ops)
-    turned = []
+    transposed = []
     for index, value in enumerate(inputs):
         readers = [op for op in ops if any(v is value for v in op.inputs())]
-        if len(readers) == 1 and _turns(readers[0], _IN) and value not in outputs:
-            inputs[index] = _made(readers[0])
+        if len(readers) == 1 and _is_transpose(readers[0], _TO_NHWC) and value not in outputs:
+            inputs[index] = _output(readers[0])
             ops.remove(readers[0])
-            turned.append(inputs[index])
+            transposed.append(inputs[index])
     for index, value in enumerate(outputs):
-        makers = [op for op in ops if _made(op) is value]
-        if len(makers) != 1 or not _turns(makers[0], _OUT):
+        producers = [op for op in ops if _output(op) is value]
+        if len(producers) != 1 or not _is_transpose(producers[0], _TO_NCHW):
             continue
-        source = makers[0].args["inputs"][0]
+        source = producers[0].args["inputs"][0]
         if not any(v is source for v in (*inputs, *outputs)) and source.data is None:
             outputs[index] = source
-            ops.remove(makers[0])
-            turned.append(source)
-    return Graph(graph.name, inputs, outputs, ops), turned
+            ops.remove(producers[0])
+            transposed.append(source)
+    return Graph(graph.name, inputs, outputs, ops), transposed
 
 
-def _turns(op: Op, dims: list[int]) -> bool:
+def _is_transpose(op: Op, dims: list[int]) -> bool:
     return op.kind == f"{PREFIX}TRANSPOSE" and op.args["inputs"][1].data.tolist() == dims
 
 
-def _made(op: Op) -> Value:
+def _output(op: Op) -> Value:
     out = op.outputs[0]
     assert out is not None
     return out

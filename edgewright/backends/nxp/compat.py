@@ -1,7 +1,7 @@
-"""Names of ExecuTorch's Neutron folder that scripts import and that need nothing here."""
+"""Names of ExecuTorch's Neutron package that scripts import and that have no effect here."""
 
 from __future__ import annotations
 
 from typing import Any
 
-core_aten_ops_exception_list: list[Any] = []  # the frontend keeps what rows take; nothing has to be named
+core_aten_ops_exception_list: list[Any] = []  # the frontend never decomposes supported operators

@@ -1,4 +1,4 @@
-"""Runs NXP's converter on the TFLite file at standard input; its result goes to standard output."""
+"""Converter process: reads a TFLite file from standard input and writes NXP's converted file to standard output."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ import sys
 from importlib import import_module
 from typing import Any
 
-from edgewright.backends.nxp.sdk import PASSES
+from edgewright.backends.nxp.sdk import EXCLUDED_PASSES
 
 
-def convert(tflite: bytes, asked: dict[str, Any]) -> bytes:
-    """One call of the SDK, with the options that ExecuTorch gives it."""
-    converter = import_module(asked["module"])
+def convert(tflite: bytes, request: dict[str, Any]) -> bytes:
+    """Call the SDK with the same options as ExecuTorch."""
+    converter = import_module(request["module"])
     context = converter.CompilationContext()
-    context.targetOpts = converter.getNeutronTarget(asked["target"])
+    context.targetOpts = converter.getNeutronTarget(request["target"])
     options = context.compilationOpts
     options.minNumOpsPerGraph = 1
-    options.excludeGraphPasses = PASSES
-    options.fetchConstantsToSRAM = asked["fetch_constants_to_sram"]
-    options.dumpKernelSelectionCode = asked["dump_kernel_selection_code"]
-    if asked["use_profiling"]:
+    options.excludeGraphPasses = EXCLUDED_PASSES
+    options.fetchConstantsToSRAM = request["fetch_constants_to_sram"]
+    options.dumpKernelSelectionCode = request["dump_kernel_selection_code"]
+    if request["use_profiling"]:
         options.useProfiling = True
         options.dumpAfterImport = options.dumpAfterGenerate = "console"
         options.verbose = True
@@ -30,10 +30,10 @@ def convert(tflite: bytes, asked: dict[str, Any]) -> bytes:
 
 def main() -> None:
     out = os.dup(1)
-    os.dup2(2, 1)  # what the converter prints must not mix with the result
-    made = convert(sys.stdin.buffer.read(), json.loads(sys.argv[1]))
+    os.dup2(2, 1)  # redirect the converter's messages: standard output carries the result
+    converted = convert(sys.stdin.buffer.read(), json.loads(sys.argv[1]))
     with os.fdopen(out, "wb") as file:
-        file.write(made)
+        file.write(converted)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Runs Neutron blobs on this machine: the TFLite graph that NXP's converter was given, from the host twin.
+"""Executes Neutron delegates on the host: runs the host twin, the TFLite graph that was the converter's input.
 
-A blob that was made for this machine only is the twin itself.
+A program compiled for simulation only contains the twin in place of a blob.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ _WHY = "Neutron's microcode does not run on this machine"
 
 
 class NeutronDelegate(TwinDelegate):
-    """One blob, ready to run."""
+    """A loaded blob."""
 
     device = "Neutron"
     bytes_alike = True
 
-    def __init__(self, given: DelegateBlob) -> None:
-        view = memoryview(given.blob).cast("B")
-        inside = bytes(view[: len(MAGIC)]) == MAGIC
-        blob = None if inside else read_blob(view)
-        twin = embedded_twin(given, self.device) if blob is None else find_twin(given, self.device, _WHY)
-        rounding = bytes(given.compile_specs.get(ROUNDING, b"tflite")).decode("ascii", "replace")
+    def __init__(self, source: DelegateBlob) -> None:
+        view = memoryview(source.blob).cast("B")
+        simulated = bytes(view[: len(MAGIC)]) == MAGIC
+        blob = None if simulated else read_blob(view)
+        twin = embedded_twin(source, self.device) if blob is None else find_twin(source, self.device, _WHY)
+        rounding = bytes(source.compile_specs.get(ROUNDING, b"tflite")).decode("ascii", "replace")
         if rounding not in NUMERICS:
             raise FormatError(f"must be {' or '.join(NUMERICS)}", where=ROUNDING, value=rounding)
-        self.runs(twin.runner(check, get_numerics(rounding), given.memory, given.threads))
+        self.runs(twin.runner(check, get_numerics(rounding), source.memory, source.threads))
         if blob is not None and (len(self._inputs), len(self._outputs)) != (blob.arguments, len(blob.output_map)):
             raise FormatError("must have the inputs and outputs of its blob", where="host twin")
         if blob is not None:
             log.warning("Neutron's microcode does not run here: the TFLite graph of the host twin does")
-        self.how = f"TFLite graph{', for this machine only' if inside else ' of the host twin'} ({self._runner.how})"
+        self.how = f"TFLite graph{', for this machine only' if simulated else ' of the host twin'} ({self._runner.how})"
 
 
 DELEGATE = NeutronDelegate

@@ -1,4 +1,4 @@
-"""Lowering of arithmetic, activations and functions of one element."""
+"""Lowering of elementwise arithmetic, activations and unary functions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.backends.nxp.lower import LIMITED, NeutronLowering, alike, result, zero_of
+from edgewright.backends.nxp.lower import RELU_KINDS, NeutronLowering, output, same_qparams, zero_point
 from edgewright.ir.graph import Array, Op, Value
 from edgewright.lowering.passes.layout import Order, common_order, order_with_last
 from edgewright.lowering.passes.value_storage import activation_limits
@@ -16,113 +16,118 @@ from edgewright.lowering.passes.value_storage import activation_limits
 Lower = Callable[[NeutronLowering, Op], None]
 
 
-def real_of(given: Any) -> Array:
-    """A number or a constant tensor, as real numbers."""
-    if not isinstance(given, Value):
-        return np.asarray(given, np.float64)
-    assert given.data is not None
-    data = np.asarray(given.data, np.float64)
-    return data if given.q is None else (data - np.asarray(given.q.zero_point)) * np.asarray(given.q.scale)
+def dequantized(value: Any) -> Array:
+    """The real values of a scalar or a constant tensor."""
+    if not isinstance(value, Value):
+        return np.asarray(value, np.float64)
+    assert value.data is not None
+    data = np.asarray(value.data, np.float64)
+    return data if value.q is None else (data - np.asarray(value.q.zero_point)) * np.asarray(value.q.scale)
 
 
-def operand(low: NeutronLowering, given: Any, order: Order) -> Value:
-    """A tensor (or a number) in an order, with the dimensions of size 1 that it broadcasts over."""
+def operand(low: NeutronLowering, value: Any, order: Order) -> Value:
+    """A tensor or scalar in dimension order ``order``, with leading dimensions of size 1 for broadcasting."""
     rank = len(order)
-    if not isinstance(given, Value) or (given.constant and given.q is None):
-        data = real_of(given)
-        return low.real(data.reshape((1,) * (rank - data.ndim) + data.shape).transpose(order))
-    if len(given.shape) == rank:
-        return low.get(given, order)
-    held = low.get(given)
-    shape = [1] * (rank - len(held.bound)) + list(held.bound)
-    if held.data is None:
-        return low.transposed(low.reshaped(held, shape), order)
-    assert held.q is not None
-    return low.stored(held.data.reshape(shape).transpose(order), held.q)
+    if not isinstance(value, Value) or (value.constant and value.q is None):
+        data = dequantized(value)
+        return low.quantize_constant(data.reshape((1,) * (rank - data.ndim) + data.shape).transpose(order))
+    if len(value.shape) == rank:
+        return low.get(value, order)
+    x = low.get(value)
+    shape = [1] * (rank - len(x.bound)) + list(x.bound)
+    if x.data is None:
+        return low.transpose(low.reshape(x, shape), order)
+    assert x.q is not None
+    return low.quantized_constant(x.data.reshape(shape).transpose(order), x.q)
 
 
-def _shape(out: Value, order: Order) -> list[int]:
+def _shape_in_order(out: Value, order: Order) -> list[int]:
     return [out.bound[d] for d in order]
 
 
 def binary(kind: str) -> Lower:
     def lower(low: NeutronLowering, op: Op) -> None:
-        out = result(op)
+        out = output(op)
         order = common_order(low, op, len(out.shape))
         pair = [op.args["self"], op.args["other"]]
-        held = [operand(low, v, order) for v in (pair[::-1] if op.kind == "rsub" else pair)]
-        low.finish(op, order, low.node(kind, _shape(out, order), out.q, held))
+        operands = [operand(low, v, order) for v in (pair[::-1] if op.kind == "rsub" else pair)]
+        low.finish(op, order, low.node(kind, _shape_in_order(out, order), out.q, operands))
 
     return lower
 
 
-def divided(low: NeutronLowering, op: Op) -> None:
-    """By a constant: times its reciprocal."""
-    out = result(op)
+def div(low: NeutronLowering, op: Op) -> None:
+    """Division by a constant: multiplication by its reciprocal."""
+    out = output(op)
     order = common_order(low, op, len(out.shape))
-    held = [operand(low, op.args["self"], order), operand(low, 1 / real_of(op.args["other"]), order)]
-    low.finish(op, order, low.node("MUL", _shape(out, order), out.q, held))
+    operands = [operand(low, op.args["self"], order), operand(low, 1 / dequantized(op.args["other"]), order)]
+    low.finish(op, order, low.node("MUL", _shape_in_order(out, order), out.q, operands))
 
 
 def unary(kind: str, **options: str) -> Lower:
-    """``options``: fields of the operator's options, and the arguments they come from."""
+    """``options`` maps fields of the TFLite options to the operator's arguments."""
 
     def lower(low: NeutronLowering, op: Op) -> None:
-        x, out = op.args["self"], result(op)
+        x, out = op.args["self"], output(op)
         order = common_order(low, op, len(out.shape))
-        given = {field: op.args[name] for field, name in options.items()}
-        low.finish(op, order, low.node(kind, _shape(out, order), out.q, [low.get(x, order)], **given))
+        fields = {field: op.args[name] for field, name in options.items()}
+        low.finish(op, order, low.node(kind, _shape_in_order(out, order), out.q, [low.get(x, order)], **fields))
 
     return lower
 
 
-def negated(low: NeutronLowering, op: Op) -> None:
-    """Zero minus ``x``, with the zero stored as ``x`` is."""
-    x, out = op.args["self"], result(op)
+def neg(low: NeutronLowering, op: Op) -> None:
+    """``0 - x``, with the zero quantized like ``x``."""
+    x, out = op.args["self"], output(op)
     order = common_order(low, op, len(out.shape))
     assert x.q is not None
-    nothing = low.stored(np.full([1] * len(order), zero_of(x)), x.q)
-    low.finish(op, order, low.node("SUB", _shape(out, order), out.q, [nothing, low.get(x, order)]))
+    zero = low.quantized_constant(np.full([1] * len(order), zero_point(x)), x.q)
+    low.finish(op, order, low.node("SUB", _shape_in_order(out, order), out.q, [zero, low.get(x, order)]))
 
 
-def requantized(low: NeutronLowering, op: Op) -> None:
-    """The same values in other integers: nothing is added to them. TFLite's integers use all of int8; those of a
-    product's right side stop at -127, which takes an operator of its own."""
-    x, out = op.args["self"], result(op)
+def requantize(low: NeutronLowering, op: Op) -> None:
+    """Change quantization parameters by adding zero. TFLite results use the full int8 range; an operand of a matrix
+    product that is limited to -127 needs a separate clamp."""
+    x, out = op.args["self"], output(op)
     order = common_order(low, op, len(out.shape))
     assert x.q is not None and out.q is not None
-    whole = replace(out.q, qmin=-128, qmax=127)
-    nothing = low.stored(np.full([1] * len(order), zero_of(x)), x.q)
-    held = low.node("ADD", _shape(out, order), whole, [low.get(x, order), nothing])
-    for kind, end, widest in (("MAXIMUM", out.q.qmin, whole.qmin), ("MINIMUM", out.q.qmax, whole.qmax)):
-        if end != widest:
-            held = low.node(kind, _shape(out, order), whole, [held, low.stored(np.full([1] * len(order), end), whole)])
-    low.finish(op, order, held)
+    full_range = replace(out.q, qmin=-128, qmax=127)
+    zero = low.quantized_constant(np.full([1] * len(order), zero_point(x)), x.q)
+    result = low.node("ADD", _shape_in_order(out, order), full_range, [low.get(x, order), zero])
+    for kind, limit, extreme in (("MAXIMUM", out.q.qmin, full_range.qmin), ("MINIMUM", out.q.qmax, full_range.qmax)):
+        if limit != extreme:
+            result = low.node(
+                kind,
+                _shape_in_order(out, order),
+                full_range,
+                [result, low.quantized_constant(np.full([1] * len(order), limit), full_range)],
+            )
+    low.finish(op, order, result)
 
 
-def limited(low: NeutronLowering, op: Op) -> None:
-    """``relu``, ``relu6``, ``hardtanh`` and ``clamp``: an operator of TFLite's, or MINIMUM and MAXIMUM."""
-    x, out, limits = op.args["self"], result(op), activation_limits(op.kind, op)
+def clamp(low: NeutronLowering, op: Op) -> None:
+    """``relu``, ``relu6``, ``hardtanh`` and ``clamp``: a TFLite activation, or MINIMUM and MAXIMUM."""
+    x, out, limits = op.args["self"], output(op), activation_limits(op.kind, op)
     assert limits is not None
     order = common_order(low, op, len(out.shape))
-    held = low.get(x, order)
-    if alike(x, out):
-        low.alias(out, order, low.limited(held, limits))
+    x_value = low.get(x, order)
+    if same_qparams(x, out):
+        low.alias(out, order, low.clamp(x_value, limits))
     else:
-        low.alias(out, order, low.node(LIMITED[limits], _shape(out, order), out.q, [held]))
+        low.alias(out, order, low.node(RELU_KINDS[limits], _shape_in_order(out, order), out.q, [x_value]))
 
 
 def prelu(low: NeutronLowering, op: Op) -> None:
-    """Slopes of the channels, which are dimension 1."""
-    x, out = op.args["self"], result(op)
+    """One slope per channel (dimension 1)."""
+    x, out = op.args["self"], output(op)
     rank = len(x.shape)
     order = order_with_last(1, rank) if rank > 1 else (0,)
-    slopes = low.real(real_of(op.args["weight"]).reshape([1] * max(rank - 2, 0) + [-1]))
-    low.finish(op, order, low.node("PRELU", _shape(out, order), out.q, [low.get(x, order), slopes]))
+    slopes = low.quantize_constant(dequantized(op.args["weight"]).reshape([1] * max(rank - 2, 0) + [-1]))
+    low.finish(op, order, low.node("PRELU", _shape_in_order(out, order), out.q, [low.get(x, order), slopes]))
 
 
 def softmax(low: NeutronLowering, op: Op) -> None:
-    x, out = op.args["self"], result(op)
+    x, out = op.args["self"], output(op)
     rank = len(x.shape)
     order = order_with_last(op.args["dim"] % rank, rank)
-    low.finish(op, order, low.node("SOFTMAX", _shape(out, order), out.q, [low.get(x, order)], beta=1.0))
+    low.finish(op, order, low.node("SOFTMAX", _shape_in_order(out, order), out.q, [low.get(x, order)], beta=1.0))

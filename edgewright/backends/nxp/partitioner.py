@@ -1,4 +1,4 @@
-"""``NeutronPartitioner``: what runs on Neutron."""
+"""``NeutronPartitioner``: assigns operators to Neutron and lowers each partition."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch.export import ExportedProgram
 from edgewright.backends.nxp import sdk
 from edgewright.backends.nxp.blob import from_converter, write_blob
 from edgewright.backends.nxp.build_graph import to_tflite
-from edgewright.backends.nxp.channels_last_io import channels_last_ends
+from edgewright.backends.nxp.channels_last_io import strip_io_transposes
 from edgewright.backends.nxp.estimates import estimate
 from edgewright.backends.nxp.ops import BACKEND
 from edgewright.backends.nxp.target import (
@@ -32,9 +32,9 @@ from edgewright.ir.graph import Graph, Op
 from edgewright.lowering.partition.partitioner import Partitioner
 
 aten = torch.ops.aten
-KEPT = (aten.hardswish.default, aten.relu6.default, aten.prelu.default, aten.pad.default, aten.softmax.int)
-# Movement alone is not worth a delegate.
-_IDLE = {
+NO_DECOMPOSE = (aten.hardswish.default, aten.relu6.default, aten.prelu.default, aten.pad.default, aten.softmax.int)
+# A partition of data movement alone is left on the CPU.
+_DATA_MOVEMENT = {
     "permute",
     "transpose",
     "t",
@@ -50,15 +50,15 @@ _IDLE = {
 
 
 class NeutronPartitioner(Partitioner):
-    """Delegates to Neutron as much as its rows take.
+    """Delegates every operator that Neutron supports.
 
-    ``post_quantization_state_dict``, ``preserve_ops`` and ``check_op_support`` are there for scripts that give them:
-    constants are known here, and operators that a row takes are not decomposed.
+    ``post_quantization_state_dict``, ``preserve_ops`` and ``check_op_support`` are accepted for compatibility and
+    ignored: constants are part of the graph, and supported operators are never decomposed.
     """
 
     backend = BACKEND
     backend_id = "NeutronBackend"
-    kept = KEPT
+    kept = NO_DECOMPOSE
 
     def __init__(
         self,
@@ -73,11 +73,11 @@ class NeutronPartitioner(Partitioner):
     ) -> None:
         self.compile_spec = generate_neutron_compile_spec() if compile_spec is None else list(compile_spec)
         self.options = read_options(self.compile_spec)
-        self.target_spec = checked_target(neutron_target_spec, self.options.target)
+        self.target_spec = check_target(neutron_target_spec, self.options.target)
         self.delegation = custom_delegation_options or CustomDelegationOptions()
-        self.files: list[bytes] = []  # of the groups, as TFLite
+        self.files: list[bytes] = []  # TFLite file of each partition
         names = self.options.operators_not_to_delegate
-        super().__init__([_left_out(names)] if names else [], verbose=verbose)
+        super().__init__([_exclude_by_name(names)] if names else [], verbose=verbose)
 
     @classmethod
     def for_target(cls, target: str | None) -> NeutronPartitioner:
@@ -85,14 +85,14 @@ class NeutronPartitioner(Partitioner):
 
     @classmethod
     def for_simulation(cls, target: str | None) -> NeutronPartitioner:
-        """For a program that runs on this machine only."""
+        """For a program that runs on the host only."""
         return cls(generate_neutron_compile_spec(target or DEFAULT, simulate_only=True))
 
     def target(self) -> NeutronTargetSpec:
         return self.target_spec
 
     def keep(self, ops: Sequence[Op]) -> bool:
-        return self.delegation.allow_no_op_partitions or any(op.kind not in _IDLE for op in ops)
+        return self.delegation.allow_no_op_partitions or any(op.kind not in _DATA_MOVEMENT for op in ops)
 
     def partition(self, exported: ExportedProgram, method: str = "forward") -> ExportedProgram:
         if not self.options.simulate_only:
@@ -107,17 +107,19 @@ class NeutronPartitioner(Partitioner):
         if self.options.simulate_only:
             self._keep_file(f"{tag}_pure.et.tflite", write_tflite(device))
             return LoweredBackendModule(self.backend_id, twin, specs, {}, estimates=expected)
-        given, turned = (device, []) if self.options.use_neutron_for_format_conversion else channels_last_ends(device)
-        tflite = write_tflite(given)
+        converter_input, transposed = (
+            (device, []) if self.options.use_neutron_for_format_conversion else strip_io_transposes(device)
+        )
+        tflite = write_tflite(converter_input)
         self._keep_file(f"{tag}_pure.et.tflite", tflite)
         flags = ("fetch_constants_to_sram", "dump_kernel_selection_code", "use_profiling")
-        made = sdk.convert(
+        converted = sdk.convert(
             tflite, self.options.target, flavor=self.options.flavor, **{f: getattr(self.options, f) for f in flags}
         )
-        self._write(f"{tag}_neutron.et.tflite", made)
-        names = dict(zip(given.values(), unique_names(list(given.values())), strict=True))
-        inputs, outputs = ([names[v] for v in side] for side in (given.inputs, given.outputs))
-        blob = write_blob(from_converter(made, inputs, outputs, [names[v] for v in turned]))
+        self._write(f"{tag}_neutron.et.tflite", converted)
+        names = dict(zip(converter_input.values(), unique_names(list(converter_input.values())), strict=True))
+        inputs, outputs = ([names[v] for v in side] for side in (converter_input.inputs, converter_input.outputs))
+        blob = write_blob(from_converter(converted, inputs, outputs, [names[v] for v in transposed]))
         return LoweredBackendModule(self.backend_id, blob, specs, {}, twin, estimates=expected)
 
     def _keep_file(self, name: str, data: bytes) -> None:
@@ -131,30 +133,30 @@ class NeutronPartitioner(Partitioner):
             write_file(folder / name, [data])
 
 
-def checked_target(given: Any, target: str = DEFAULT) -> NeutronTargetSpec:
-    if given is None:
+def check_target(spec: Any, target: str = DEFAULT) -> NeutronTargetSpec:
+    if spec is None:
         return NeutronTargetSpec(target)
-    if not isinstance(given, NeutronTargetSpec):
+    if not isinstance(spec, NeutronTargetSpec):
         remedy = 'Make one: NeutronTargetSpec("imxrt700").'
         rule = "must be a NeutronTargetSpec"
-        raise UsageError("neutron_target_spec", rule, value=type(given).__name__, remedy=remedy)
-    return given
+        raise UsageError("neutron_target_spec", rule, value=type(spec).__name__, remedy=remedy)
+    return spec
 
 
-def _left_out(names: Sequence[str]) -> Any:
-    """Operators that a compile spec keeps from Neutron: by parts of the names that ExecuTorch has for their nodes."""
+def _exclude_by_name(names: Sequence[str]) -> Any:
+    """Filter for ``operators_not_to_delegate``: substrings of ExecuTorch's node names or of the operator kind."""
 
-    def why(op: Op, node: fx.Node | None = None) -> str | None:
-        known = (op.origin.node, op.kind.replace("::", "_").replace(".", "_"))
-        return "excluded by operators_not_to_delegate" if any(n in k for n in names for k in known) else None
+    def check(op: Op, node: fx.Node | None = None) -> str | None:
+        candidates = (op.origin.node, op.kind.replace("::", "_").replace(".", "_"))
+        return "excluded by operators_not_to_delegate" if any(n in k for n in names for k in candidates) else None
 
-    return why
+    return check
 
 
 def export_tflite(exported: ExportedProgram, target: str = DEFAULT) -> list[bytes]:
-    """The groups of a quantized program that Neutron takes, each as a TFLite file, in the order they run.
+    """The partitions of a quantized program that Neutron supports, each as a TFLite file, in execution order.
 
-    NXP's converter is not needed.
+    Does not need NXP's converter.
     """
     partitioner = NeutronPartitioner(generate_neutron_compile_spec(target, simulate_only=True))
     from edgewright.program.edge import to_edge_transform_and_lower

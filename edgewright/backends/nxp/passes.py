@@ -1,8 +1,8 @@
-"""Passes for scripts that were written for ExecuTorch's Neutron flow, on graphs of any quantizer.
+"""FX passes for scripts written for ExecuTorch's Neutron flow, on graphs from any quantizer.
 
-``NeutronQuantizer`` gives every value its own conversions, and rows take activations together with what is before them:
-its graphs need none of this. Other quantizers leave movement without conversions inside an operator's, which is what
-the default passes make good.
+Graphs from ``NeutronQuantizer`` need none of them: it quantizes every value, and the partitioner fuses activations.
+Other quantizers leave data movement without quantize/dequantize pairs next to an operator; the default passes insert
+them.
 """
 
 from __future__ import annotations
@@ -22,130 +22,134 @@ if TYPE_CHECKING:
 
     from edgewright.quantize.integer_io import IOQParams
 
-_ROUNDS = 10
+_MAX_ITERATIONS = 10
 _aten = torch.ops.aten
 _QUANTIZE = torch.ops.quantized_decomposed.quantize_per_tensor.default
 _DEQUANTIZE = torch.ops.quantized_decomposed.dequantize_per_tensor.default
-_MOVES = ("view", "reshape", "flatten", "permute", "transpose", "t", "squeeze", "unsqueeze", "clone")
-_MOVED = {overload for name in _MOVES for overload in OPS[name].aten}
-_RESHAPED = {overload for name in ("squeeze", "unsqueeze") for overload in OPS[name].aten}
-_STRIDED = (_aten.as_strided_copy.default, _aten.as_strided.default)
+_MOVEMENT_OPS = ("view", "reshape", "flatten", "permute", "transpose", "t", "squeeze", "unsqueeze", "clone")
+_MOVEMENT_OVERLOADS = {overload for name in _MOVEMENT_OPS for overload in OPS[name].aten}
+_SQUEEZE_OVERLOADS = {overload for name in ("squeeze", "unsqueeze") for overload in OPS[name].aten}
+_AS_STRIDED = (_aten.as_strided_copy.default, _aten.as_strided.default)
 Pass = Callable[[fx.GraphModule], Any]
 
 
-def _moves(node: Any, names: set[str] = _MOVED) -> bool:
+def _is_movement(node: Any, names: set[str] = _MOVEMENT_OVERLOADS) -> bool:
     return isinstance(node, fx.Node) and node.op == "call_function" and str(node.target) in names
 
 
-def _is(node: Any, target: Any) -> bool:
+def _calls(node: Any, target: Any) -> bool:
     return isinstance(node, fx.Node) and node.target == target
 
 
-def _convert(graph: fx.Graph, source: fx.Node, parameters: Sequence[Any], place: fx.Node) -> fx.Node:
-    """``source``, quantized and back, right behind ``place``."""
-    with graph.inserting_after(place):
-        stored = graph.call_function(_QUANTIZE, (source, *parameters))
-    with graph.inserting_after(stored):
-        real = graph.call_function(_DEQUANTIZE, (stored, *parameters))
-    stored.meta = {**source.meta, "val": source.meta["val"].to(parameters[-1])}
-    real.meta = {**source.meta, "val": source.meta["val"].clone()}
-    return real
+def _insert_qdq(graph: fx.Graph, source: fx.Node, parameters: Sequence[Any], position: fx.Node) -> fx.Node:
+    """Insert quantize and dequantize of ``source`` after ``position``."""
+    with graph.inserting_after(position):
+        quantized = graph.call_function(_QUANTIZE, (source, *parameters))
+    with graph.inserting_after(quantized):
+        dequantized = graph.call_function(_DEQUANTIZE, (quantized, *parameters))
+    quantized.meta = {**source.meta, "val": source.meta["val"].to(parameters[-1])}
+    dequantized.meta = {**source.meta, "val": source.meta["val"].clone()}
+    return dequantized
 
 
-def split_leading_moves(module: fx.GraphModule) -> bool:
-    """dequantize → movement → operator: the moved value is quantized with the parameters that it came with."""
+def quantize_after_leading_movement(module: fx.GraphModule) -> bool:
+    """dequantize → movement → operator: quantize the moved value with the parameters of the dequantize."""
     changed = False
     for node in list(module.graph.nodes):
-        if not _moves(node) or not _is(node.args[0], _DEQUANTIZE) or all(_is(u, _QUANTIZE) for u in node.users):
+        if (
+            not _is_movement(node)
+            or not _calls(node.args[0], _DEQUANTIZE)
+            or all(_calls(u, _QUANTIZE) for u in node.users)
+        ):
             continue
-        readers = [u for u in node.users if not _is(u, _QUANTIZE) and u.op != "output"]
+        readers = [u for u in node.users if not _calls(u, _QUANTIZE) and u.op != "output"]
         if readers:
-            real = _convert(module.graph, node, node.args[0].args[1:], node)
+            dequantized = _insert_qdq(module.graph, node, node.args[0].args[1:], node)
             for reader in readers:
-                reader.replace_input_with(node, real)
+                reader.replace_input_with(node, dequantized)
             changed = True
     return changed
 
 
-def split_trailing_moves(module: fx.GraphModule) -> bool:
-    """Operator → movement → quantize: what is moved is quantized before, with the parameters that it ends with."""
+def quantize_before_trailing_movement(module: fx.GraphModule) -> bool:
+    """Operator → movement → quantize: quantize the operator's output with the parameters of the quantize."""
     changed = False
     for node in list(module.graph.nodes):
-        source = node.args[0] if _moves(node) else None
-        if not isinstance(source, fx.Node) or source.op != "call_function" or _is(source, _DEQUANTIZE):
+        source = node.args[0] if _is_movement(node) else None
+        if not isinstance(source, fx.Node) or source.op != "call_function" or _calls(source, _DEQUANTIZE):
             continue
-        ends = {u.args[1:] for u in node.users if _is(u, _QUANTIZE)}
-        if len(ends) == 1 and len(node.users) == sum(_is(u, _QUANTIZE) for u in node.users):
-            node.replace_input_with(source, _convert(module.graph, source, next(iter(ends)), source))
+        parameters = {u.args[1:] for u in node.users if _calls(u, _QUANTIZE)}
+        if len(parameters) == 1 and len(node.users) == sum(_calls(u, _QUANTIZE) for u in node.users):
+            node.replace_input_with(source, _insert_qdq(module.graph, source, next(iter(parameters)), source))
             changed = True
     return changed
 
 
-def remove_idle_strides(module: fx.GraphModule) -> bool:
-    """``as_strided`` of what lies so already, as exporting a mean leaves it."""
+def remove_noop_as_strided(module: fx.GraphModule) -> bool:
+    """Remove ``as_strided`` that does not change the strides, which exporting a mean produces."""
     changed = False
     for node in list(module.graph.nodes):
-        source = node.args[0] if node.target in _STRIDED else None
+        source = node.args[0] if node.target in _AS_STRIDED else None
         if not isinstance(source, fx.Node) or source.meta["val"].shape != node.meta["val"].shape:
             continue
-        held = source.meta["val"]
-        if tuple(held.stride()) == tuple(node.args[2]) and not (node.args[3:] and node.args[3]):
+        tensor = source.meta["val"]
+        if tuple(tensor.stride()) == tuple(node.args[2]) and not (node.args[3:] and node.args[3]):
             node.replace_all_uses_with(source)
             module.graph.erase_node(node)
             changed = True
     return changed
 
 
-def reshape_by_view(module: fx.GraphModule) -> bool:
-    """``squeeze`` and ``unsqueeze`` as ``view``."""
+def squeeze_to_view(module: fx.GraphModule) -> bool:
+    """Replace ``squeeze`` and ``unsqueeze`` by ``view``."""
     changed = False
     for node in list(module.graph.nodes):
-        if _moves(node, _RESHAPED) and all(isinstance(n, int) for n in node.meta["val"].shape):
+        if _is_movement(node, _SQUEEZE_OVERLOADS) and all(isinstance(n, int) for n in node.meta["val"].shape):
             node.target, node.args, node.kwargs = _aten.view.default, (node.args[0], list(node.meta["val"].shape)), {}
             changed = True
     return changed
 
 
-def fold_conversions(module: fx.GraphModule) -> bool:
-    """dequantize → quantize with the same parameters is nothing."""
+def fold_qdq_pairs(module: fx.GraphModule) -> bool:
+    """Remove dequantize → quantize pairs with equal parameters."""
     changed = False
     for node in list(module.graph.nodes):
-        source: Any = node.args[0] if _is(node, _QUANTIZE) else None
-        if _is(source, _DEQUANTIZE) and source.args[1:] == node.args[1:]:
+        source: Any = node.args[0] if _calls(node, _QUANTIZE) else None
+        if _calls(source, _DEQUANTIZE) and source.args[1:] == node.args[1:]:
             node.replace_all_uses_with(source.args[0])
             changed = True
     module.graph.eliminate_dead_code()
     return changed
 
 
-DEFAULT: tuple[Pass, ...] = (
-    split_leading_moves,
-    split_trailing_moves,
-    remove_idle_strides,
-    reshape_by_view,
-    fold_conversions,
+DEFAULT_PASSES: tuple[Pass, ...] = (
+    quantize_after_leading_movement,
+    quantize_before_trailing_movement,
+    remove_noop_as_strided,
+    squeeze_to_view,
+    fold_qdq_pairs,
 )
 
 
 class NeutronEdgePassManager:
-    """A pass that runs passes until none changes anything, ten times at most; by default those above.
+    """Runs passes (by default those of this module) to a fixed point, with at most ten iterations.
 
-    A pass gives True or False, or a result with ``graph_module`` and ``modified``, a module, or nothing. Activations
-    stay with what is before them. ExecuTorch quantizes what a sigmoid or tangent is given with the parameters of its
-    result; here it stays real, since all of it outside of that range would be lost.
+    A pass returns a bool, a result with ``graph_module`` and ``modified``, a module, or None. Activations stay fused
+    with the preceding operator. ExecuTorch quantizes the input of a sigmoid or tanh with the parameters of its output;
+    here the input stays in floating point, because that range would saturate it.
     """
 
     def __init__(self, passes: Sequence[Pass] | None = None) -> None:
-        self._passes = list(DEFAULT if passes is None else passes)
+        self._passes = list(DEFAULT_PASSES if passes is None else passes)
 
     def __call__(self, graph_module: fx.GraphModule) -> fx.GraphModule:
-        for _ in range(_ROUNDS):
+        for _ in range(_MAX_ITERATIONS):
             changed = False
-            for change in self._passes:
-                done = change(graph_module)
-                changed |= bool(done if isinstance(done, bool) else getattr(done, "modified", False))
-                found = getattr(done, "graph_module", done)
-                graph_module = found if isinstance(found, fx.GraphModule) else graph_module
+            for run_pass in self._passes:
+                outcome = run_pass(graph_module)
+                changed |= bool(outcome if isinstance(outcome, bool) else getattr(outcome, "modified", False))
+                module = getattr(outcome, "graph_module", outcome)
+                graph_module = module if isinstance(module, fx.GraphModule) else graph_module
             if not changed:
                 break
         graph_module.graph.lint()
@@ -154,16 +158,16 @@ class NeutronEdgePassManager:
 
 
 class RemoveAdditionalQDQClustersPass:
-    """Movement that was left to the CPU moves the stored integers, if they are stored alike before and after."""
+    """Lets data movement on the CPU operate on stored integers if its input and output have equal parameters."""
 
     def __call__(self, graph_module: fx.GraphModule) -> bool:
         changed = False
         for node in list(graph_module.graph.nodes):
-            source: Any = node.args[0] if _moves(node) else None
+            source: Any = node.args[0] if _is_movement(node) else None
             users = list(node.users)
-            if not _is(source, _DEQUANTIZE) or not users:
+            if not _calls(source, _DEQUANTIZE) or not users:
                 continue
-            if all(_is(u, _QUANTIZE) and u.args[1:] == source.args[1:] for u in users):
+            if all(_calls(u, _QUANTIZE) and u.args[1:] == source.args[1:] for u in users):
                 node.replace_input_with(source, source.args[0])
                 node.meta["val"] = users[0].meta["val"]
                 for user in users:
@@ -174,7 +178,7 @@ class RemoveAdditionalQDQClustersPass:
 
 
 class RemoveIOQuantOpsPass:
-    """8-bit integers at the program's ends: the conversions there are left to the caller."""
+    """Makes inputs and outputs int8: removes the quantize and dequantize operators at the program's boundary."""
 
     def __init__(self, edge_program_manager: Any = None) -> None:
         self.ends: dict[str, IOQParams] = {}
@@ -186,5 +190,5 @@ class RemoveIOQuantOpsPass:
 
 
 def remove_io_quant_ops(exported: ExportedProgram) -> tuple[ExportedProgram, dict[str, IOQParams]]:
-    """A quantized program that takes and gives 8-bit integers, and how they are to be read."""
+    """A quantized program with int8 inputs and outputs, and their quantization parameters."""
     return integer_io(exported)

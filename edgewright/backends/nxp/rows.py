@@ -1,4 +1,4 @@
-"""Rows: one per operator that Neutron takes, with its limits as rules."""
+"""Rows of the operator table: one per operator that Neutron supports, with its constraints as rules."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from edgewright.ir.ports import INDEX, Port, Range, Same, Tied, Weight
 
 INT = (STATIC,)
 ACTIVATIONS = ("relu", "relu6", "hardtanh", "clamp")
-UNIT, SIGNED = Range(0, 255 / 256), Range(-1, 127 / 128)  # 1/256 with -128, and 1/128 with 0
+UNIT, SIGNED = (
+    Range(0, 255 / 256),
+    Range(-1, 127 / 128),
+)  # scale 1/256 with zero point -128, and scale 1/128 with zero point 0
 SELF = Same("self")
 
 
@@ -21,54 +24,54 @@ def _row(op: str, lower: Any, *rules: Rule, **ports: Port) -> OpSpec:
 
 
 def _fused(op: str, lower: Any, *rules: Rule, numbers: bool = False, **ports: Port) -> OpSpec:
-    """With an activation behind it."""
+    """A row that can fuse a following activation."""
     return OpSpec(op, lower, rules, INT, ACTIVATIONS, ports=ports, numbers=numbers)
 
 
-def _moves(lower: Any, *ops: str, more: tuple[Rule, ...] = ()) -> tuple[OpSpec, ...]:
-    return tuple(OpSpec(op, lower, (rules.one_scale, *more), INT) for op in ops)
+def _movement(lower: Any, *ops: str, more: tuple[Rule, ...] = ()) -> tuple[OpSpec, ...]:
+    return tuple(OpSpec(op, lower, (rules.one_qparams, *more), INT) for op in ops)
 
 
-_CONVOLUTION = (rules.fixed_weights, rules.weight_axis, rules.steps_fit, rules.taps_fit)
-_POOL = (common.values_only, images.plain_pool, images.pool_fits, rules.one_scale)
-_ADAPTIVE = (images.divisible, images.pool_fits, rules.one_scale)
-_PAIR = (rules.broadcasts,)
-_REDUCED = (images.has_dims, rules.one_scale, common.values_only, argument_is("dtype", None))
+_CONVOLUTION = (rules.constant_weights, rules.weight_axis, rules.window_params_fit, rules.kernel_fits)
+_POOL = (common.first_output_only, images.pool_form, images.pool_fits, rules.one_qparams)
+_ADAPTIVE = (images.divisible, images.pool_fits, rules.one_qparams)
+_PAIR = (rules.one_full_operand,)
+_REDUCE = (images.has_reduced_dims, rules.one_qparams, common.first_output_only, argument_is("dtype", None))
 
 _PRODUCTS = (
     *(_fused(op, conv.convolution, *_CONVOLUTION, rules.groups_fit) for op in ("conv1d", "conv2d")),
     *(
-        _fused(op, conv.convolution, *_CONVOLUTION, rules.transposed_fits)
+        _fused(op, conv.convolution, *_CONVOLUTION, rules.transposed_conv_fits)
         for op in ("conv_transpose1d", "conv_transpose2d")
     ),
-    _fused("linear", conv.linear, rules.fixed_weights),
-    _fused("addmm", conv.mm, rules.fixed_matrix, rules.plain_product),
-    _fused("mm", conv.mm, rules.fixed_matrix, mat2=Weight(1)),
-    _row("bmm", conv.bmm, rules.centred_pair),
+    _fused("linear", conv.linear, rules.constant_weights),
+    _fused("addmm", conv.mm, rules.constant_matrix, rules.addmm_form),
+    _fused("mm", conv.mm, rules.constant_matrix, mat2=Weight(1)),
+    _row("bmm", conv.bmm, rules.symmetric_operands),
 )
 
 _ARITHMETIC = (
-    _fused("add", elementwise.binary("ADD"), *_PAIR, common.no_alpha, numbers=True),
-    _fused("sub", elementwise.binary("SUB"), *_PAIR, common.no_alpha, numbers=True),
-    _fused("rsub", elementwise.binary("SUB"), *_PAIR, common.no_alpha, numbers=True),
+    _fused("add", elementwise.binary("ADD"), *_PAIR, common.unit_alpha, numbers=True),
+    _fused("sub", elementwise.binary("SUB"), *_PAIR, common.unit_alpha, numbers=True),
+    _fused("rsub", elementwise.binary("SUB"), *_PAIR, common.unit_alpha, numbers=True),
     _fused("mul", elementwise.binary("MUL"), *_PAIR, numbers=True),
-    _fused("div", elementwise.divided, rules.fixed_divisor, *_PAIR, numbers=True),
-    _row("maximum", elementwise.binary("MAXIMUM"), rules.one_scale, *_PAIR, other=Tied("self"), out=Tied("self")),
-    _row("minimum", elementwise.binary("MINIMUM"), rules.one_scale, *_PAIR, other=Tied("self"), out=Tied("self")),
-    _row("neg", elementwise.negated),
-    _row("requantize", elementwise.requantized),
+    _fused("div", elementwise.div, rules.constant_divisor, *_PAIR, numbers=True),
+    _row("maximum", elementwise.binary("MAXIMUM"), rules.one_qparams, *_PAIR, other=Tied("self"), out=Tied("self")),
+    _row("minimum", elementwise.binary("MINIMUM"), rules.one_qparams, *_PAIR, other=Tied("self"), out=Tied("self")),
+    _row("neg", elementwise.neg),
+    _row("requantize", elementwise.requantize),
 )
 
 _FUNCTIONS = (
-    _row("relu", elementwise.limited, rules.known_limits),
-    _row("relu6", elementwise.limited, rules.known_limits),
-    _row("hardtanh", elementwise.limited, rules.known_limits, out=SELF),
-    _row("clamp", elementwise.limited, rules.known_limits, min=INDEX, max=INDEX, out=SELF),
+    _row("relu", elementwise.clamp, rules.constant_limits),
+    _row("relu6", elementwise.clamp, rules.constant_limits),
+    _row("hardtanh", elementwise.clamp, rules.constant_limits, out=SELF),
+    _row("clamp", elementwise.clamp, rules.constant_limits, min=INDEX, max=INDEX, out=SELF),
     _row("abs", elementwise.unary("ABS")),
     _row("exp", elementwise.unary("EXP")),
     _row("log", elementwise.unary("LOG")),
-    _row("rsqrt", elementwise.unary("RSQRT"), rules.not_negative),
-    _row("hardswish", elementwise.unary("HARD_SWISH"), rules.swish_scales),
+    _row("rsqrt", elementwise.unary("RSQRT"), rules.nonnegative_input),
+    _row("hardswish", elementwise.unary("HARD_SWISH"), rules.hardswish_scales),
     _row("leaky_relu", elementwise.unary("LEAKY_RELU", alpha="negative_slope")),
     _row("prelu", elementwise.prelu, constant("weight"), weight=INDEX),
     _row("sigmoid", elementwise.unary("LOGISTIC"), rules.unit_range, out=UNIT),
@@ -84,7 +87,7 @@ _IMAGES = (
         for op in ("adaptive_avg_pool1d", "adaptive_avg_pool2d")
     ),
     *(
-        _row(op, pool.resize(kind), images.grows, rules.one_scale, out=Same(name))
+        _row(op, pool.resize(kind), images.upscale_factor, rules.one_qparams, out=Same(name))
         for op, kind, name in (
             ("upsample_nearest2d", "RESIZE_NEAREST_NEIGHBOR", "input"),
             ("resize_nearest2d", "RESIZE_NEAREST_NEIGHBOR", "self"),
@@ -93,22 +96,24 @@ _IMAGES = (
         )
     ),
     *(
-        _row(op, pool.reduced(kind), *_REDUCED, out=SELF)
+        _row(op, pool.reduce(kind), *_REDUCE, out=SELF)
         for op, kind in (("mean", "MEAN"), ("sum", "SUM"), ("amax", "REDUCE_MAX"), ("amin", "REDUCE_MIN"))
     ),
 )
 
 _MOVES = (
-    *_moves(movement.same, "clone"),
-    *_moves(movement.same, "expand", more=(images.same_shape,)),
-    OpSpec("dropout", movement.same, (rules.one_scale,), INT, ports={"out": Same("input")}),
-    *_moves(movement.permute, "permute", "transpose", "t"),
-    *_moves(movement.view, "view", "reshape", "flatten"),
-    *_moves(movement.squeeze, "squeeze", "unsqueeze"),
-    *_moves(movement.part, "slice", "narrow", "select", more=(images.neighbours,)),
-    *_moves(movement.pad, "pad", more=(images.grows_only,)),
-    *_moves(movement.mirror, "pad_by_mode", "reflection_pad", more=(images.mirrored, images.grows_only)),
-    *_moves(movement.cat, "cat"),
+    *_movement(movement.forward_input, "clone"),
+    *_movement(movement.forward_input, "expand", more=(images.no_broadcast,)),
+    OpSpec("dropout", movement.forward_input, (rules.one_qparams,), INT, ports={"out": Same("input")}),
+    *_movement(movement.permute, "permute", "transpose", "t"),
+    *_movement(movement.view, "view", "reshape", "flatten"),
+    *_movement(movement.squeeze, "squeeze", "unsqueeze"),
+    *_movement(movement.slice_, "slice", "narrow", "select", more=(images.contiguous_slice,)),
+    *_movement(movement.pad, "pad", more=(images.nonnegative_padding,)),
+    *_movement(
+        movement.mirror_pad, "pad_by_mode", "reflection_pad", more=(images.reflect_only, images.nonnegative_padding)
+    ),
+    *_movement(movement.cat, "cat"),
 )
 
 ROWS: tuple[OpSpec, ...] = (*_PRODUCTS, *_ARITHMETIC, *_FUNCTIONS, *_IMAGES, *_MOVES)

@@ -1,4 +1,4 @@
-"""Limits of pools, resizing, reductions and movement."""
+"""Constraints of pooling, resizing, reductions and data movement."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.backends.nxp.movement import places_of, widths_of
-from edgewright.backends.nxp.pool import image_of, spatial, window
-from edgewright.backends.nxp.rules import MAX_STEP
+from edgewright.backends.nxp.movement import pad_widths, selected_indices
+from edgewright.backends.nxp.pool import image_input, pool_window, spatial_rank
+from edgewright.backends.nxp.rules import MAX_WINDOW_PARAM
 from edgewright.backends.rules import rule
-from edgewright.backends.table import OK, over
+from edgewright.backends.table import OK, reduced_dims
 from edgewright.ir.graph import Op
 
 
-@rule("ceil_mode must be False, dilation 1, and the divisor the window's size")
-def plain_pool(op: Op, target: Any) -> object:
+@rule("ceil_mode must be False, dilation 1, and the divisor the window size")
+def pool_form(op: Op, target: Any) -> object:
     if op.args.get("ceil_mode"):
         return "ceil_mode True"
     if any(d != 1 for d in op.args.get("dilation") or [1]):
@@ -23,63 +23,65 @@ def plain_pool(op: Op, target: Any) -> object:
     if op.args.get("divisor_override") is not None:
         return f"divisor {op.args['divisor_override']}"
     padded = any(op.args.get("padding") or [0]) and op.kind.startswith("avg")
-    return "padding that is not counted" if padded and op.args.get("count_include_pad", True) is False else OK
+    return "count_include_pad False" if padded and op.args.get("count_include_pad", True) is False else OK
 
 
-@rule(f"windows and strides must be at most {MAX_STEP}")
+@rule(f"windows and strides must be at most {MAX_WINDOW_PARAM}")
 def pool_fits(op: Op, target: Any) -> object:
-    kernel, stride, _ = window(op)
-    return OK if max(*kernel, *stride) <= MAX_STEP else max(*kernel, *stride)
+    kernel, stride, _ = pool_window(op)
+    return OK if max(*kernel, *stride) <= MAX_WINDOW_PARAM else max(*kernel, *stride)
 
 
-@rule("sizes must be divisible by those of the result")
+@rule("input sizes must be divisible by output sizes")
 def divisible(op: Op, target: Any) -> object:
-    dims = spatial(op)
+    dims = spatial_rank(op)
     assert op.outputs[0] is not None
     sizes = list(zip(op.args["self"].bound[-dims:], op.outputs[0].bound[-dims:], strict=True))
     return OK if all(m and n % m == 0 for n, m in sizes) else sizes
 
 
-@rule("height and width must grow by 1, 2, 4 or 8, exactly")
-def grows(op: Op, target: Any) -> object:
-    x, out = image_of(op), op.outputs[0]
+@rule("scale factors of a resize must be exactly 1, 2, 4 or 8")
+def upscale_factor(op: Op, target: Any) -> object:
+    x, out = image_input(op), op.outputs[0]
     assert out is not None
     factors = [m / n for n, m in zip(x.bound[2:], out.bound[2:], strict=True)]
-    given = op.args.get("scale_factors") or [op.args.get("scales_h"), op.args.get("scales_w")]
-    off = any(g is not None and abs(g - f) > 1e-6 for g, f in zip(given, factors, strict=True))
-    return factors if off or not set(factors) <= {1.0, 2.0, 4.0, 8.0} else OK
+    arguments = op.args.get("scale_factors") or [op.args.get("scales_h"), op.args.get("scales_w")]
+    different = any(g is not None and abs(g - f) > 1e-6 for g, f in zip(arguments, factors, strict=True))
+    return factors if different or not set(factors) <= {1.0, 2.0, 4.0, 8.0} else OK
 
 
-@rule("tensors must have a dimension to reduce")
-def has_dims(op: Op, target: Any) -> object:
-    return OK if op.args["self"].shape and over(op) else "none"
+@rule("at least one dimension must be reduced")
+def has_reduced_dims(op: Op, target: Any) -> object:
+    return OK if op.args["self"].shape and reduced_dims(op) else "none"
 
 
-@rule("what is read must be neighbours, in their order")
-def neighbours(op: Op, target: Any) -> object:
+@rule("slices must be contiguous (step 1)")
+def contiguous_slice(op: Op, target: Any) -> object:
     if not op.args["self"].shape:
         return "no dimension"
-    places = places_of(op)
+    indices = selected_indices(op)
     return (
-        OK if places and places == list(range(places[0], places[0] + len(places))) else f"step {op.args.get('step', 1)}"
+        OK
+        if indices and indices == list(range(indices[0], indices[0] + len(indices)))
+        else f"step {op.args.get('step', 1)}"
     )
 
 
-@rule("padding must not be negative, and its value a number")
-def grows_only(op: Op, target: Any) -> object:
-    widths = widths_of(op)
+@rule("padding must not be negative, and its value must be finite")
+def nonnegative_padding(op: Op, target: Any) -> object:
+    widths = pad_widths(op)
     if not np.isfinite(op.args.get("value") or 0):
         return op.args["value"]
     return OK if all(n >= 0 for pair in widths for n in pair) else widths
 
 
-@rule("padding must be mirrored, not repeated")
-def mirrored(op: Op, target: Any) -> object:
+@rule("padding mode must be reflect")
+def reflect_only(op: Op, target: Any) -> object:
     mode = op.args.get("mode", "reflect")
     return OK if mode == "reflect" else mode
 
 
-@rule("nothing must be repeated")
-def same_shape(op: Op, target: Any) -> object:
+@rule("expand must not repeat elements")
+def no_broadcast(op: Op, target: Any) -> object:
     assert op.outputs[0] is not None
     return OK if op.outputs[0].bound == op.args["self"].bound else list(op.outputs[0].bound)

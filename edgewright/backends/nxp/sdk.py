@@ -1,6 +1,6 @@
-"""NXP's converter, behind its own interface: the package ``eiq_neutron_sdk``, found when it is asked for.
+"""Interface to NXP's converter (package ``eiq_neutron_sdk``, imported on first use).
 
-It runs in a process of its own, so that a crash of it is an error of ours.
+The converter runs in a subprocess: a crash becomes a ``VendorError`` instead of ending the host process.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from edgewright.errors import MissingError, UsageError, VendorError
 
 PACKAGE = "eiq_neutron_sdk"
 INSTALL = "pip install --index-url https://eiq.nxp.com/repository eiq-neutron-sdk"
-PASSES = "HoistSliceAboveTranspose,MergeTranspose"  # those that the converter is told to leave out
-_SECONDS = 3600
-_SHOWN = 2000  # characters of the converter's last words
+EXCLUDED_PASSES = "HoistSliceAboveTranspose,MergeTranspose"  # graph passes that the converter skips
+_TIMEOUT_SECONDS = 3600
+_MAX_STDERR = 2000  # characters of the converter's output to show
 
 
 def converter_name(flavor: str | None = None) -> str:
-    """The module that converts; older releases have one for each release of NXP's SDK."""
+    """The converter's module; older releases have one package per SDK release."""
     if flavor is None:
         return f"{PACKAGE}.neutron_converter"
     if not re.fullmatch(r"\w{1,64}", flavor):
@@ -32,39 +32,39 @@ def converter_name(flavor: str | None = None) -> str:
     return f"neutron_converter_{flavor}.neutron_converter"
 
 
-def installed(flavor: str | None = None) -> bool:
+def is_installed(flavor: str | None = None) -> bool:
     package = converter_name(flavor).partition(".")[0]
     return find_spec(package) is not None
 
 
 def target_object(name: str) -> Any:
-    """What the SDK says of a chip, or None if it is not installed or does not know it."""
-    if not installed():
+    """The SDK's description of a chip, or None if the SDK is not installed or does not support the chip."""
+    if not is_installed():
         return None
     utils = import_module(f"{PACKAGE}.neutron_library_utils")
     return import_module(converter_name()).getNeutronTarget(name) if utils.isNeutronTarget(name) else None
 
 
 def require(flavor: str | None = None) -> None:
-    if not installed(flavor):
+    if not is_installed(flavor):
         package = converter_name(flavor).partition(".")[0]
         remedy = (
-            f"{INSTALL} (NXP's own index), or make a file for this machine only: "
+            f"{INSTALL} (NXP's package index), or compile for simulation on the host: "
             'generate_neutron_compile_spec("imxrt700", simulate_only=True), edgewright compile --simulate-only.'
         )
         raise MissingError(package, "is not installed; microcode for Neutron is made by NXP's converter", remedy=remedy)
 
 
 def convert(tflite: bytes, target: str, *, flavor: str | None = None, **options: bool) -> bytes:
-    """The converter's TFLite file for ours."""
+    """Convert a TFLite file; returns the converter's TFLite file."""
     require(flavor)
-    asked = json.dumps({"module": converter_name(flavor), "target": target, **options}, sort_keys=True)
+    request = json.dumps({"module": converter_name(flavor), "target": target, **options}, sort_keys=True)
     paths = os.pathsep.join(path for path in sys.path if path)
-    done = subprocess.run(
-        [sys.executable, "-m", "edgewright.backends.nxp.convert", asked], input=tflite, capture_output=True,
-        timeout=_SECONDS, env={**os.environ, "PYTHONPATH": paths}, check=False,
+    process = subprocess.run(
+        [sys.executable, "-m", "edgewright.backends.nxp.convert", request], input=tflite, capture_output=True,
+        timeout=_TIMEOUT_SECONDS, env={**os.environ, "PYTHONPATH": paths}, check=False,
     )  # fmt: skip
-    if done.returncode:
-        said = (done.stderr or done.stdout).decode("utf-8", "replace")[-_SHOWN:]
-        raise VendorError("NXP's Neutron converter", "ended without a result", value=f"{done.returncode}: {said}")
-    return done.stdout
+    if process.returncode:
+        output = (process.stderr or process.stdout).decode("utf-8", "replace")[-_MAX_STDERR:]
+        raise VendorError("NXP's Neutron converter", "ended without a result", value=f"{process.returncode}: {output}")
+    return process.stdout

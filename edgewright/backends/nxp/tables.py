@@ -1,4 +1,4 @@
-"""The tables of a TFLite file, as far as Neutron's converter is given them and gives them back."""
+"""Flatbuffer tables of a TFLite file: the subset that the converter's input and output use."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from edgewright.formats.flatbuffer import (
 IDENTIFIER = b"TFL3"
 TYPES = {"float32": 0, "int32": 2, "uint8": 3, "int8": 9}
 CUSTOM = 32
-_LIMIT = 1 << 20  # tensors, operators and operands
+_LIMIT = 1 << 20  # maximum number of tensors, operators and operands
 
 
 @table

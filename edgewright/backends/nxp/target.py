@@ -1,4 +1,4 @@
-"""What a Neutron target is, and the compile spec: the options that go to NXP's converter and into the file."""
+"""Neutron targets and the compile spec: options for NXP's converter that are stored in the program."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _FLAGS = ("use_neutron_for_format_conversion", "fetch_constants_to_sram", "dump_
 
 
 @dataclass(frozen=True)
-class NeutronInfo:
-    """What the NPU of a chip has."""
+class NpuInfo:
+    """Hardware parameters of an NPU."""
 
     subsystem: bool
     units: int
@@ -30,12 +30,12 @@ class NeutronInfo:
     clock: float = 325e6  # Hz
 
 
-# From NXP's public data sheet, and the configuration of its simulator.
-TARGETS = {DEFAULT: NeutronInfo(False, 1, 8, 8, 2)}
+# Sources: NXP's public data sheet, and the configuration of its simulator.
+TARGETS = {DEFAULT: NpuInfo(False, 1, 8, 8, 2)}
 
 
 def targets() -> dict[str, str]:
-    """What there is to compile for, each in a line."""
+    """Target names with a one-line description."""
     return {
         name: f"NXP eIQ Neutron, {info.units * info.pipes * info.macs} multiply-accumulates per cycle"
         for name, info in TARGETS.items()
@@ -43,7 +43,7 @@ def targets() -> dict[str, str]:
 
 
 class NeutronTargetSpec:
-    """A chip, by name. Chips that are not known here are looked up in NXP's SDK, if it is installed.
+    """A chip, by name. Other chips than those in ``TARGETS`` are looked up in NXP's SDK, if it is installed.
 
     >>> NeutronTargetSpec("imxrt700").get_num_macs()
     8
@@ -53,11 +53,11 @@ class NeutronTargetSpec:
         if not isinstance(target, str):
             raise UsageError("Neutron target", "must be a name", value=target)
         self.name = target
-        found = TARGETS.get(target) or _ask_sdk(target)
-        if found is None:
-            remedy = f"Chips besides these need NXP's SDK: {sdk.INSTALL}"
+        info = TARGETS.get(target) or _query_sdk(target)
+        if info is None:
+            remedy = f"Other chips require NXP's SDK: {sdk.INSTALL}"
             raise not_among("Neutron target", target, TARGETS, remedy=remedy)
-        self.neutron_target_info = found
+        self.neutron_target_info = info
 
     def get_name(self) -> str:
         return self.name
@@ -84,19 +84,19 @@ class NeutronTargetSpec:
         return hash(self.name)
 
 
-def _ask_sdk(target: str) -> NeutronInfo | None:
-    found = sdk.target_object(target)
-    if found is None:
+def _query_sdk(target: str) -> NpuInfo | None:
+    description = sdk.target_object(target)
+    if description is None:
         return None
-    npu = getattr(found, "npu", found)
+    npu = getattr(description, "npu", description)
     names = ("subsystem", "numUnits", "numPipes", "numMacs", "hwVersion")
     subsystem, *numbers = (getattr(npu, name) for name in names)
-    return NeutronInfo(bool(subsystem), *(int(getattr(n, "value", n)) for n in numbers))
+    return NpuInfo(bool(subsystem), *(int(getattr(n, "value", n)) for n in numbers))
 
 
 @dataclass(frozen=True)
-class Options:
-    """A compile spec, read."""
+class NeutronOptions:
+    """A parsed compile spec."""
 
     target: str = DEFAULT
     flags: str = ""
@@ -117,32 +117,32 @@ def generate_neutron_compile_spec(
     dump_kernel_selection_code: bool = False, use_profiling: bool = False, *,
     neutron_converter_flavor: str | None = None, simulate_only: bool = False, numerics: str = "tflite",
 ) -> list[CompileSpec]:  # fmt: skip
-    """How to compile for a chip. ``system_config`` says nothing and is there for scripts that give it.
+    """Compile spec for a chip. ``system_config`` is accepted for compatibility and ignored.
 
-    ``simulate_only``: make a file that runs on this machine, without NXP's converter, and never on the chip.
+    ``simulate_only``: compile without NXP's converter; the program runs on the host and never on the chip.
     ``neutron_converter_flavor``: use the package ``neutron_converter_<flavor>`` of older releases.
-    ``numerics``: how this machine rounds when it runs the file: as LiteRT's reference kernels, or ``xnnpack``.
+    ``numerics``: rounding on the host, of LiteRT's reference kernels (``tflite``) or of ``xnnpack``.
 
     >>> [spec.key for spec in generate_neutron_compile_spec("imxrt700")][:3]
     ['output_format', 'compile_flags', 'target']
     """
     NeutronTargetSpec(config)
-    given = {
+    flags = {
         "use_neutron_for_format_conversion": use_neutron_for_format_conversion,
         "fetch_constants_to_sram": fetch_constants_to_sram,
         "dump_kernel_selection_code": dump_kernel_selection_code,
         "use_profiling": use_profiling,
         SIMULATE: simulate_only,
     }
-    _check_options(given, numerics)
-    apart = [] if operators_not_to_delegate is None else list(operators_not_to_delegate)
+    _check_options(flags, numerics)
+    excluded = [] if operators_not_to_delegate is None else list(operators_not_to_delegate)
     specs: dict[str, str] = {
         "output_format": "tflite",
         "compile_flags": extra_flags or "",
         "target": config + (SIMULATED if simulate_only else ""),
         "intermediates_dir": str(intermediates_dir),
-        "operators_not_to_delegate": ",".join(apart).replace("::", "_"),
-        **{name: str(given[name]) for name in _FLAGS},
+        "operators_not_to_delegate": ",".join(excluded).replace("::", "_"),
+        **{name: str(flags[name]) for name in _FLAGS},
     }
     if neutron_converter_flavor is not None:
         specs[FLAVOR] = neutron_converter_flavor
@@ -160,43 +160,43 @@ def _check_options(flags: Mapping[str, Any], numerics: str) -> None:
 
 
 class NeutronCompileSpecBuilder:
-    """The same, in steps: ``NeutronCompileSpecBuilder().neutron_compile_spec("imxrt700").build()``."""
+    """Builder interface: ``NeutronCompileSpecBuilder().neutron_compile_spec("imxrt700").build()``."""
 
     def __init__(self) -> None:
-        self._made: list[CompileSpec] | None = None
+        self._specs: list[CompileSpec] | None = None
 
     def neutron_compile_spec(self, config: str = DEFAULT, *args: Any, **options: Any) -> NeutronCompileSpecBuilder:
-        self._made = generate_neutron_compile_spec(config, *args, **options)
+        self._specs = generate_neutron_compile_spec(config, *args, **options)
         return self
 
     def build(self) -> list[CompileSpec]:
-        if self._made is None:
-            raise UsageError("NeutronCompileSpecBuilder", "must be given neutron_compile_spec(...) before build()")
-        return self._made
+        if self._specs is None:
+            raise UsageError("NeutronCompileSpecBuilder", "needs neutron_compile_spec(...) before build()")
+        return self._specs
 
 
-def read_options(specs: Iterable[Any]) -> Options:
-    """A list of keys and values, ours or ExecuTorch's, as options."""
+def read_options(specs: Iterable[Any]) -> NeutronOptions:
+    """Parse a compile spec, created here or by ExecuTorch."""
     try:
-        held = {str(spec.key): bytes(spec.value).decode() for spec in specs}
+        values = {str(spec.key): bytes(spec.value).decode() for spec in specs}
     except (AttributeError, TypeError, UnicodeDecodeError) as error:
         remedy = 'Make one: generate_neutron_compile_spec("imxrt700").'
         raise UsageError("compile_spec", "must be a list of keys and values", value=specs, remedy=remedy) from error
-    if held.get("output_format", "tflite") != "tflite":
-        raise UsageError("output_format", "must be tflite", value=held["output_format"])
-    target = held.get("target", DEFAULT)
-    apart = held.get("operators_not_to_delegate", "")
-    folder = held.get("intermediates_dir", "None")
-    flags = {name: held[name] == "True" for name in _FLAGS if name in held}
-    return Options(
-        target.removesuffix(SIMULATED), held.get("compile_flags", ""), None if folder == "None" else folder,
-        tuple(n for n in apart.split(",") if n), **flags, flavor=held.get(FLAVOR),
+    if values.get("output_format", "tflite") != "tflite":
+        raise UsageError("output_format", "must be tflite", value=values["output_format"])
+    target = values.get("target", DEFAULT)
+    excluded = values.get("operators_not_to_delegate", "")
+    folder = values.get("intermediates_dir", "None")
+    flags = {name: values[name] == "True" for name in _FLAGS if name in values}
+    return NeutronOptions(
+        target.removesuffix(SIMULATED), values.get("compile_flags", ""), None if folder == "None" else folder,
+        tuple(n for n in excluded.split(",") if n), **flags, flavor=values.get(FLAVOR),
         simulate_only=target.endswith(SIMULATED),
     )  # fmt: skip
 
 
 @dataclass
 class CustomDelegationOptions:
-    """``allow_no_op_partitions``: delegate groups that only move elements, too."""
+    """``allow_no_op_partitions``: also delegate partitions of data movement only."""
 
     allow_no_op_partitions: bool = False

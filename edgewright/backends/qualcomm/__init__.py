@@ -1,4 +1,4 @@
-"""Qualcomm AI Engine Direct: quantize, compile for a Hexagon processor, run it in Qualcomm's emulator."""
+"""Qualcomm AI Engine Direct backend: quantize, compile for a Hexagon processor, run in Qualcomm's emulator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Phones, through ``adb``: which there are, files to and from them, and commands on them."""
+"""Wrapper of ``adb``: lists devices, transfers files and runs commands."""
 
 from __future__ import annotations
 

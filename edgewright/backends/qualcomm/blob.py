@@ -1,7 +1,7 @@
-"""The QNN delegate's blob: a header, and a context binary as Qualcomm's compiler made it; read and checked, or written.
+"""Format of the QNN delegate's blob: a header and an unmodified context binary of Qualcomm's compiler.
 
-The header's signature, which devices know contexts by, is a hash of the context (the names of its graphs included): the
-same model gives the same file, and a context that was altered is seen before it reaches the library.
+The header contains a signature by which devices identify contexts. Here it is a hash of the context, including the
+names of its graphs: output is reproducible, and a corrupted context is detected before it reaches the native library.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Names of ExecuTorch's Qualcomm folder that scripts import: what they choose among has one choice here, the HTP."""
+"""Names of ExecuTorch's Qualcomm package that scripts import; the only backend type supported here is the HTP."""
 
 from __future__ import annotations
 

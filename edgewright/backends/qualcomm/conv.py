@@ -9,7 +9,7 @@ import numpy as np
 
 from edgewright.backends.qualcomm.lower import INT32, QnnLowering, real_numbers, result, scale_of, unsigned
 from edgewright.backends.qualcomm.weights_int4 import finer_weight
-from edgewright.backends.table import pads_of, spread
+from edgewright.backends.table import conv_argument, conv_padding
 from edgewright.ir.graph import Array, Op, QParams, Value
 from edgewright.lowering.passes.layout import identity
 
@@ -82,14 +82,17 @@ def convolution(low: QnnLowering, op: Op) -> None:
     order = (0, *range(2, rank), 1)
     image = low.get(x, order)
     inputs = [_image(low, image), _filters(low, weight, transposed), *bias_of(low, op, weight)]
-    params: dict[str, Any] = {"stride": unsigned(spread(op, "stride", 1)), "pad_amount": unsigned(pads_of(op))}
+    params: dict[str, Any] = {
+        "stride": unsigned(conv_argument(op, "stride", 1)),
+        "pad_amount": unsigned(conv_padding(op)),
+    }
     dims = "3d" if rank == 5 else "2d"
     if transposed:
         kind = f"TransposeConv{dims}"
-        params["output_padding"] = unsigned(spread(op, "output_padding", 0))
+        params["output_padding"] = unsigned(conv_argument(op, "output_padding", 0))
     else:
         kind = "DepthWiseConv2d" if is_depthwise(op) and rank < 5 else f"Conv{dims}"
-        params["dilation"] = unsigned(spread(op, "dilation", 1))
+        params["dilation"] = unsigned(conv_argument(op, "dilation", 1))
     if kind != "DepthWiseConv2d":
         params["group"] = int(op.args.get("groups", 1))
     if rank > 3:

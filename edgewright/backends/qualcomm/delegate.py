@@ -1,9 +1,9 @@
-"""Runs QNN blobs on this machine: Qualcomm's own emulator of the HTP runs the context that a device would.
+"""Executes QNN blobs on the host: Qualcomm's HTP emulator runs the same context binary as a device.
 
-Where Qualcomm's libraries are not installed, or ``EDGEWRIGHT_QNN=twin`` asks for it, the host twin runs instead, and it
-is said so; ``EDGEWRIGHT_QNN=emulator`` does without the twin. The library is native code that trusts what it is given:
-a context whose hash is not its signature does not reach it, unless ``EDGEWRIGHT_QNN_TRUST=1`` says that it may (stock's
-files have the time of day for a signature).
+Without Qualcomm's libraries, or with ``EDGEWRIGHT_QNN=twin``, the host twin runs instead, with a warning;
+``EDGEWRIGHT_QNN=emulator`` disables this fallback. The library is native code that trusts its input, so a context whose
+hash differs from its signature is rejected unless ``EDGEWRIGHT_QNN_TRUST=1`` is set (ExecuTorch's files have a
+timestamp as their signature).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Lowering of operators that work element by element."""
+"""Lowering of elementwise operators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a device graph to a context binary: tensors and nodes for Qualcomm's compiler, and its run."""
+"""Device graph to context binary: builds tensors and nodes and runs Qualcomm's compiler."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Contexts in Qualcomm's emulator, which is in a process of its own: what brings it down does not bring this one down.
+"""Contexts in Qualcomm's emulator, which runs in a subprocess so that its crashes do not end the host process.
 
-If the process ends, who was running is told so; others find their contexts loaded anew.
+If the subprocess ends, the call in progress raises an error; other contexts are reloaded at their next call.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class End:
 
 
 class Emulated:
-    """One context in the emulator. ``memory``: bytes that inputs and outputs may take."""
+    """A context in the emulator. ``memory``: limit of the size of inputs and outputs, in bytes."""
 
     def __init__(self, context: bytes, soc: int, method: str, memory: int) -> None:
         self._context, self._header = context, {"do": "open", "soc": soc, "method": method}
@@ -57,7 +57,7 @@ class Emulated:
         return answer
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
-        """The outputs for inputs of the right types and sizes."""
+        """Run on inputs of matching types and sizes."""
         total = checked_int.add(*(e.nbytes for e in self.outputs))
         parts = [np.ascontiguousarray(x).reshape(-1).view(np.uint8) for x in inputs]
         made: list[bytes] | None = None
@@ -73,7 +73,7 @@ class Emulated:
         return [np.frombuffer(bytearray(m), e.dtype).reshape(e.dims) for m, e in zip(made, self.outputs, strict=True)]
 
     def close(self) -> None:
-        """Give the context back."""
+        """Release the context."""
         process, self._process = self._process, None
         if process is None or not process.usable:
             return
@@ -90,7 +90,7 @@ def _number(answer: Any) -> int:
 
 
 def _ends(listed: Any) -> list[End]:
-    """What the emulator says of a graph's ends, which it has from the file."""
+    """Validate the emulator's description of inputs or outputs, which comes from the file."""
     if not isinstance(listed, list) or len(listed) > _ENDS:
         raise VendorError("QNN emulator", "must list inputs and outputs")
     found = []

@@ -1,7 +1,10 @@
-"""Processes that run Qualcomm's emulator: each has its own lock and answers within a time, or is killed.
+"""Pool of processes that run Qualcomm's emulator.
 
-A thread that opens a context gets a process that no other thread is waiting for. So a program of one thread has one
-process, several threads do not wait for each other, and a context that never ends delays only those in its process.
+Protocol: the host sends one request (``open``, ``run`` or ``close``) over a socket pair and waits for one response,
+with a deadline. ``Process.lock`` serializes requests, so a response always belongs to the request before it; if a
+request is interrupted or times out, the process is killed, because a late response would be taken for the next one. A
+thread that opens a context gets an idle process, or a new one up to a limit: single-threaded programs use one process,
+threads do not wait for each other, and a context that hangs blocks only the contexts of its process.
 """
 
 from __future__ import annotations
@@ -26,14 +29,14 @@ from edgewright.forks import renew_in_child
 
 TIMEOUT = "EDGEWRIGHT_QNN_TIMEOUT"
 MODULE = "edgewright.backends.qualcomm.emulator_server"
-_USUAL_TIMEOUT = 3600.0  # seconds; networks that people run here take minutes
-_SHOWN = 400  # characters of what a crashed emulator said last
+_USUAL_TIMEOUT = 3600.0  # seconds; large networks take minutes
+_SHOWN = 400  # characters of a crashed emulator's output to show
 _MOST = 4  # processes: each has the libraries and its contexts in memory
 _TWIN = "EDGEWRIGHT_QNN=twin runs the program without Qualcomm's libraries."
 
 
 def timeout() -> float:
-    """Seconds that Qualcomm's software may take for an answer."""
+    """Timeout of a request in seconds."""
     text = os.environ.get(TIMEOUT, "")
     try:
         seconds = float(text or _USUAL_TIMEOUT)
@@ -46,7 +49,7 @@ def timeout() -> float:
 
 
 class Process:
-    """A running emulator. Hold ``lock`` to ask it something."""
+    """A running emulator. Acquire ``lock`` before ``ask``."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.owner = folder, os.getpid()
@@ -67,7 +70,8 @@ class Process:
         return self.owner == os.getpid() and self.child.poll() is None
 
     def ask(self, header: dict[str, Any], parts: Sequence[Any], most: int) -> tuple[dict[str, Any], list[bytes]]:
-        """The answer, of at most ``most`` bytes; errors that it tells of are raised. Hold ``lock``."""
+        """Send a request and return its response, of at most ``most`` bytes; raises errors the response reports.
+        Requires ``lock``."""
         seconds = timeout()
         deadline = time.monotonic() + seconds
         try:
@@ -79,7 +83,7 @@ class Process:
             self.stop()
             rule = f"must answer within {seconds:g} s; it was killed"
             raise VendorError("QNN emulator", rule, remedy=f"Raise {TIMEOUT}, in seconds; {_TWIN}") from None
-        except BaseException:  # an answer is still on its way: nobody could tell whose
+        except BaseException:  # the response is still in flight and would be taken for the next one
             self.stop()
             raise
         raise_error(answer)
@@ -101,7 +105,7 @@ class Process:
 
 
 class Processes:
-    """All processes of this program. ``lock`` guards the list, and is never held while one of them works."""
+    """The process pool. ``lock`` guards the list and is never held during a request."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -109,7 +113,7 @@ class Processes:
         renew_in_child(self)
 
     def _renew(self) -> None:
-        """A forked child starts processes of its own; its parent's must still see it when the parent closes them."""
+        """After a fork: close inherited sockets, so that the parent's processes see when the parent closes theirs."""
         for process in self.running:
             process.line.close()
             process.said.close()
@@ -117,7 +121,7 @@ class Processes:
 
     @contextmanager
     def claimed(self) -> Iterator[Process]:
-        """A process for a new context, with its lock: a free one, a new one, or the first that becomes free."""
+        """A locked process for a new context: an idle one, a new one, or the one with the fewest contexts."""
         process = self._acquire()
         while not process.usable:  # killed while this thread waited for it
             process.lock.release()
@@ -147,7 +151,7 @@ class Processes:
         return process
 
     def release(self, process: Process) -> None:
-        """A context was closed: a process that has none left is ended, but for the last, which is kept ready."""
+        """After closing a context: stop a process without contexts, unless it is the last one."""
         with self.lock:
             self.running = [p for p in self.running if p.usable]
             if len(self.running) > 1 and not process.contexts:
@@ -155,13 +159,13 @@ class Processes:
 
     @staticmethod
     def _end(process: Process) -> None:
-        """Stop a process unless somebody waits for its answer."""
+        """Stop a process unless a request is in progress."""
         if process.lock.acquire(blocking=False):
             process.stop()
             process.lock.release()
 
     def stop(self) -> None:
-        """At the end of the program: one that never answers would not notice it."""
+        """At exit: a process that hangs would not notice that its socket was closed."""
         for process in self.running:
             process.stop()
 

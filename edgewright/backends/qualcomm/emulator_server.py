@@ -1,6 +1,6 @@
-"""The emulator's own process: ``python -m edgewright.backends.qualcomm.emulator_server FD``.
+"""Emulator process: ``python -m edgewright.backends.qualcomm.emulator_server FD``.
 
-It holds contexts and runs them, as it is told over a socket, until the other side closes it.
+Loads, runs and releases contexts on request over a socket, until the host closes it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def release(build: str) -> str:
 
 
 def check_version(built: str, here: str) -> None:
-    """Refuse what a newer compiler made: the library would, in fewer words."""
+    """Reject a context from a newer compiler with a better message than the library's."""
     numbers_of = [tuple(int(n) for n in re.findall(r"\d{1,9}", release(b))) for b in (built, here)]
     if numbers_of[0] > numbers_of[1]:
         rule = f"was built with QNN {release(built)}, and this library is {release(here)}"
@@ -43,7 +43,7 @@ def check_version(built: str, here: str) -> None:
 
 
 def _place(end: End) -> int:
-    """Inputs come in the order of the number in their name, as stock binds them."""
+    """Index of an input, from the number in its name, as ExecuTorch binds inputs."""
     found = _INPUT.match(end.name)
     if found is None:
         raise FormatError("inputs must be named input_<number>_<name>", where="QNN context", value=end.name)
@@ -52,7 +52,7 @@ def _place(end: End) -> int:
 
 @dataclass
 class Loaded:
-    """A context and the graph that is run."""
+    """A loaded context and the graph to run."""
 
     reader: BinaryReader
     session: Session
@@ -67,7 +67,7 @@ class Loaded:
 
 
 def load(binary: bytes, soc: int, method: str) -> Loaded:
-    """A context made ready; nothing of it stays if that fails."""
+    """Load a context; releases everything on failure."""
     reader = BinaryReader(binary)
     session: Session | None = None
     try:
@@ -93,7 +93,7 @@ def _graph(graphs: tuple[Graph, ...], method: str) -> Graph:
 
 
 def run(loaded: Loaded, given: list[bytes]) -> list[np.ndarray[Any, Any]]:
-    """The outputs for inputs whose sizes were checked."""
+    """Run on inputs whose sizes have been checked."""
     arrays = [np.frombuffer(g, e.dtype).reshape(e.dims) for g, e in zip(given, loaded.inputs, strict=True)]
     made = [np.zeros(end.dims, end.dtype) for end in loaded.outputs]
     reads = [(e.tensor, a) for e, a in zip(loaded.inputs, arrays, strict=True)]
@@ -103,7 +103,7 @@ def run(loaded: Loaded, given: list[bytes]) -> list[np.ndarray[Any, Any]]:
 
 
 class Server:
-    """Does what messages ask for."""
+    """Handles requests."""
 
     def __init__(self) -> None:
         self._loaded: dict[int, Loaded] = {}
@@ -131,7 +131,7 @@ class Server:
 
 
 def main(descriptor: int) -> None:
-    """Answer until nobody asks."""
+    """Serve requests until the socket is closed."""
     server, line = Server(), socket.socket(fileno=descriptor)
     while True:
         try:

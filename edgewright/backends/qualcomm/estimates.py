@@ -1,9 +1,9 @@
-"""An estimate of a device graph's time and memory on a SoC. It is arithmetic, not a measurement, and says so.
+"""Analytic estimate of a device graph's time and memory on a SoC; not a measurement, and labelled as an estimate.
 
-Assumptions: the matrix unit multiplies at its peak, in tiles of 32 channels by 32, twice as slowly for activations of
-16 bits and four times for real numbers; everything else is done by the vector unit, four threads of 128 bytes a cycle;
-weights come from DRAM once, and so do tensors that do not fit into the HTP's own memory together; an operator takes the
-longest of these, and nothing overlaps. Qualcomm's compiler fuses and tiles; none of that is known here.
+Assumptions: the matrix unit runs at its peak, in tiles of 32 by 32 channels, at half speed for 16-bit activations and a
+quarter for floating point; all other work is done by the vector unit, four threads of 128 bytes per cycle; weights are
+read from DRAM once, and so are tensors that together exceed the HTP's local memory; an operator takes the longest of
+these, and operators do not overlap. Qualcomm's compiler fuses and tiles, which the estimate ignores.
 """
 
 from __future__ import annotations

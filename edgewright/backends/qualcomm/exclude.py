@@ -1,4 +1,4 @@
-"""What users leave to the CPU by name: ``skip_node_id_set`` and ``skip_node_op_set``."""
+"""Exclusion of operators by name: ``skip_node_id_set`` and ``skip_node_op_set``."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Models in half precision. The HTP computes real numbers in 16 bits whatever they are called; operators here are
-written for those called float32. So a graph takes and gives the halves it is asked for, and casts them at its ends."""
+"""fp16 models. The HTP computes all floating-point tensors in fp16 and the lowering expects float32 tensors, so a graph
+with fp16 inputs or outputs casts at its boundary."""
 
 from __future__ import annotations
 

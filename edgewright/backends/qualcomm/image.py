@@ -1,4 +1,4 @@
-"""Lowering of pools, resizing, reductions and softmax."""
+"""Lowering of pooling, resizing, reductions and softmax."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from edgewright.backends.qualcomm.lower import QnnLowering, result, unsigned
-from edgewright.backends.table import over, pool_arguments
+from edgewright.backends.table import pool_params, reduced_dims
 from edgewright.ir.graph import Op, QParams, Value
 from edgewright.lowering.passes.layout import NHWC, Order, common_order, order_with_last
 
@@ -19,7 +19,7 @@ Lower = Callable[[QnnLowering, Op], None]
 
 def pool(kind: str) -> Lower:
     def lower(low: QnnLowering, op: Op) -> None:
-        kernel, stride, pads, _ = pool_arguments(op)
+        kernel, stride, pads, _ = pool_params(op)
         params: dict[str, Any] = {
             "filter_size": unsigned(kernel), "stride": unsigned(stride),
             "pad_amount": unsigned([pads[:2], pads[2:]]), "rounding_mode": int(bool(op.args.get("ceil_mode"))),
@@ -32,7 +32,7 @@ def pool(kind: str) -> Lower:
 
 
 def adaptive(kind: str) -> Lower:
-    """Windows that are all alike; a rule sees to it."""
+    """Adaptive pooling with equal windows, which a rule ensures."""
 
     def lower(low: QnnLowering, op: Op) -> None:
         x, out = op.args["self"], result(op)
@@ -45,7 +45,7 @@ def adaptive(kind: str) -> Lower:
 
 
 def volume(low: QnnLowering, op: Op) -> None:
-    """Averages over boxes. The padding never counts: where it would, a rule sees to it that there is none."""
+    """3-D average pooling. Padding is never counted; a rule excludes padding that would be."""
     kernel, stride, pads = box_arguments(op)
     params = {
         "filter_size": unsigned(kernel), "stride": unsigned(stride), "pad_amount": unsigned([[p, p] for p in pads]),
@@ -55,7 +55,7 @@ def volume(low: QnnLowering, op: Op) -> None:
 
 
 def box_arguments(op: Op) -> tuple[list[int], list[int], list[int]]:
-    """Window, step and padding of a pool over volumes."""
+    """Kernel size, stride and padding of a 3-D pool."""
 
     def three(name: str, default: list[int]) -> list[int]:
         given = list(op.args.get(name) or default)
@@ -66,12 +66,12 @@ def box_arguments(op: Op) -> tuple[list[int], list[int], list[int]]:
 
 
 def reduced(kind: str) -> Lower:
-    """Over the dimensions named, in whatever order they are held."""
+    """A reduction; axes are mapped to the dimension order of the input."""
 
     def lower(low: QnnLowering, op: Op) -> None:
         x = op.args["self"]
         rank = len(x.shape)
-        order, dims = common_order(low, op, rank), over(op)
+        order, dims = common_order(low, op, rank), reduced_dims(op)
         keep = bool(op.args.get("keepdim"))
         final = order if keep else tuple(d - sum(g < d for g in dims) for d in order if d not in dims)
         axes = unsigned(sorted(order.index(d) for d in dims))
@@ -81,7 +81,7 @@ def reduced(kind: str) -> Lower:
 
 
 def dim_last(low: QnnLowering, op: Op) -> Order:
-    """The order whose last dimension is the one that an operator works along: the HTP insists on it."""
+    """A dimension order with the operator's dimension last, as the HTP requires."""
     x = op.args["self"]
     rank = len(x.shape)
     dim = op.args["dim"] % rank
@@ -95,7 +95,7 @@ def softmax(low: QnnLowering, op: Op) -> None:
 
 
 def log_softmax(low: QnnLowering, op: Op) -> None:
-    """Of bytes by way of 16 bits: the HTP's own for bytes is two steps off."""
+    """8-bit log-softmax is computed in 16 bits: the HTP's 8-bit operator is off by two steps."""
     order = dim_last(low, op)
     held, made = low.get(op.args["self"], order), low.make(result(op), order)
     given, wide = widened(held), widened(made)
@@ -108,7 +108,7 @@ def log_softmax(low: QnnLowering, op: Op) -> None:
 
 
 def widened(value: Value) -> Value | None:
-    """How 16 bits store what bytes do, each of their steps in 256; None if there are no bytes."""
+    """The 16-bit equivalent of an 8-bit value, at 1/256 of its scale; None for other types."""
     q = value.q
     if q is None or q.dtype.itemsize > 1:
         return None
@@ -118,7 +118,7 @@ def widened(value: Value) -> Value | None:
 
 
 def shuffled(kind: str) -> Lower:
-    """Between channels and pixels."""
+    """Pixel shuffle or unshuffle."""
 
     def lower(low: QnnLowering, op: Op) -> None:
         x, out = op.args["self"], result(op)
@@ -130,7 +130,7 @@ def shuffled(kind: str) -> Lower:
 
 
 def dealt(low: QnnLowering, op: Op) -> None:
-    """Channels dealt out of groups."""
+    """Channel shuffle."""
     x = op.args["self"]
     order = common_order(low, op, len(x.shape))
     params = {"num_groups": int(op.args["groups"]), "axis": order.index(1)}
@@ -138,7 +138,7 @@ def dealt(low: QnnLowering, op: Op) -> None:
 
 
 def sampled(low: QnnLowering, op: Op) -> None:
-    """Pixels at the points of a grid, which stays as it is."""
+    """Grid sampling; the grid keeps its layout."""
     x, order = op.args["input"], (0, *range(2, len(op.args["input"].shape)), 1)
     params = {
         "align_corners": bool(op.args["align_corners"]), "mode": int(op.args["interpolation_mode"]),

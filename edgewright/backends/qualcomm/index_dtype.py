@@ -1,4 +1,4 @@
-"""Integers of 64 bits that 32 can hold: places that operators have found, and what only moves them."""
+"""Narrows int64 indices to int32: outputs of operators that compute indices, and data movement of those."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from edgewright.ir.ports import Index, Same
 
 
 class Places:
-    """Which values of a graph are places. It is told of the operators in the order in which they run."""
+    """Tracks which values of a graph are indices. Operators must be visited in execution order."""
 
     def __init__(self) -> None:
         self._known: set[Value] = set()
 
     def held(self, op: Op) -> Op:
-        """An operator as the HTP is given it: places in 32 bits, whether it makes, moves or reads them."""
+        """The operator with int32 indices, as the HTP receives it."""
         self._known |= {o for o in self._made(op) if o.dtype == INT64}
         if self._known.isdisjoint([*op.inputs(), *(o for o in op.outputs if o is not None)]):
             return op
@@ -27,8 +27,8 @@ class Places:
         return replace(op, args={name: self._narrow(given) for name, given in op.args.items()}, outputs=outputs)
 
     def _made(self, op: Op) -> list[Value]:
-        """The results that are places: all of an operator that counts or that moves places, and those beside the
-        numbers of one that ranks."""
+        """Outputs that are indices: all of an operator that computes or moves indices, and the second of one that
+        returns values and indices."""
         outputs, row = [o for o in op.outputs if o is not None], OPS.get(op.kind)
         ports = dict(row.ports) if row is not None else {}
         port = ports.pop("out", None)

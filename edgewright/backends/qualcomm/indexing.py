@@ -1,4 +1,4 @@
-"""Lowering of reading and writing at places that other tensors name. Places are of 32 bits; data keeps its layout."""
+"""Lowering of gather and scatter. Indices are int32; data keeps its layout."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from edgewright.lowering.passes.layout import identity
 
 
 def embedding(low: QnnLowering, op: Op) -> None:
-    """Rows of a table. One that is quantized becomes integers as the result has them, now and not when it runs."""
+    """Row gather; a quantized table is requantized to the output's parameters at compile time."""
     weight, out = op.args["weight"], result(op)
     table = low.get(weight)
     if out.q is not None:
@@ -24,8 +24,8 @@ def embedding(low: QnnLowering, op: Op) -> None:
 
 
 def _gather(low: QnnLowering, op: Op, source: Value, places: Value, axis: int) -> None:
-    """The slices of ``source`` at ``places`` along ``axis``, as the result is stored. Truths are read as numbers: the
-    HTP reads no others."""
+    """Gather slices along ``axis`` and convert to the output's parameters. bool is gathered as int32, because the HTP
+    cannot gather bool."""
     out, truths = result(op), source.dtype == np.bool_
     source = _numbers(low, source) if truths else source
     listed = low.reshaped(places, places.bound or (1,))
@@ -39,7 +39,7 @@ def _gather(low: QnnLowering, op: Op, source: Value, places: Value, axis: int) -
 
 
 def _numbers(low: QnnLowering, truths: Value) -> Value:
-    """0 and 1."""
+    """bool to int32."""
     if truths.data is not None:
         return low.constant(truths.data.astype(INT32))
     made = low.whole(truths.bound)
@@ -53,7 +53,7 @@ def index_select(low: QnnLowering, op: Op) -> None:
 
 
 def index(low: QnnLowering, op: Op) -> None:
-    """Indices of neighbouring dimensions, as one index into those dimensions flattened."""
+    """Indexing of adjacent dimensions, as one index into these dimensions flattened."""
     x, given = op.args["self"], op.args["indices"]
     front, count = listed_dims(given)
     sizes = x.bound[front : front + count]
@@ -67,13 +67,13 @@ def index(low: QnnLowering, op: Op) -> None:
 
 
 def listed_dims(given: Sequence[Value | None]) -> tuple[int, int]:
-    """The first dimension that is indexed, and how many are."""
+    """First indexed dimension, and the number of indexed dimensions."""
     where = [d for d, v in enumerate(given) if v is not None]
     return where[0], len(where)
 
 
 def _wrapped(low: QnnLowering, place: Value, size: int) -> Value:
-    """Places that may be counted from the end, counted from the start."""
+    """Normalize negative indices."""
     held = low.get(place)
     if held.constant:
         assert held.data is not None
@@ -105,7 +105,7 @@ def _pair(low: QnnLowering, kind: str, function: Any, a: Value, b: Value) -> Val
 
 
 def gather(low: QnnLowering, op: Op) -> None:
-    """Element by element."""
+    """Element gather."""
     x, out, places = op.args["self"], result(op), low.get(op.args["index"])
     inputs = [low.get(x), low.reshaped(places, places.bound or (1,))]
     made = low.temporary(inputs[1].bound, inputs[0])
@@ -114,7 +114,7 @@ def gather(low: QnnLowering, op: Op) -> None:
 
 
 def scatter(low: QnnLowering, op: Op) -> None:
-    """Written element by element."""
+    """Element scatter."""
     x, places, out = op.args["self"], op.args["index"], result(op)
     if op.kind == "scatter_value":
         filled = np.full(places.bound, float(op.args["value"]), np.float32)
@@ -128,7 +128,7 @@ def scatter(low: QnnLowering, op: Op) -> None:
 
 
 def _first(low: QnnLowering, held: Value, shape: Sequence[int]) -> Value:
-    """As much from the start as a shape has."""
+    """Leading slice of a given shape."""
     if tuple(shape) == held.bound:
         return held
     if held.data is not None:
@@ -139,7 +139,7 @@ def _first(low: QnnLowering, held: Value, shape: Sequence[int]) -> Value:
 
 
 def index_put(low: QnnLowering, op: Op) -> None:
-    """Slices written. Dimensions before those that are indexed are indexed by all their places."""
+    """ScatterNd; dimensions before the indexed ones get all their indices."""
     x, given, out = op.args["self"], op.args["indices"], result(op)
     front, count = listed_dims(given)
     places = [_wrapped(low, v, x.bound[front + i]) for i, v in enumerate(given[front : front + count])]
@@ -154,7 +154,7 @@ def index_put(low: QnnLowering, op: Op) -> None:
 
 
 def _columns(low: QnnLowering, columns: list[Value], batch: Sequence[int]) -> Value:
-    """Indices of several dimensions side by side."""
+    """Stack the indices of several dimensions in the last dimension."""
     known = [c.data for c in columns if c.data is not None]
     if len(known) == len(columns):
         return low.constant(np.ascontiguousarray(np.stack(known, -1), INT32))
@@ -167,7 +167,7 @@ def _columns(low: QnnLowering, columns: list[Value], batch: Sequence[int]) -> Va
 
 
 def _spread(low: QnnLowering, held: Value, shape: Sequence[int]) -> Value:
-    """A tensor repeated to a shape that it broadcasts to."""
+    """Broadcast a tensor explicitly."""
     if held.data is not None:
         return low.constant(np.ascontiguousarray(np.broadcast_to(held.data, tuple(shape))), held.q)
     whole = low.reshaped(held, (1,) * (len(shape) - len(held.bound)) + held.bound)
@@ -180,7 +180,7 @@ def _spread(low: QnnLowering, held: Value, shape: Sequence[int]) -> Value:
 
 
 def written_slice(low: QnnLowering, op: Op) -> None:
-    """``slice_scatter`` and ``select_scatter``: the op table says which places of the dimension are written."""
+    """``slice_scatter`` and ``select_scatter``; the op table's reference determines the written indices."""
     x, out = op.args["self"], result(op)
     dim = op.args["dim"] % len(x.shape)
     reading = {n: v for n, v in op.args.items() if n != "src"}

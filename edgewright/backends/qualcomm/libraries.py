@@ -1,4 +1,4 @@
-"""What a phone needs to run a program: Qualcomm's libraries from its SDK, and ExecuTorch's runner from its build."""
+"""Files that a phone needs to run a program: Qualcomm's libraries from the SDK and ExecuTorch's runner."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""From a group of operators to a device graph of QNN's: what every row's lowering is written with.
+"""Lowering context that builds a QNN device graph from a partition; every row's lowering uses it.
 
-A node of the device graph is named by QNN's operator; ``inputs`` are its tensors in order and ``params`` its
-parameters: arrays for tensors, numbers for scalars.
+A node's kind is the name of the QNN operator; ``inputs`` are its tensor operands in order and ``params`` its
+parameters: arrays for tensor parameters, numbers for scalar parameters.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from edgewright.lowering.passes.layout import GroupLowering, Order, common_order
 from edgewright.lowering.passes.value_storage import clamp_is_redundant, same_encoding
 
 INT32, INT64 = np.dtype(np.int32), np.dtype(np.int64)
-MIDDLE = 1 << 15  # the zero point of 16 bits that some operators insist on
-LARGEST_FACTOR = 32639  # of 16 bits: larger ones were seen to give wrong results
+MIDDLE = 1 << 15  # 16-bit zero point that some operators require
+LARGEST_FACTOR = 32639  # largest 16-bit weight: larger ones gave wrong results in tests
 
 
 class QnnLowering(GroupLowering):
-    """Builds the device graph of one group."""
+    """Builds the device graph of one partition."""
 
     def __init__(self, group: Graph, rows: Mapping[str, Any], target: Any) -> None:
         super().__init__(with_cast_ends(group), rows)
@@ -35,7 +35,7 @@ class QnnLowering(GroupLowering):
     # ------------------------------------------------------------------------------------------------- wide integers
 
     def run(self) -> Graph:
-        """QNN has no operators on 64-bit integers, but casts them: inside, places and counts have 32."""
+        """QNN only casts int64: inputs and outputs of that type are cast, and int32 is used in between."""
         graph = super().run()
         before: list[Op] = []
         for index, (value, held) in enumerate(zip(self.group.inputs, graph.inputs, strict=True)):
@@ -68,7 +68,7 @@ class QnnLowering(GroupLowering):
     def turn(self, held: Value, made: Value, dims: list[int]) -> None:
         if is_trivial_permutation(held.bound, dims):
             self.node("Reshape", [held], made)
-        elif len(dims) > 4 and 1 in held.bound:  # the compiler may fail on five dimensions: those of 1 need no place
+        elif len(dims) > 4 and 1 in held.bound:  # the compiler may fail on rank 5: drop dimensions of size 1
             kept = [d for d in range(len(dims)) if held.bound[d] != 1]
             turned = [d for d in dims if d in kept]
             small = self.temporary([held.bound[d] for d in turned], made)
@@ -82,7 +82,7 @@ class QnnLowering(GroupLowering):
         self.node("Reshape", [held], made)
 
     def reshaped(self, held: Value, shape: Sequence[int]) -> Value:
-        """A tensor in another shape."""
+        """Reshape a tensor."""
         if tuple(shape) == held.bound:
             return held
         if held.constant:
@@ -93,7 +93,7 @@ class QnnLowering(GroupLowering):
         return made
 
     def stored_as(self, held: Value, like: Value) -> Value:
-        """A tensor's values, stored as another's are."""
+        """Convert to the quantization parameters of ``like``."""
         if same_encoding(held, replace(like, dtype=INT32) if like.dtype == INT64 else like):
             return held
         made = self.temporary(held.bound, like)
@@ -101,11 +101,11 @@ class QnnLowering(GroupLowering):
         return made
 
     def whole(self, shape: Sequence[int], dtype: Any = INT32) -> Value:
-        """Whole numbers, or truths, between two nodes of one operator."""
+        """A temporary of an integer type or bool."""
         return self.temporary(shape, Value("", np.dtype(dtype)))
 
     def symmetric(self, held: Value) -> Value:
-        """16-bit integers around the middle, which products want on their right."""
+        """A 16-bit tensor requantized symmetrically, as required for the right operand of a matrix product."""
         if held.q is None or held.q.dtype.itemsize < 2 or held.q.zero_point == MIDDLE or held.constant:
             return held
         if held not in self._symmetric:
@@ -119,13 +119,13 @@ class QnnLowering(GroupLowering):
     # ----------------------------------------------------------------------------------------------------- results
 
     def finish(self, op: Op, order: Order, kind: str, inputs: Sequence[Value], /, **params: Any) -> None:
-        """Append the node that makes the result of ``op``, in ``order``, within its limits."""
+        """Append the node that computes the output of ``op`` in ``order``, with its fused clamp."""
         out = result(op)
         made = self.make(out, order)
         self.into(op, made, kind, inputs, **params)
 
     def into(self, op: Op, made: Value, kind: str, inputs: Sequence[Value], /, **params: Any) -> None:
-        """Append the node that makes ``made``, and what keeps it in the limits that ``op`` took over."""
+        """Append the node that computes ``made``, and the clamp of a fused activation."""
         limits = op.args.get("limits")
         if limits is None or clamp_is_redundant(made.q, limits):
             self.node(kind, inputs, made, **params)
@@ -135,7 +135,7 @@ class QnnLowering(GroupLowering):
         self.limited(whole, made, *limits)
 
     def limited(self, held: Value, made: Value, low: float, high: float) -> None:
-        """Append the node that keeps values within limits."""
+        """Append a clamp."""
         largest = float(np.finfo(np.float32).max)
         if (low, high) == (0.0, float("inf")):
             self.node("Relu", [held], made)
@@ -146,7 +146,7 @@ class QnnLowering(GroupLowering):
     # ---------------------------------------------------------------------------------------------------- operands
 
     def operand(self, op: Op, name: str, order: Order) -> Value:
-        """An operand of an elementwise operator, in ``order``; numbers become constants."""
+        """An operand of an elementwise operator in dimension order ``order``; scalars become constants."""
         value = op.args[name]
         if not isinstance(value, Value):
             return self.number(value, op)
@@ -167,7 +167,7 @@ class QnnLowering(GroupLowering):
         return made
 
     def number(self, given: float, op: Op) -> Value:
-        """A number as the operands of ``op`` are stored."""
+        """A scalar in the type of the operands of ``op``."""
         like = next(v for v in op.inputs() if not v.constant)
         shape = (1,) if op.outputs[0] is not None and op.outputs[0].bound else ()  # scalars stay scalars
         if like.q is None:
@@ -178,7 +178,7 @@ class QnnLowering(GroupLowering):
         return self.constant(np.full(shape, stored, like.q.dtype), replace(like.q, scale=scale, zero_point=zero))
 
 
-# ------------------------------------------------------------------------------------------------------- about values
+# ------------------------------------------------------------------------------------------------------------- values
 
 
 def result(op: Op) -> Value:
@@ -188,7 +188,7 @@ def result(op: Op) -> Value:
 
 
 def element_of(value: Value) -> str:
-    """The type QNN has for a tensor's elements: of quantized ones, by the range of their integers."""
+    """QNN's element type of a tensor; for quantized tensors determined by the integer range."""
     q = value.q
     if q is None:
         return str(value.dtype)
@@ -197,7 +197,7 @@ def element_of(value: Value) -> str:
 
 
 def encoding_of(value: Value) -> Encoding | None:
-    """How a tensor is quantized. QNN's offset is the zero point's negative."""
+    """Quantization encoding of a tensor. QNN's offset is the negated zero point."""
     q = value.q
     if q is None:
         return None
@@ -211,7 +211,7 @@ def encoding_of(value: Value) -> Encoding | None:
 
 
 def scale_of(value: Value) -> Any:
-    """The scale, or one for each output channel."""
+    """The scale, per tensor or per output channel."""
     assert value.q is not None
     if value.q.block is not None:
         return block_scales(value.q, value.bound[value.q.axis or 0])[0]
@@ -219,7 +219,7 @@ def scale_of(value: Value) -> Any:
 
 
 def real_numbers(value: Value) -> Array:
-    """A constant's values."""
+    """The dequantized values of a constant."""
     data = np.asarray(value.data, np.float64)
     if value.q is None:
         return data
@@ -232,7 +232,7 @@ def real_numbers(value: Value) -> Array:
 
 
 def stored(data: Array, q: QParams | None) -> Array:
-    """Real numbers as the integers that one scale has for them."""
+    """Quantize per tensor."""
     assert q is not None
     scale, zero = np.asarray(q.scale, np.float64), np.asarray(q.zero_point)
     return np.asarray(np.clip(np.round(data / scale) + zero, q.qmin, q.qmax), q.dtype)
@@ -243,5 +243,5 @@ def unsigned(numbers: Any) -> Array:
 
 
 def order_of(low: QnnLowering, op: Op) -> Order:
-    """The order that an elementwise operator works in."""
+    """The dimension order of an elementwise operator."""
     return common_order(low, op, len(result(op).shape))

@@ -1,6 +1,7 @@
-"""Messages between this program and its emulator: a JSON header, and bytes. Nothing that comes back is believed.
+"""Wire format between the host and the emulator process: lengths, a JSON header, and raw bytes.
 
-The emulator is native code that was given a file; what it sends is read like a file, not unpickled.
+Responses are untrusted, because the emulator is native code that has processed a file: they are validated like a file
+and never unpickled.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ _FIELDS = ("subject", "rule", "remedy", "where", "file")
 
 
 class Ended(Exception):  # noqa: N818
-    """The other side is gone."""
+    """The peer has closed the connection."""
 
 
 def send(
     to: socket.socket, header: dict[str, Any], parts: Sequence[Buffer] = (), deadline: float | None = None
 ) -> None:
-    """One message; its header says how many bytes each part has. Raises TimeoutError after ``deadline``."""
+    """Send one message; its header contains the size of each part. Raises TimeoutError after ``deadline``."""
     views = [memoryview(p).cast("B") for p in parts]
     text = json.dumps({**header, "sizes": [len(v) for v in views]}).encode()
     head = memoryview(_HEAD.pack(len(text), sum(map(len, views))) + text)
@@ -39,7 +40,7 @@ def send(
 
 
 def receive(source: socket.socket, most: int, deadline: float | None = None) -> tuple[dict[str, Any], list[bytes]]:
-    """One message, whose parts have ``most`` bytes together at most. Raises TimeoutError after ``deadline``."""
+    """Receive one message with at most ``most`` bytes of parts. Raises TimeoutError after ``deadline``."""
     length, total = _HEAD.unpack(_exactly(source, _HEAD.size, deadline))
     if length > _MAX_HEADER or total > most:
         raise VendorError("QNN emulator", f"must answer with at most {most} bytes", value=total)
@@ -67,7 +68,7 @@ def _exactly(source: socket.socket, count: int, deadline: float | None) -> bytes
 
 @contextmanager
 def _until(line: socket.socket, deadline: float | None) -> Iterator[None]:
-    """Errors of the line mean that the other side is gone, but for the one that says that time is up."""
+    """Translate socket errors other than timeouts to ``Ended``."""
     try:
         if deadline is not None:
             line.settimeout(max(deadline - time.monotonic(), 1e-3))  # 0 would mean not to wait at all
@@ -79,14 +80,14 @@ def _until(line: socket.socket, deadline: float | None) -> Iterator[None]:
 
 
 def error_fields(error: EdgewrightError) -> dict[str, str]:
-    """An error as a header."""
+    """Encode an error as a header."""
     text = str(error)  # which also settles the subject of a format error
     held = {name: str(getattr(error, name, "") or "") for name in _FIELDS}
     return {"error": type(error).__name__, "value": str(error.value)[:400] if "; got " in text else "", **held}
 
 
 def raise_error(header: dict[str, Any]) -> None:
-    """Raise the error that a header tells of, if it does."""
+    """Raise the error that a header contains, if any."""
     if "error" not in header:
         return
     found = getattr(errors, str(header["error"]), None)

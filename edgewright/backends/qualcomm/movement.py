@@ -1,7 +1,7 @@
-"""Lowering of operators that only move elements.
+"""Lowering of data movement.
 
-What an operator does to one dimension is said by the op table: asked of the numbers 0, 1, 2 … it gives the places it
-reads, and those of a slice are evenly spaced.
+The op table's reference, applied to 0, 1, 2, …, returns the indices that an operator selects along a dimension; those
+of a slice are evenly spaced.
 """
 
 from __future__ import annotations
@@ -19,34 +19,34 @@ from edgewright.lowering.passes.view_order import permuted_order
 
 
 def _named(low: QnnLowering, op: Op) -> Value:
-    """The tensor that an operator gives on, under its first argument."""
+    """The first tensor argument."""
     value: Value = next(iter(op.inputs()))
     return value
 
 
 def same(low: QnnLowering, op: Op) -> None:
-    """A copy that changes nothing: another name."""
+    """No node: the output is an alias of the input."""
     x, out = _named(low, op), result(op)
     for order in low.orders(x) or [identity(len(x.shape))]:
         low.alias(out, order, low.stored_as(low.get(x, order), out))
 
 
 def permute(low: QnnLowering, op: Op) -> None:
-    """Another name for what is there."""
+    """No node: the output is an alias with permuted dimension order."""
     x, out = op.args["self"], result(op)
     for order in low.orders(x) or [identity(len(x.shape))]:
         low.alias(out, permuted_order(op, order), low.stored_as(low.get(x, order), out))
 
 
 def view(low: QnnLowering, op: Op) -> None:
-    """Another shape of the same elements, in their original order."""
+    """Reshape, in the original dimension order."""
     out = result(op)
     held = low.stored_as(low.get(op.args["self"]), out)
     low.alias(out, identity(len(out.shape)), low.reshaped(held, out.bound))
 
 
 def part(low: QnnLowering, op: Op) -> None:
-    """``slice``, ``narrow``, ``split`` and the like: places of one dimension, for each result."""
+    """``slice``, ``narrow``, ``select``, ``split`` and ``unbind``: one strided slice per output."""
     x = op.args["self"]
     rank = len(x.shape)
     dim = op.args["dim"] % rank
@@ -62,7 +62,7 @@ def part(low: QnnLowering, op: Op) -> None:
 
 
 def _sliced(low: QnnLowering, held: Value, places: dict[int, np.ndarray[tuple[int, ...], np.dtype[np.int64]]]) -> Value:
-    """Evenly spaced places of some dimensions."""
+    """Strided slice of evenly spaced indices."""
     ranges = np.array([[0, n, 1] for n in held.bound], np.int32)
     shape = list(held.bound)
     for axis, at in places.items():
@@ -114,7 +114,7 @@ def tile(low: QnnLowering, op: Op) -> None:
 
 
 def pad(low: QnnLowering, op: Op) -> None:
-    """With one number, or mirrored."""
+    """Constant or reflection padding."""
     x = op.args["self"]
     rank, given = len(x.shape), list(op.args["pad" if "pad" in op.args else "padding"])
     pairs = [given[i : i + 2] for i in range(0, len(given), 2)][::-1]

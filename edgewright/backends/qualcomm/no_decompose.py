@@ -1,4 +1,4 @@
-"""Operators of ATen that stay whole on their way to a Hexagon processor, and those that alone are not worth it."""
+"""ATen operators that are not decomposed, and operators that are not worth a partition of their own."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ WHOLE = (
     "upsample_bicubic2d.vec", "grid_sampler.default", "sort.default",
 )  # fmt: skip
 
-# Movement, conversion and constants.
+# Data movement, conversion and constants: a partition of these alone is left on the CPU.
 IDLE = {
     "permute", "transpose", "t", "view", "reshape", "flatten", "unsqueeze", "squeeze", "expand", "clone", "slice",
     "cat", "dropout", "requantize", "quantize", "dequantize", "cast", "arange", "full", "zeros", "ones",

@@ -1,4 +1,4 @@
-"""Lowering of normalisations. Their constants are real numbers until here."""
+"""Lowering of normalization. Its constant parameters are floating point up to this point."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LEAST = 1e-9  # of scales
 
 
 def scaling(low: QnnLowering, data: Array, x: Value, *, signed: bool = True) -> Value:
-    """What a normalisation multiplies by: bytes with a zero point, or 16 bits without one if ``signed``."""
+    """The weight of a normalization: unsigned with a zero point, or symmetric int16 if ``signed``."""
     if x.q is None:
         return low.constant(data.astype(np.float32))
     if x.q.dtype.itemsize > 1 and signed:
@@ -39,7 +39,7 @@ def scaling(low: QnnLowering, data: Array, x: Value, *, signed: bool = True) -> 
 
 
 def shift(low: QnnLowering, data: Array, x: Value, factor: Value | None = None) -> Value:
-    """What it adds, in units of the product if ``factor`` says which."""
+    """The bias of a normalization as int32, at the scale of the product with ``factor`` if it is passed."""
     if x.q is None:
         return low.constant(data.astype(np.float32))
     scale = max(float(np.abs(data).max(initial=0)), _LEAST) / _WHOLE
@@ -55,7 +55,7 @@ def _given(op: Op, name: str, count: int, fill: float) -> Array:
 
 
 def batch_norm_factors(op: Op) -> tuple[Any, Any]:
-    """What a batch norm multiplies by and adds."""
+    """Scale and shift per channel of an inference-mode batch norm."""
     count = op.args["input"].bound[1]
     mean, var = (real_numbers(op.args[name]) for name in ("running_mean", "running_var"))
     factor = _given(op, "weight", count, 1.0) / np.sqrt(var + op.args["eps"])
@@ -105,7 +105,7 @@ def group_norm(low: QnnLowering, op: Op) -> None:
 
 
 def instance_norm(low: QnnLowering, op: Op) -> None:
-    """Over all places of a channel; sequences are images one pixel high."""
+    """Over all elements of a channel; 1-D becomes 2-D of height 1."""
     x, out = op.args["input"], result(op)
     rank, count = len(x.shape), x.bound[1]
     order = (0, *range(2, rank), 1)

@@ -1,4 +1,4 @@
-"""What the HTP takes: one row per operator, with its limits as rules."""
+"""Operators supported by the HTP: one row per operator, with its constraints as rules."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from edgewright.ir.ports import ACT, INDEX, Same
 
 ANY = (STATIC, FLOAT)
 ACTIVATIONS = ("relu", "relu6", "hardtanh", "clamp")
-_REAL = {"weight": INDEX, "bias": INDEX}  # constants that stay real numbers until they are lowered
+_REAL = {"weight": INDEX, "bias": INDEX}  # constants that stay floating point until lowering
 fixed = constant("weight", "bias")
 
 
 def _products() -> tuple[OpSpec, ...]:
-    checks = (fixed, rules.all_or_none, common.whole_images, image_rules.plain_transposed)
+    checks = (fixed, rules.all_or_none, common.batched_images, image_rules.plain_transposed)
     kinds = ("conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
     return (
         *(OpSpec(op, conv.convolution, checks, ANY, ACTIVATIONS) for op in kinds),
-        OpSpec("linear", conv.linear, (fixed, rules.all_or_none, common.has_dims), ANY, ACTIVATIONS),
+        OpSpec("linear", conv.linear, (fixed, rules.all_or_none, common.not_scalar), ANY, ACTIVATIONS),
         OpSpec("mm", conv.matmul, (rules.all_or_none,), ANY),
         OpSpec("bmm", conv.matmul, (rules.all_or_none,), ANY),
     )
@@ -68,41 +68,55 @@ def _elements() -> tuple[OpSpec, ...]:
         OpSpec("logical_not", el.of("ElementWiseNot"), (rules.truths,), (FLOAT,)),
         OpSpec("isinf", el.is_wild("IsInf", detect_negative=True, detect_positive=True), (rules.real,), (FLOAT,)),
         OpSpec("isnan", el.is_wild("IsNan"), (rules.real,), (FLOAT,)),
-        _element("where", el.of("ElementWiseSelect", "condition", "self", "other"), common.some_tensor, numbers=True),
-        _element("masked_fill", el.masked_fill, common.some_tensor, numbers=True),
+        _element(
+            "where", el.of("ElementWiseSelect", "condition", "self", "other"), common.computed_operand, numbers=True
+        ),
+        _element("masked_fill", el.masked_fill, common.computed_operand, numbers=True),
         OpSpec("cast", el.cast, (), (FLOAT,)),
         *(OpSpec(op, el.made_now, (), (FLOAT,)) for op in rules.MADE),
-        *(OpSpec(op, el.convert, (common.known,), (STATIC,)) for op in ("quantize", "dequantize", "requantize")),
+        *(
+            OpSpec(op, el.convert, (common.per_tensor_quantized,), (STATIC,))
+            for op in ("quantize", "dequantize", "requantize")
+        ),
     )
 
 
 def _pair(op: str, lower: Any, *more: Rule, precisions: tuple[str, ...] = ANY) -> OpSpec:
-    checks = (rules.all_or_none, rules.one_width, common.some_tensor, common.no_alpha, common.true_division, *more)
+    checks = (
+        rules.all_or_none,
+        rules.one_width,
+        common.computed_operand,
+        common.unit_alpha,
+        common.true_division,
+        *more,
+    )
     return OpSpec(op, lower, checks, precisions, ACTIVATIONS, numbers=True)
 
 
 def _compared(op: str, kind: str) -> OpSpec:
     lower = el.of(kind, "self", "other")
     if op.startswith(("logical", "bitwise")):
-        return OpSpec(op, lower, (common.some_tensor, rules.truths), (FLOAT,))
-    return _element(op, lower, common.some_tensor, numbers=True)
+        return OpSpec(op, lower, (common.computed_operand, rules.truths), (FLOAT,))
+    return _element(op, lower, common.computed_operand, numbers=True)
 
 
 def _images() -> tuple[OpSpec, ...]:
     average = (rules.all_or_none, image_rules.plain_window, image_rules.plain_average)
-    factors, both = (common.true_factors,), ("upsample", "resize")
-    inside = {"out": Same("input")}  # results lie within their operand's range; measured, one scale is more exact
+    factors, both = (common.exact_scale_factors,), ("upsample", "resize")
+    inside = {"out": Same("input")}  # outputs are within the input's range; sharing its scale measured more accurate
     reductions = {"mean": "ReduceMean", "sum": "ReduceSum", "amax": "ReduceMax", "amin": "ReduceMin"}
     return (
-        _element("max_pool2d", image.pool("PoolMax2d"), common.values_only, image_rules.plain_window),
+        _element("max_pool2d", image.pool("PoolMax2d"), common.first_output_only, image_rules.plain_window),
         OpSpec("avg_pool2d", image.pool("PoolAvg2d"), average, ANY),
         _element("adaptive_avg_pool2d", image.adaptive("PoolAvg2d"), image_rules.even_windows(4)),
         _element("adaptive_avg_pool3d", image.adaptive("PoolAvg3d"), image_rules.even_windows(5)),
-        _element("adaptive_max_pool2d", image.adaptive("PoolMax2d"), image_rules.even_windows(4), common.values_only),
+        _element(
+            "adaptive_max_pool2d", image.adaptive("PoolMax2d"), image_rules.even_windows(4), common.first_output_only
+        ),
         _element("avg_pool3d", image.volume, image_rules.plain_box),
         *(_element(op, image.reduced(kind), rules.reduces) for op, kind in reductions.items()),
-        _element("softmax", image.softmax, common.has_dims),
-        _element("log_softmax", image.log_softmax, common.has_dims),
+        _element("softmax", image.softmax, common.not_scalar),
+        _element("log_softmax", image.log_softmax, common.not_scalar),
         _element("pixel_shuffle", image.shuffled("DepthToSpace"), common.four_dims),
         _element("pixel_unshuffle", image.shuffled("SpaceToDepth"), common.four_dims),
         *(_element(f"{how}_nearest2d", image.nearest, *factors) for how in both),
@@ -121,12 +135,18 @@ def _norm(op: str, lower: Any, *checks: Rule) -> OpSpec:
 
 def _norms() -> tuple[OpSpec, ...]:
     return (
-        _norm("batch_norm", norms.batch_norm, common.fixed_statistics, common.rooted_statistics, common.values_only),
-        _norm("layer_norm", norms.layer_norm, common.last_only, common.values_only),
-        _norm("rms_norm", norms.rms_norm, common.last_only),
+        _norm(
+            "batch_norm",
+            norms.batch_norm,
+            common.constant_statistics,
+            common.positive_variance,
+            common.first_output_only,
+        ),
+        _norm("layer_norm", norms.layer_norm, common.last_dim_only, common.first_output_only),
+        _norm("rms_norm", norms.rms_norm, common.last_dim_only),
         _norm("group_norm", norms.group_norm, common.four_dims),
         _norm("instance_norm", norms.instance_norm, rules.own_statistics),
-        _norm("native_group_norm", norms.group_norm, common.four_dims, common.values_only),
+        _norm("native_group_norm", norms.group_norm, common.four_dims, common.first_output_only),
     )
 
 
@@ -142,16 +162,16 @@ def _moves() -> tuple[OpSpec, ...]:
         movement.tile: ("expand", "repeat"),
     }
     return (
-        *(_element(op, lower, common.has_dims) for lower, ops in lowered.items() for op in ops),
+        *(_element(op, lower, common.not_scalar) for lower, ops in lowered.items() for op in ops),
         OpSpec("dropout", movement.same, (rules.all_or_none,), ANY, ports={"out": Same("input")}),
-        _element("pad", movement.pad, common.has_dims, image_rules.outward),
+        _element("pad", movement.pad, common.not_scalar, image_rules.outward),
         *(_element(op, movement.pad, image_rules.mirrored) for op in ("reflection_pad", "pad_by_mode")),
     )
 
 
 def _places() -> tuple[OpSpec, ...]:
-    """What finds places, and what reads and writes at them."""
-    ranked = (common.has_dims,)
+    """Operators that compute indices, and gather and scatter."""
+    ranked = (common.not_scalar,)
     read = {"gather": indexing.gather, "index_select": indexing.index_select}
     return (
         _element("argmax", sort_topk.place("Argmax"), *ranked),
@@ -175,7 +195,7 @@ EVERYWHERE: tuple[Rule, ...] = (
     rules.real_numbers_allowed, rules.storage, rules.plain, rules.fits, static_shape(), not_empty(), max_rank(5),
 )  # fmt: skip
 
-# What stock has for this processor and there is no row for here.
+# Operators that ExecuTorch supports on this processor and that have no row here.
 ABSENT = {
     "copy": "only the shape of its first operand counts, and the compiler drops an input that no node reads",
     "custom_op": "operators of packages of one's own are compiled by their owner's tools",
@@ -195,10 +215,10 @@ BACKEND = Backend(
     EVERYWHERE,
     id="QnnBackend",
     title="Qualcomm AI Engine Direct",
-    meanings={FLOAT: "floating point of 16 bits, and integers and truth values that were never real numbers"},
+    meanings={FLOAT: "fp16, and integers and bool that are not quantized"},
     absent=ABSENT,
     # Whole networks are as far from exact results as if 16-bit integers were off by up to 33 steps an operator
     # (weights of 16 bits), and real numbers, which have 16 bits, by 2**-9 (softmax). Twice that is the bound.
     rounding=Rounding(int16=64, real=2.0**-8),
-    summary="Hexagon processors (HTP) of Snapdragon and other SoCs, through QNN's compiler; its emulator runs here.",
+    summary="Hexagon processors (HTP) of Snapdragon and other SoCs, by QNN's compiler; the host runs its emulator.",
 )

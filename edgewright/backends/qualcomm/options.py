@@ -1,4 +1,4 @@
-"""The options that travel with a QNN delegate, as stock's runtime reads them: a FlatBuffer without an identifier."""
+"""Compile options stored with a QNN delegate: a flatbuffer without identifier, in ExecuTorch's format."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class OpPackageOptions:
 
 @table
 class QnnOptions:
-    """All of them. ``soc_info`` says the device, ``backend_options`` how it computes."""
+    """The root table. ``soc_info``: the device; ``backend_options``: options of the backend."""
 
     soc_info: SocInfo | None = slot(0, SocInfo, default=None)
     backend_options: BackendOptions | None = slot(1, BackendOptions, default=None)
@@ -115,7 +115,7 @@ def write_options(options: QnnOptions) -> bytes:
 
 
 def read_options(data: Buffer) -> QnnOptions:
-    """Read and check options; their device and backend must be said."""
+    """Parse and verify options; device and backend are required."""
     view = memoryview(data).cast("B")
     try:
         if len(view) < _SMALLEST:

@@ -1,4 +1,4 @@
-"""``QnnPartitioner``: what runs on a Hexagon processor; and the way there in one call."""
+"""``QnnPartitioner``: assigns operators to a Hexagon processor and lowers each partition; and lowering in one call."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ SIMULATED = " (simulation only: will not run on the device)"  # of targets, in w
 
 
 class QnnPartitioner(Partitioner):
-    """Delegates to a Hexagon processor as much as its rows, and Qualcomm's own validator, take.
+    """Delegates every operator that the operator table and Qualcomm's validator accept.
 
-    ``compiler_specs``: of ``generate_qnn_executorch_compiler_spec``. ``skip_node_id_set``: names of nodes, and
-    ``skip_node_op_set``: names of operators (``aten.add.Tensor``), to leave alone. ``simulate_only``: make a program
-    that runs on this machine and never on a device; Qualcomm's libraries are not needed, or asked.
-    ``optimization_level``: 1 to 3, the compiler's effort. ``shared``: where groups wait for those of other methods;
-    ``spills``: whom they share memory with. ``integer_state``: quantized state (a cache) is held as its integers.
-    ``skips``: the two sets, if several methods have them in common.
+    ``compiler_specs``: from ``generate_qnn_executorch_compiler_spec``. ``skip_node_id_set`` and ``skip_node_op_set``:
+    names of nodes and of operators (``aten.add.Tensor``) to exclude. ``simulate_only``: compile a program that runs on
+    the host and never on a device, without Qualcomm's libraries. ``optimization_level``: effort of the compiler, 1 to
+    3. ``shared``: partitions to compile together with those of other methods; ``spills``: contexts that share a spill
+    buffer. ``integer_state``: store quantized state (a cache) as integers. ``skips``: both sets, shared by several
+    methods.
     """
 
     backend = BACKEND
@@ -88,7 +88,7 @@ class QnnPartitioner(Partitioner):
 
     @classmethod
     def for_target(cls, target: str | None) -> QnnPartitioner:
-        """For a SoC by its name. Real numbers are computed in 16 bits, integers as they are."""
+        """For a SoC by name; floating point is computed in fp16."""
         if target is None:
             remedy = f"Name one: --backend qualcomm:SM8650, or {', '.join(c.name for c in QcomChipset)}."
             raise UsageError("backend 'qualcomm'", "needs a SoC", remedy=remedy)
@@ -96,7 +96,7 @@ class QnnPartitioner(Partitioner):
 
     @classmethod
     def for_simulation(cls, target: str | None) -> QnnPartitioner:
-        """For a program that runs on this machine only."""
+        """For a program that runs on the host only."""
         return cls(_specs(target or QcomChipset.SM8650.name), simulate_only=True)
 
     def target(self) -> QnnTarget:
@@ -107,7 +107,7 @@ class QnnPartitioner(Partitioner):
         return super().partition(integer_state(exported) if self.integer_state else exported, method)
 
     def refusals(self, op: Op) -> list[str]:
-        """By rules, then by Qualcomm's validator."""
+        """Violated rules, else the verdict of Qualcomm's validator."""
         found = super().refusals(self._places.held(op))
         return found if found or self.simulate_only else self._probed(op)
 
@@ -150,12 +150,12 @@ def _specs(soc: str) -> list[Any]:
 
 @cache
 def _say_release(found: str) -> None:
-    """Once: a device refuses what a newer compiler made."""
+    """Warn once: a device rejects contexts from a newer compiler."""
     log.warning("compiled with QNN %s: needs QNN >= %s on the device", found, found)
 
 
 def to_qnn(group: Graph, target: QnnTarget) -> Graph:
-    """A group as a device graph of QNN's operators."""
+    """Lower a partition to a QNN device graph."""
     apply(
         group,
         lambda graph: fold_constants(graph, OPS),
@@ -166,7 +166,7 @@ def to_qnn(group: Graph, target: QnnTarget) -> Graph:
     return device
 
 
-# ------------------------------------------------------------------------------------------------- the whole way
+# ------------------------------------------------------------------------------------------------- one-call lowering
 
 
 def to_edge_transform_and_lower_to_qnn(
@@ -209,7 +209,7 @@ def to_edge_transform_and_lower_to_qnn(
 
 
 def _tell_empty(reports: Iterable[PartitionReport]) -> None:
-    """Warn of methods that run on the CPU alone: all was done for nothing."""
+    """Warn about methods of which nothing is delegated."""
     for report in reports:
         if report.refused and not report.taken:
             first = report.refused[0]
@@ -228,7 +228,7 @@ def _export(name: str, module: Any, inputs: Any, shapes: Any) -> ExportedProgram
 
 
 def _shapes(given: Any, method: str, several: bool) -> Any:
-    """Shapes that vary, of a method. Those of a single module are a dict as well, by its arguments."""
+    """Dynamic shapes of a method. Those of a single module are a dict, too, keyed by argument."""
     by_method = isinstance(given, Mapping) and (several or set(given) == {method})
     return _of(given, method) if by_method else given
 
@@ -238,7 +238,7 @@ def _shares(modules: Mapping[str, Any], specs: Any) -> bool:
 
 
 def _of(given: Any, method: str) -> Any:
-    """What is given for a method: by its name, or the same for all."""
+    """The argument for a method: by method name, or the same for all."""
     if not isinstance(given, Mapping):
         return given
     if method not in given:

@@ -1,4 +1,4 @@
-"""A program on a phone: what it needs is pushed to a folder, ExecuTorch's runner runs it, its results are pulled."""
+"""Runs a program on a phone: pushes its files, executes ExecuTorch's runner and pulls the outputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``QnnQuantizer``: presets for quantizing what a Hexagon processor runs. The rows say the rest."""
+"""``QnnQuantizer`` and its presets; the operator table determines what is quantized."""
 
 from __future__ import annotations
 

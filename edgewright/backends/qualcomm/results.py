@@ -1,4 +1,4 @@
-"""What a runner on a phone wrote, as arrays: a file for each output of each inference."""
+"""Reads the output files of the runner on a phone: one per output and inference."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the HTP asks of numbers, and of operators other than ``image_rules.py``'s. ``target`` is a ``QnnTarget``."""
+"""Constraints of data types and operators on the HTP, besides ``image_rules.py``. ``target`` is a ``QnnTarget``."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ import numpy as np
 
 from edgewright.backends.qualcomm.target import BLOCK, BLOCKS, WIDE_WEIGHTS, WITHOUT_HALF
 from edgewright.backends.rules import rule
-from edgewright.backends.table import OK, over, tensors
+from edgewright.backends.table import OK, reduced_dims, tensors
 from edgewright.ir.aten.ops import OPS
 from edgewright.ir.graph import Op, Value
 from edgewright.ir.ports import Index
 
 _REALS = ("float32", "float16")
 _PLAIN = (*_REALS, "int32", "bool")
-# Numbers that are known now, and those that say themselves what they are.
+# Operators that create constants.
 MADE = ("arange", "full", "zeros", "ones", "scalar_tensor")
 CASTS = ("cast", *MADE)
-# Of these, constants are real numbers until they are lowered.
+# Constants that stay floating point until lowering.
 _REAL = {"bias", "weight", "running_mean", "running_var"}
 
 
@@ -27,18 +27,18 @@ def _weight(op: Op, value: Value) -> bool:
 
 
 @rule(
-    "activations must be of 8 or 16 bits, unsigned and with one scale; weights of 4 or 8 bits, or of 16 from v73 on, "
-    "without a zero point, and of 4 bits in blocks of 8, 16, 24… channels, of windows of one pixel, beside 16-bit "
-    "activations from v69 on"
+    "activations must be unsigned, of 8 or 16 bits and per tensor; weights symmetric, of 4 or 8 bits, or 16 bits "
+    "from v73 on; blockwise weights of 4 bits, in blocks of a multiple of 8 channels, for 1x1 windows and 16-bit "
+    "activations, from v69 on"
 )
 def storage(op: Op, target: Any) -> object:
     for value in tensors(op):
         q = value.q
         if q is None:
             continue
-        said = f"{value.name}: {q.dtype}" + (" by channel" if q.axis is not None else "")
+        said = f"{value.name}: {q.dtype}" + (" per channel" if q.axis is not None else "")
         if q.dynamic or (q.block and not _blocks_fit(op, value, target)):
-            return f"{said}, found as it runs or in blocks"
+            return f"{said}, dynamic or blockwise"
         if _weight(op, value):
             wide = str(q.dtype) == "int16" and (target is None or target.htp.arch >= WIDE_WEIGHTS)
             if not (wide or str(q.dtype) in ("int8", "int32")) or np.any(np.asarray(q.zero_point)):
@@ -57,7 +57,7 @@ def _blocks_fit(op: Op, value: Value, target: Any) -> bool:
     return plain and wide and (q.block or 0) % BLOCK == 0 and (target is None or target.htp.arch >= BLOCKS)
 
 
-@rule("activations must all have as many bits")
+@rule("activations must all have the same number of bits")
 def one_width(op: Op, target: Any) -> object:
     held = sorted({str(v.dtype) for v in tensors(op) if v.q is not None and not _weight(op, v)})
     return ", ".join(held) if len(held) > 1 else OK
@@ -74,7 +74,7 @@ def plain(op: Op, target: Any) -> object:
 
 
 def _counted(op: Op) -> list[Value]:
-    """What are places or counts, which 32 bits can hold."""
+    """Indices and counts, which fit in int32."""
     row = OPS.get(op.kind)
     if row is None:
         return []
@@ -90,7 +90,7 @@ def listed(given: Any) -> list[Value]:
     return [v for v in (given if isinstance(given, list) else [given]) if isinstance(v, Value)]
 
 
-@rule("constants of 64 bits must fit into 32")
+@rule("int64 constants must fit in int32")
 def fits(op: Op, target: Any) -> object:
     for value in op.inputs():
         if value.constant and str(value.dtype) == "int64" and value.data is not None:
@@ -114,7 +114,7 @@ def real_numbers_allowed(op: Op, target: Any) -> object:
     return ", ".join(real) if real else OK
 
 
-@rule("operands and results must all be quantized, or none")
+@rule("inputs and outputs must all be quantized, or none")
 def all_or_none(op: Op, target: Any) -> object:
     counted = set(_counted(op))
     held = [v for v in tensors(op) if not any(v is op.args.get(n) for n in _REAL) and v not in counted]
@@ -122,45 +122,45 @@ def all_or_none(op: Op, target: Any) -> object:
     return ", ".join(loose) if loose and any(v.q is not None for v in held) else OK
 
 
-@rule("something must be reduced, and the result must be of the type of what it is made from")
+@rule("at least one dimension must be reduced, and input and output types must be equal")
 def reduces(op: Op, target: Any) -> object:
     out, x = op.outputs[0], op.args["self"]
-    if not x.shape or not over(op):
+    if not x.shape or not reduced_dims(op):
         return "no dimension"
     return str(op.args["dtype"]) if op.args.get("dtype") is not None and out is not None and out.q is None else OK
 
 
-@rule("logarithms must be of 8 bits or real numbers: the HTP's of 16 bits is wrong")
+@rule("logarithms must be 8-bit or floating point: the HTP's 16-bit result is wrong")
 def narrow(op: Op, target: Any) -> object:
     q = op.args["self"].q
     return str(q.dtype) if q is not None and q.dtype.itemsize > 1 else OK
 
 
-@rule("limits must be numbers")
+@rule("clamp limits must be numbers")
 def number_limits(op: Op, target: Any) -> object:
     held = [n for n in ("min", "max") if isinstance(op.args.get(n), Value)]
     return ", ".join(held) if held else OK
 
 
-@rule("elu must have scales of 1")
+@rule("scale and input_scale of elu must be 1")
 def plain_elu(op: Op, target: Any) -> object:
     scales = [op.args.get(n, 1) for n in ("scale", "input_scale")]
     return OK if all(s == 1 for s in scales) else scales
 
 
-@rule("rounding must be to whole numbers")
+@rule("decimals of round must be 0")
 def whole_numbers(op: Op, target: Any) -> object:
     decimals = op.args.get("decimals", 0)
     return decimals if decimals else OK
 
 
-@rule("what is combined with and, or, xor must be truth values")
+@rule("operands of logical operators must be bool")
 def truths(op: Op, target: Any) -> object:
     held = sorted({str(v.dtype) for v in tensors(op) if str(v.dtype) != "bool"})
     return ", ".join(held) if held else OK
 
 
-@rule("powers must be numbers other than 0; of 16 bits, squares and roots only: the HTP's others are wrong")
+@rule("exponents must be nonzero numbers, and of 16-bit tensors 2 or 0.5: the HTP's result is wrong otherwise")
 def known_powers(op: Op, target: Any) -> object:
     exponent = op.args["exponent"]
     if isinstance(exponent, Value) or exponent == 0:
@@ -169,30 +169,30 @@ def known_powers(op: Op, target: Any) -> object:
     return exponent if q is not None and q.dtype.itemsize > 1 and exponent not in (2, 0.5) else OK
 
 
-@rule("statistics must be those of the input itself, with batch and channels")
+@rule("instance norm must use the statistics of its input, which must be batched")
 def own_statistics(op: Op, target: Any) -> object:
     rank = len(op.args["input"].shape)
-    return "those of training" if not op.args["use_input_stats"] else OK if rank in (3, 4) else f"rank {rank}"
+    return "running statistics" if not op.args["use_input_stats"] else OK if rank in (3, 4) else f"rank {rank}"
 
 
-@rule("what is equal may be sorted in any order")
+@rule("sorting must not be required to be stable")
 def unstable(op: Op, target: Any) -> object:
     return "stable" if op.args.get("stable") else OK
 
 
-@rule("the result must be of the type of what it is made from")
+@rule("input and output types must be equal")
 def same_kind(op: Op, target: Any) -> object:
     x, out = op.args["self"], op.outputs[0]
     return OK if out is None or out.q is not None or out.dtype == x.dtype else f"{x.dtype} to {out.dtype}"
 
 
-@rule("tables of integers must be constant")
+@rule("quantized embedding tables must be constant")
 def known_table(op: Op, target: Any) -> object:
     out, weight = op.outputs[0], op.args["weight"]
     return OK if out is None or (out.q is None and weight.q is None) or weight.constant else "computed"
 
 
-@rule("indices must be places (no masks) of neighbouring dimensions")
+@rule("index tensors must not be boolean masks, and must index adjacent dimensions")
 def neighbours(op: Op, target: Any) -> object:
     given = op.args["indices"]
     where = [d for d, v in enumerate(given) if v is not None]
@@ -202,7 +202,7 @@ def neighbours(op: Op, target: Any) -> object:
     return OK if where and where[-1] - where[0] == len(where) - 1 else f"dimensions {where}"
 
 
-@rule("numbers must be real")
+@rule("operands must be floating point")
 def real(op: Op, target: Any) -> object:
     found = op.args["self"].dtype
     return OK if str(found) in _REALS else found

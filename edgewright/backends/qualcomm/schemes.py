@@ -1,4 +1,4 @@
-"""Schemes: how many bits activations and weights have on a Hexagon processor, and who watches them."""
+"""Quantization schemes for Hexagon processors: bits of activations and weights, and observers."""
 
 from __future__ import annotations
 

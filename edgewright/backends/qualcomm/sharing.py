@@ -1,5 +1,11 @@
-"""What contexts of one program share. Methods may share a context: their graphs are compiled together, and equal
-weights are kept once. Contexts may share memory: the device gives them one buffer, as large as the largest needs."""
+"""Sharing between the contexts of one program.
+
+Weight sharing: partitions of several methods are compiled as graphs of one context, which stores equal weights once.
+The n-th partition of every method goes to the n-th context; each delegate contains the same blob and selects its graph
+by the method's name. Compilation is deferred until all methods are lowered. Spill sharing (``use_multi_contexts``):
+contexts that never run at the same time use one spill/fill buffer on the device. Every context must declare the size of
+the largest, so each new one updates the compile specs of all earlier ones.
+"""
 
 from __future__ import annotations
 
@@ -18,17 +24,17 @@ if TYPE_CHECKING:
 
 
 class SharedContexts:
-    """Groups that wait for those of other methods. The first of each method share a context, the second another."""
+    """Partitions to be compiled together with those of other methods, by index."""
 
     def __init__(self) -> None:
         self._groups: dict[str, list[tuple[Graph, LoweredBackendModule]]] = {}
 
     def add(self, method: str, device: Graph, lowered: LoweredBackendModule) -> None:
-        """Let a group's blob be made later."""
+        """Defer the compilation of a partition."""
         self._groups.setdefault(method, []).append((device, lowered))
 
     def compile(self, target: QnnTarget, spills: SharedSpills) -> None:
-        """Make the blobs: every method of a context has the same, and finds its graph by its name."""
+        """Compile all contexts and set the blobs of their delegates."""
         most = max((len(groups) for groups in self._groups.values()), default=0)
         for index in range(most):
             held = {method: groups[index] for method, groups in self._groups.items() if index < len(groups)}
@@ -40,14 +46,14 @@ class SharedContexts:
 
 
 class SharedSpills:
-    """Contexts that take turns in one buffer (``use_multi_contexts``): each must say what the largest needs."""
+    """Contexts that share one spill buffer (``use_multi_contexts``)."""
 
     def __init__(self) -> None:
         self._held: list[LoweredBackendModule] = []
         self._most = 0
 
     def add(self, target: QnnTarget, lowered: LoweredBackendModule, context: bytes) -> None:
-        """Note what a context needs, and tell all that are known."""
+        """Add a context, and update the declared buffer size of all."""
         if not target.turns:
             return
         self._held.append(lowered)

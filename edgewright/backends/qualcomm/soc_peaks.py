@@ -1,6 +1,6 @@
-"""What SoCs can do at most, as far as it is said in public; everything else is assumed, and says so and why.
+"""Peak performance of SoCs, from public sources; assumed figures are marked as such, with the reason.
 
-Qualcomm publishes few of these figures: most are those of the press, which names no conditions.
+Qualcomm publishes few of these figures: most are from press reports without test conditions.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Lowering of what finds the largest and the smallest: places, the best few, whole orders; and of running sums."""
+"""Lowering of argmax, argmin, max, min, top-k, sort and cumulative sums."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from edgewright.backends.qualcomm.image import dim_last
 from edgewright.backends.qualcomm.lower import QnnLowering, result, unsigned
-from edgewright.backends.table import over
+from edgewright.backends.table import reduced_dims
 from edgewright.ir.graph import Op
 from edgewright.lowering.passes.layout import Order, common_order, identity, order_with_last
 
@@ -31,7 +31,7 @@ def place(kind: str) -> Lower:
             low.node(kind, [flat], made, axis=0, keep_dims=bool(out.shape))
             low.alias(out, identity(len(out.shape)), low.reshaped(made, out.bound))
             return
-        (dim,), order = over(op), common_order(low, op, len(x.shape))
+        (dim,), order = reduced_dims(op), common_order(low, op, len(x.shape))
         final = _without(order, dim, keep)
         low.finish(op, final, kind, [low.get(x, order)], axis=order.index(dim), keep_dims=keep)
 
@@ -43,7 +43,7 @@ def extreme(kind: str, place_kind: str) -> Lower:
 
     def lower(low: QnnLowering, op: Op) -> None:
         x = op.args["self"]
-        (dim,), order = over(op), common_order(low, op, len(x.shape))
+        (dim,), order = reduced_dims(op), common_order(low, op, len(x.shape))
         keep = bool(op.args.get("keepdim"))
         final, held = _without(order, dim, keep), low.get(x, order)
         values, *places = op.outputs

@@ -1,4 +1,4 @@
-"""Qualcomm's SoCs, and how to compile for them: the compile spec. Needs neither torch nor Qualcomm's libraries."""
+"""Qualcomm targets and the compile spec. Imports neither torch nor Qualcomm's libraries."""
 
 from __future__ import annotations
 

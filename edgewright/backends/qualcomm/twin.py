@@ -1,7 +1,7 @@
-"""The host twin of a blob: the graph that Qualcomm's compiler was given, for machines without its libraries.
+"""The host twin of a blob: the compiler's input graph, for machines without Qualcomm's libraries.
 
-It runs on the engine; integers are what ``ir/qnn`` says, bit for bit, and real numbers are stored in 16 bits. The
-emulator's results are the device's; the twin's are within a step of the last place of them, operator by operator.
+The engine runs it: integers are bit-exact with ``ir/qnn``, floating point is stored in fp16. The emulator's results are
+the device's; the twin's results are within one quantization step of them, per operator.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""Weights of 4 bits beside 16-bit activations, in those of QNN's encodings whose results are nearest to exact.
+"""Encoding of 4-bit weights for 16-bit activations (16a4w): chooses the QNN encoding with the most accurate results.
 
-Sixteen times a weight, with a sixteenth of its scale, is the same number, and beside 16-bit activations its results
-were measured to be some 20 dB nearer. Where a window has one pixel, blocks say that in 4 bits: each is sixteen times
-its channel's scale. Where it has more, only 8 bits do. Weights of depthwise convolutions take as many bytes either way,
-and those of sums of few products are few; others stay in 4 bits.
+A weight of 16 times the integer and 1/16 of the scale is the same real number, but with 16-bit activations its results
+measured about 20 dB closer to exact ones. For 1x1 windows a blockwise encoding expresses this in 4 bits: one block per
+channel, whose scale is 16 times the channel's base scale. For larger windows only 8-bit weights do. These are used if
+they cost little: for depthwise convolutions, which take the same space either way, and for products with few terms. All
+other weights stay in plain 4 bits.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _WHOLE = 2**31 - 1
 
 
 def finer_weight(op: Op, weight: Value, target: Any) -> Value:
-    """The weight, in other words if results are nearer and it takes no more room."""
+    """The weight, re-encoded if that is more accurate and costs little space."""
     x, q = op.args["input"], weight.q
     if q is None or q.block is not None or x.q is None or x.q.dtype.itemsize < 2:
         return weight
@@ -34,7 +35,7 @@ def finer_weight(op: Op, weight: Value, target: Any) -> Value:
 
 
 def _wider(op: Op, weight: Value, target: Any) -> Value:
-    """Sixteen times a weight of 4 bits, in a block or in 8 bits."""
+    """16 times a 4-bit weight, blockwise or in 8 bits."""
     assert weight.q is not None and weight.data is not None
     outputs, inputs, *window = weight.bound
     if op.args.get("groups", 1) == 1 and inputs % BLOCK == 0 and set(window) <= {1} and target.htp.arch >= 69:
@@ -46,13 +47,13 @@ def _wider(op: Op, weight: Value, target: Any) -> Value:
 
 
 def _by_channel(weight: Value) -> Value:
-    """One scale, told for each channel: of depthwise convolutions of one pixel, results are wrong by percents else."""
+    """A per-tensor scale repeated per channel: 1x1 depthwise convolutions are off by percents otherwise."""
     assert weight.q is not None
     return weight if weight.q.axis is not None else replace(weight, q=_scaled(weight.q, 1, weight.bound[0]))
 
 
 def _scaled(q: QParams, less: int, channels: int = 0) -> QParams:
-    """Scales so many times less; for each of so many channels."""
+    """Divide scales by ``less``; repeat them for ``channels``."""
     scale = np.asarray(q.scale, np.float64) / less
     if channels:
         return replace(q, scale=tuple(np.resize(scale, channels).tolist()), zero_point=(0,) * channels, axis=0)
@@ -60,7 +61,7 @@ def _scaled(q: QParams, less: int, channels: int = 0) -> QParams:
 
 
 def _bias_fits(op: Op, weight: Value) -> bool:
-    """In 32 bits, of finer steps."""
+    """True if the bias fits in int32 at 1/16 of the scale."""
     bias = op.args.get("bias")
     if bias is None:
         return True

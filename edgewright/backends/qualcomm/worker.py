@@ -1,7 +1,8 @@
-"""Compiles one graph in a process of its own: ``python -m edgewright.backends.qualcomm.worker JOB RESULT``.
+"""Compiles one graph in a subprocess: ``python -m edgewright.backends.qualcomm.worker JOB RESULT``.
 
-Qualcomm's compiler numbers tensors on from the last graph, so that only a fresh process gives the same bytes every
-time; and where it crashes, only that process does. Both files are this program's own and live as long as the call.
+Qualcomm's compiler continues tensor numbering from the previous graph, so only a fresh process is reproducible; and a
+crash ends only the subprocess. Both files are pickles in a private temporary folder that exists for the duration of the
+call.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Samsung Exynos: quantize, lower to an ENN graph, compile it with AI LiteCore, run the same graph on this machine."""
+"""Samsung Exynos backend: quantize, lower to an ENN graph, compile it with AI LiteCore, run the graph on the host."""
 
 from __future__ import annotations
 

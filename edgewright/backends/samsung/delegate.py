@@ -1,6 +1,6 @@
-"""Runs ENN blobs on this machine: the graph that AI LiteCore was given, from the host twin.
+"""Executes ENN delegates on the host: runs the host twin, the graph that was AI LiteCore's input.
 
-A blob that was made for this machine only is the twin itself.
+A program compiled for simulation only contains the twin in place of a blob.
 """
 
 from __future__ import annotations
@@ -30,35 +30,35 @@ log = logging.getLogger("edgewright.samsung")
 
 
 class EnnDelegate(TwinDelegate):
-    """One blob, ready to run."""
+    """A loaded blob."""
 
     device = "ENN"
 
-    def __init__(self, given: DelegateBlob) -> None:
-        view = memoryview(given.blob).cast("B")
+    def __init__(self, source: DelegateBlob) -> None:
+        view = memoryview(source.blob).cast("B")
         if bytes(view[: len(MAGIC)]) == MAGIC:
-            twin = embedded_twin(given, self.device)
+            twin = embedded_twin(source, self.device)
             self.how = "ENN graph, for this machine only"
         else:
-            twin = find_twin(given, self.device, "an Exynos NPU's program does not run on this machine")
+            twin = find_twin(source, self.device, "an Exynos NPU's program does not run on this machine")
             self.how = "ENN graph of the host twin"
             log.warning("an Exynos NPU's program does not run here: the ENN graph of the host twin does")
         try:
-            self.runs(twin.runner(_check, ENN, given.memory, given.threads))
-        except _InNumpyError as why:
-            self.runs(_Numpy(twin.graph, str(why)))
+            self.runs(twin.runner(_check, ENN, source.memory, source.threads))
+        except _NotCompilableError as reason:
+            self.runs(_NumpyRunner(twin.graph, str(reason)))
         self.how += f" ({self._runner.how})"
 
 
-class _InNumpyError(Exception):
-    """The engine does not run a graph; why."""
+class _NotCompilableError(Exception):
+    """The engine cannot compile a graph; the message is the reason."""
 
 
-class _Numpy:
-    """A graph that numpy runs."""
+class _NumpyRunner:
+    """Runs a graph with the numpy interpreter."""
 
-    def __init__(self, graph: Graph, why: str) -> None:
-        self._graph, self.how, self.input_count = graph, f"numpy: {why}", len(graph.inputs)
+    def __init__(self, graph: Graph, reason: str) -> None:
+        self._graph, self.how, self.input_count = graph, f"numpy: {reason}", len(graph.inputs)
 
     @property
     def ends(self) -> GraphIO:
@@ -73,13 +73,13 @@ class _Numpy:
 
 def _check(graph: Graph, memory: int) -> None:
     check(graph, memory)
-    why = _why_numpy(graph)
-    if why:
-        raise _InNumpyError(why)
+    reason = _not_compilable_reason(graph)
+    if reason:
+        raise _NotCompilableError(reason)
 
 
-def _why_numpy(graph: Graph) -> str:
-    """Why the engine does not run a graph; empty if it does."""
+def _not_compilable_reason(graph: Graph) -> str:
+    """Why the engine cannot compile a graph; empty if it can."""
     several = {op.kind.removeprefix(PREFIX) for op in graph.ops if len(op.outputs) != 1} - {"SPLIT"}
     if several:
         return f"{', '.join(sorted(several))} with several results"

@@ -1,4 +1,4 @@
-"""Lowering of arithmetic, activations and functions of one element, and of conversions."""
+"""Lowering of elementwise arithmetic, activations, unary functions, quantization and casts."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 import numpy as np
 
-from edgewright.backends.samsung.lower import FLOAT32, EnnLowering, real_numbers, result
+from edgewright.backends.samsung.lower import FLOAT32, EnnLowering, float_data, output
 from edgewright.ir.enn.dtypes import ELEMENT_NAMES
 from edgewright.ir.graph import Op
 from edgewright.lowering.passes.value_storage import activation_limits
 
 Lower = Callable[[EnnLowering, Op], None]
-# Functions of one element, and whether ENN is told that their result is quantized.
+# Unary functions, and whether their node has the parameter ``quant_dtype``.
 UNARY = {
     "relu": ("RELU", True), "hardswish": ("HARDSWISH", True), "hardsigmoid": ("HardSigmoid", True),
     "gelu": ("GELU", True), "sigmoid": ("SIGMOID", False), "tanh": ("TANH", False), "log": ("LOG", False),
@@ -24,41 +24,43 @@ BINARY = {
 }  # fmt: skip
 
 
-def of(kind: str, told: bool, *names: str) -> Lower:
-    """A node on these operands, in order."""
-    return lambda low, op: low.finish(op, kind, [low.operand(op, n) for n in names or ("self",)], told=told)
+def node(kind: str, with_quant_dtype: bool, *names: str) -> Lower:
+    """A node with these operands, in order."""
+    return lambda low, op: low.finish(
+        op, kind, [low.operand(op, n) for n in names or ("self",)], with_quant_dtype=with_quant_dtype
+    )
 
 
 def power(low: EnnLowering, op: Op) -> None:
-    low.finish(op, "POW", [low.operand(op, "self"), low.operand(op, "exponent")], told=False)
+    low.finish(op, "POW", [low.operand(op, "self"), low.operand(op, "exponent")], with_quant_dtype=False)
 
 
-def limits(low: EnnLowering, op: Op) -> None:
-    """Activations that keep values within limits, other than ReLU."""
-    found = activation_limits(op.kind, op)
-    assert found is not None
-    low.limited(low.get(op.args["self"]), low.make(result(op)), *found)
+def clamp(low: EnnLowering, op: Op) -> None:
+    """Activations that are a clamp, other than ReLU."""
+    limits = activation_limits(op.kind, op)
+    assert limits is not None
+    low.clamp(low.get(op.args["self"]), low.make(output(op)), *limits)
 
 
 def leaky_relu(low: EnnLowering, op: Op) -> None:
     slope = low.constant(np.full((1,), op.args.get("negative_slope", 0.01), FLOAT32))
-    low.finish(op, "PRELU", [low.get(op.args["self"]), slope], told=False)
+    low.finish(op, "PRELU", [low.get(op.args["self"]), slope], with_quant_dtype=False)
 
 
 def prelu(low: EnnLowering, op: Op) -> None:
-    """Slopes are real numbers, as those of leaky ones are."""
-    slope = low.constant(np.asarray(real_numbers(op.args["weight"]), FLOAT32))
-    low.finish(op, "PRELU", [low.get(op.args["self"]), slope], told=False)
+    """Slopes are float32."""
+    slope = low.constant(np.asarray(float_data(op.args["weight"]), FLOAT32))
+    low.finish(op, "PRELU", [low.get(op.args["self"]), slope], with_quant_dtype=False)
 
 
 def convert(low: EnnLowering, op: Op) -> None:
-    """Between real numbers and integers, or integers of another scale."""
-    low.converted(low.get(op.args["self"]), low.make(result(op)))
+    """Quantize, dequantize or requantize."""
+    low.convert(low.get(op.args["self"]), low.make(output(op)))
 
 
 def cast(low: EnnLowering, op: Op) -> None:
-    x, out = op.args["self"], result(op)
+    x, out = op.args["self"], output(op)
     if x.dtype == out.dtype:
         low.alias(out, tuple(range(len(out.shape))), low.get(x))
     else:
-        low.finish(op, "CAST", [low.get(x)], told=False, out_dtype=ELEMENT_NAMES[str(out.dtype)])
+        low.finish(op, "CAST", [low.get(x)], with_quant_dtype=False, out_dtype=ELEMENT_NAMES[str(out.dtype)])

@@ -1,10 +1,10 @@
-"""An estimate of an ENN graph's time and memory on an Exynos NPU. It is arithmetic, not a measurement, and says so.
+"""Analytic estimate of an ENN graph's time and memory on an Exynos NPU; not a measurement, and labelled as an estimate.
 
-Samsung publishes neither the NPU's clock nor its width, only 59 trillion operations a second for the Exynos 2500, and
-no number for the Exynos 2600, which is taken to be no slower. Assumptions: that is 29,500 multiply-accumulates of 8
-bits a cycle at 1 GHz; 16-bit operands and real numbers take four times as long; what is not a product handles 4096
-bytes a cycle; weights stream at 64 bytes a cycle while the NPU works, so that an operator takes the longer of both;
-each operator costs 2000 cycles to start. AI LiteCore fuses and reorders; none of that is known here.
+Samsung publishes neither the NPU's clock nor its width, only 59 TOPS for the Exynos 2500 and nothing for the Exynos
+2600, which is assumed to be no slower. Assumptions: 29,500 int8 multiply-accumulates per cycle at 1 GHz; 16-bit and
+floating-point operands take four times as long; other operators process 4096 bytes per cycle; weights are streamed at
+64 bytes per cycle in parallel with computation, so an operator takes the longer of both; each operator has a start-up
+cost of 2000 cycles. AI LiteCore fuses and reorders operators, which the estimate ignores.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from edgewright.ir.liveness import peak_memory
 LABEL = "Edgewright's lower bound, no dispatch: analytic estimate"
 CLOCK = 1e9
 MACS = 29_500  # of 8 bits, a cycle
-_START, _STREAM, _BYTES, _WIDE = 2000, 64, 4096, 4
-_FREE = ("RESHAPE",)
+_START_CYCLES, _LOAD_BYTES_PER_CYCLE, _MOVE_BYTES_PER_CYCLE, _WIDE_FACTOR = 2000, 64, 4096, 4
+_NO_COST = ("RESHAPE",)
 
 
 def estimate(graph: Graph, target: EnnTarget) -> dict[str, Any]:
@@ -42,21 +42,25 @@ def estimate(graph: Graph, target: EnnTarget) -> dict[str, Any]:
 
 def _layer(op: Op) -> dict[str, Any]:
     out = next(o for o in op.outputs if o is not None)
-    kind, given = op.kind.removeprefix(PREFIX), op.args["inputs"]
-    count = _products(kind, given, out)
+    kind, inputs = op.kind.removeprefix(PREFIX), op.args["inputs"]
+    count = _macs(kind, inputs, out)
     narrow = out.q is not None and out.q.dtype.itemsize == 1
-    work = count * (1 if narrow else _WIDE) / MACS if count else max(v.nbytes for v in (*given, out)) / _BYTES
-    stream = sum(v.nbytes for v in given if v.data is not None) / _STREAM
-    cycles = 0 if kind in _FREE else math.ceil(max(work, stream)) + _START
+    compute = (
+        count * (1 if narrow else _WIDE_FACTOR) / MACS
+        if count
+        else max(v.nbytes for v in (*inputs, out)) / _MOVE_BYTES_PER_CYCLE
+    )
+    load = sum(v.nbytes for v in inputs if v.data is not None) / _LOAD_BYTES_PER_CYCLE
+    cycles = 0 if kind in _NO_COST else math.ceil(max(compute, load)) + _START_CYCLES
     return {"name": out.name, "operator": kind, "cycles": cycles, "macs": count}
 
 
-def _products(kind: str, given: list[Value], out: Value) -> int:
-    """Multiply-accumulates."""
+def _macs(kind: str, inputs: list[Value], out: Value) -> int:
+    """Number of multiply-accumulates."""
     if kind.endswith("DECONV2D"):
-        return math.prod(given[0].bound) * math.prod(given[1].bound[2:]) * given[1].bound[0]
+        return math.prod(inputs[0].bound) * math.prod(inputs[1].bound[2:]) * inputs[1].bound[0]
     if kind.endswith("CONV2D"):
-        return math.prod(out.bound) * math.prod(given[1].bound[1:])
+        return math.prod(out.bound) * math.prod(inputs[1].bound[1:])
     if kind in ("FC", "BATCH_MATMUL"):
-        return math.prod(out.bound) * given[0].bound[-1]
+        return math.prod(out.bound) * inputs[0].bound[-1]
     return 0

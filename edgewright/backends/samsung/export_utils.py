@@ -1,4 +1,4 @@
-"""The way to an Exynos NPU in single calls: quantize a module, lower a module."""
+"""Convenience functions: quantize a module, and export and lower a module."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from edgewright.quantize.pt2e import convert_pt2e, prepare_pt2e
 
 
 def get_edge_compile_config() -> EdgeCompileConfig:
-    """How programs for an Exynos NPU become graphs of kernels. What its rows take stays whole without being listed."""
+    """Edge options for Exynos NPUs. Supported operators are never decomposed and need not be listed."""
     return EdgeCompileConfig(_skip_dim_order=True)
 
 
@@ -29,30 +29,30 @@ def quantize_module(
     precision: Precision | str, is_per_channel: bool = True, is_qat: bool = False,
     train_fn: Callable[[fx.GraphModule], Any] | None = None,
 ) -> fx.GraphModule:  # fmt: skip
-    """The quantized module: calibrated with a dataset or, with ``is_qat``, trained by ``train_fn``.
+    """Quantize a module: calibrate it with a dataset or, with ``is_qat``, train it by ``train_fn``.
 
-    Without ``train_fn``, ``is_qat`` runs the dataset through what would be trained.
+    With ``is_qat`` and without ``train_fn`` the dataset is run through the fake-quantized module.
     """
     quantizer = EnnQuantizer()
     quantizer.setup_quant_params(precision, is_per_channel, is_qat)
     exported: Any = torch.export.export(module, inputs).module()
-    ready: Any = prepare_qat_pt2e(exported, quantizer) if is_qat else prepare_pt2e(exported, quantizer, inputs)
+    prepared: Any = prepare_qat_pt2e(exported, quantizer) if is_qat else prepare_pt2e(exported, quantizer, inputs)
     if train_fn is not None:
         if not is_qat:
             raise UsageError("train_fn", "is for quantization-aware training: is_qat=True")
-        trained = train_fn(ready)
-        ready = ready if trained is None else trained
-    calibrate(ready, calibration_dataset)
-    return convert_pt2e(ready)
+        trained = train_fn(prepared)
+        prepared = prepared if trained is None else trained
+    calibrate(prepared, calibration_dataset)
+    return convert_pt2e(prepared)
 
 
 def to_edge_transform_and_lower_to_enn(
     module: torch.nn.Module, inputs: tuple[Any, ...], custom_pass_config: Any = None,
     compile_specs: Sequence[Any] | None = None,
 ) -> EdgeProgramManager:  # fmt: skip
-    """Export and lower a module. ``custom_pass_config`` says nothing and is there for scripts that give it."""
+    """Export and lower a module. ``custom_pass_config`` is accepted for compatibility and ignored."""
     if compile_specs is None:
-        raise UsageError("compile_specs", "must be given", remedy=REMEDY)
+        raise UsageError("compile_specs", "is required", remedy=REMEDY)
     program = torch.export.export(module, inputs)
     return to_edge_transform_and_lower(
         program, partitioner=[EnnPartitioner(compile_specs)], compile_config=get_edge_compile_config()

@@ -1,7 +1,7 @@
-"""From a group of operators to a device graph of ENN's: what every row's lowering is written with.
+"""Lowering context that builds an ENN device graph from a partition; every row's lowering uses it.
 
-ENN keeps the order of dimensions that PyTorch has (NCHW), so a node is what its operator is, one to one where ENN has
-it. A node's ``inputs`` are its tensors in order, its other arguments the parameters.
+ENN uses PyTorch's dimension order (NCHW), so most operators map one to one to nodes. A node's ``inputs`` are its tensor
+operands in order; its other arguments are parameters.
 """
 
 from __future__ import annotations
@@ -18,30 +18,32 @@ from edgewright.lowering.passes.layout import GroupLowering, Order, identity
 from edgewright.lowering.passes.value_storage import same_encoding
 
 FLOAT32 = np.dtype(np.float32)
-# Names of quantization. Stock has the first only; Samsung's plugin for LiteRT has both, whatever the sign.
-QUANTIZED = {"int8": "AINT8", "uint8": "AINT8", "int16": "AINT16", "uint16": "AINT16"}
-LARGEST = float(np.finfo(np.float32).max)
-FUSED = {(0.0, float("inf")): "RELU", (0.0, 6.0): "RELU6"}  # activations that a convolution takes in
+# Names of quantized types. ExecuTorch uses AINT8 only; Samsung's LiteRT plugin uses both, for signed and unsigned.
+QUANT_DTYPES = {"int8": "AINT8", "uint8": "AINT8", "int16": "AINT16", "uint16": "AINT16"}
+FLOAT32_MAX = float(np.finfo(np.float32).max)
+FUSED_ACTIVATIONS = {(0.0, float("inf")): "RELU", (0.0, 6.0): "RELU6"}  # activations that a convolution can fuse
 
 
 class EnnLowering(GroupLowering):
-    """Builds the device graph of one group."""
+    """Builds the device graph of one partition."""
 
     def __init__(self, group: Graph, rows: Mapping[str, Any], target: Any = None) -> None:
         super().__init__(group, rows)
         self.target = target
 
     def _device(self, value: Value, order: Order) -> Value:
-        made = super()._device(value, order)
+        device_value = super()._device(value, order)
         if order == identity(len(order)):
-            made.name = value.name
-        return made
+            device_value.name = value.name
+        return device_value
 
     def _constant(self, value: Value, order: Order) -> Value:
-        made = super()._constant(value, order)
-        if made.data is not None and made.data.shape != made.shape:  # numpy gives one number alone a dimension
-            made.data = made.data.reshape(made.bound)
-        return made
+        constant_value = super()._constant(value, order)
+        if (
+            constant_value.data is not None and constant_value.data.shape != constant_value.shape
+        ):  # numpy turns a scalar into a vector
+            constant_value.data = constant_value.data.reshape(constant_value.bound)
+        return constant_value
 
     # --------------------------------------------------------------------------------------------------- appending
 
@@ -56,8 +58,8 @@ class EnnLowering(GroupLowering):
     def copy(self, held: Value, made: Value) -> None:
         self.node("RESHAPE", [held], made, new_shape=list(made.bound))
 
-    def reshaped(self, held: Value, shape: Sequence[int]) -> Value:
-        """A tensor in another shape."""
+    def reshape(self, held: Value, shape: Sequence[int]) -> Value:
+        """Reshape a tensor."""
         if tuple(shape) == held.bound:
             return held
         if held.data is not None:
@@ -66,89 +68,92 @@ class EnnLowering(GroupLowering):
         self.copy(held, made)
         return made
 
-    def stored_as(self, held: Value, like: Value) -> Value:
-        """A tensor's values, stored as another's are: through real numbers, as stock does."""
+    def requantize_like(self, held: Value, like: Value) -> Value:
+        """Convert to the quantization parameters of ``like``: dequantize and quantize, as ExecuTorch does."""
         if same_encoding(held, like):
             return held
         made = self.temporary(held.bound, like)
-        self.converted(held, made)
+        self.convert(held, made)
         return made
 
-    def converted(self, held: Value, made: Value) -> None:
-        """Append what brings a tensor to another scale."""
+    def convert(self, held: Value, made: Value) -> None:
+        """Append the quantize or dequantize nodes that convert between the parameters of two values."""
         if held.q is None:
-            self.node("QUANTIZE", [held], made, **parameters(made))
+            self.node("QUANTIZE", [held], made, **qparams_args(made))
         elif made.q is None:
-            self.node("DEQUANTIZE", [held], made, **parameters(held))
+            self.node("DEQUANTIZE", [held], made, **qparams_args(held))
         else:
             real = Value("temporary", FLOAT32, held.bound, identity(len(held.bound)))
-            self.node("DEQUANTIZE", [held], real, **parameters(held))
-            self.node("QUANTIZE", [real], made, **parameters(made))
+            self.node("DEQUANTIZE", [held], real, **qparams_args(held))
+            self.node("QUANTIZE", [real], made, **qparams_args(made))
 
     # ----------------------------------------------------------------------------------------------------- results
 
-    def finish(self, op: Op, kind: str, inputs: Sequence[Value], /, told: bool = True, **params: Any) -> None:
-        """Append the node that makes the result of ``op``. ``told``: it is told that its result is quantized."""
-        out = self.make(result(op))
-        self.node(kind, inputs, out, **params, **(quantization(out) if told else {}))
+    def finish(
+        self, op: Op, kind: str, inputs: Sequence[Value], /, with_quant_dtype: bool = True, **params: Any
+    ) -> None:
+        """Append the node that computes the output of ``op``. ``with_quant_dtype``: pass the type of a quantized
+        output as a parameter."""
+        out = self.make(output(op))
+        self.node(kind, inputs, out, **params, **(quant_dtype_arg(out) if with_quant_dtype else {}))
 
     def move(self, op: Op, kind: str, held: Value, /, **params: Any) -> None:
-        """Append a node that moves elements only, and what brings its result to the scale it is wanted in."""
-        out = result(op)
+        """Append a data-movement node, and a conversion if the output has different quantization parameters."""
+        out = output(op)
         if same_encoding(held, out):
             self.node(kind, [held], self.make(out), **params)
         else:
-            between = self.temporary(out.bound, held)
-            self.node(kind, [held], between, **params)
-            self.converted(between, self.make(out))
+            moved = self.temporary(out.bound, held)
+            self.node(kind, [held], moved, **params)
+            self.convert(moved, self.make(out))
 
-    def limited(self, held: Value, made: Value, low: float, high: float) -> None:
-        """Append the node that keeps values within limits."""
+    def clamp(self, held: Value, made: Value, low: float, high: float) -> None:
+        """Append a clamp."""
         if (low, high) == (0.0, float("inf")):
-            self.node("RELU", [held], made, **quantization(made))
+            self.node("RELU", [held], made, **quant_dtype_arg(made))
         else:
-            ends = {"minimum": float(max(low, -LARGEST)), "maximum": float(min(high, LARGEST))}
-            self.node("CLIP", [held], made, **ends, **quantization(made))
+            ends = {"minimum": float(max(low, -FLOAT32_MAX)), "maximum": float(min(high, FLOAT32_MAX))}
+            self.node("CLIP", [held], made, **ends, **quant_dtype_arg(made))
 
     # ---------------------------------------------------------------------------------------------------- operands
 
     def operand(self, op: Op, name: str) -> Value:
-        """An operand of an elementwise operator; numbers become constants."""
+        """An operand of an elementwise operator; scalars become constants."""
         value = op.args[name]
-        return self.get(value) if isinstance(value, Value) else self.number(value, op)
+        return self.get(value) if isinstance(value, Value) else self.scalar_constant(value, op)
 
-    def number(self, given: float, op: Op) -> Value:
-        """A number as the operands of ``op`` are stored: one step from zero, if they are quantized."""
+    def scalar_constant(self, scalar: float, op: Op) -> Value:
+        """A scalar in the type of the operands of ``op``; a quantized one has its magnitude as the scale."""
         like = next(v for v in op.inputs() if not v.constant)
         if like.q is None:
-            return self.constant(np.asarray(given, like.dtype))
-        scale = abs(float(given)) or 1.0
-        zero = 1 if given < 0 and like.q.qmin == 0 else 0
-        stored = zero + int(np.sign(given))
+            return self.constant(np.asarray(scalar, like.dtype))
+        scale = abs(float(scalar)) or 1.0
+        zero = 1 if scalar < 0 and like.q.qmin == 0 else 0
+        stored = zero + int(np.sign(scalar))
         return self.constant(np.asarray(stored, like.q.dtype), replace(like.q, scale=scale, zero_point=zero))
 
 
-# ------------------------------------------------------------------------------------------------------- about values
+# ------------------------------------------------------------------------------------------------------------- values
 
 
-def result(op: Op) -> Value:
+def output(op: Op) -> Value:
     out = op.outputs[0]
     assert out is not None
     return out
 
 
-def quantization(value: Value) -> dict[str, str]:
-    """The parameter that tells a node how its result is quantized."""
-    return {} if value.q is None else {"quant_dtype": QUANTIZED[str(value.q.dtype)]}
+def quant_dtype_arg(value: Value) -> dict[str, str]:
+    """The parameter that passes the type of a quantized output to a node."""
+    return {} if value.q is None else {"quant_dtype": QUANT_DTYPES[str(value.q.dtype)]}
 
 
-def parameters(value: Value) -> dict[str, list[Any]]:
-    """Scales and zero points, as conversions are told them."""
+def qparams_args(value: Value) -> dict[str, list[Any]]:
+    """Scales and zero points as parameters of QUANTIZE and DEQUANTIZE."""
     assert value.q is not None
     scales = np.atleast_1d(np.asarray(value.q.scale, np.float64)).tolist()
     return {"scales": scales, "zero_points": [int(z) for z in np.atleast_1d(np.asarray(value.q.zero_point))]}
 
 
-def real_numbers(value: Value) -> Array:
-    """A real constant's values, in double precision."""
+def float_data(value: Value) -> Array:
+    """The values of a floating-point constant, in double precision."""
     return np.asarray(value.data, np.float64)

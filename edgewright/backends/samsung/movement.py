@@ -1,4 +1,4 @@
-"""Lowering of what moves elements, and of reading at places that other tensors name."""
+"""Lowering of data movement, gathers and top-k."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.backends.samsung.lower import EnnLowering, result
+from edgewright.backends.samsung.lower import EnnLowering, output
 from edgewright.ir.aten.ops import OPS
 from edgewright.ir.graph import Op, Value
 from edgewright.lowering.passes.layout import identity
 
 
-def same(low: EnnLowering, op: Op) -> None:
-    """Nothing moves: the result is another name."""
-    x, out = op.args["self" if "self" in op.args else "input"], result(op)
-    low.alias(out, identity(len(out.shape)), low.stored_as(low.get(x), out))
+def forward_input(low: EnnLowering, op: Op) -> None:
+    """No node: the output is an alias of the input."""
+    x, out = op.args["self" if "self" in op.args else "input"], output(op)
+    low.alias(out, identity(len(out.shape)), low.requantize_like(low.get(x), out))
 
 
 def view(low: EnnLowering, op: Op) -> None:
-    low.move(op, "RESHAPE", low.get(op.args["self"]), new_shape=list(result(op).bound))
+    low.move(op, "RESHAPE", low.get(op.args["self"]), new_shape=list(output(op).bound))
 
 
 def permute(low: EnnLowering, op: Op) -> None:
@@ -35,85 +35,87 @@ def permute(low: EnnLowering, op: Op) -> None:
     low.move(op, "TRANSPOSE", low.get(op.args["self"]), perm=dims)
 
 
-def _ranges(x: Value, dim: int, places: Any) -> dict[str, list[int]]:
-    """Evenly spaced places of one dimension, and all of the others."""
-    at = [int(p) for p in np.atleast_1d(places)]
+def _slice_params(x: Value, dim: int, indices: Any) -> dict[str, list[int]]:
+    """Parameters of STRIDEDSLICE that select evenly spaced indices of one dimension."""
+    positions = [int(p) for p in np.atleast_1d(indices)]
     begin, end, strides = [0] * len(x.bound), list(x.bound), [1] * len(x.bound)
-    strides[dim] = at[1] - at[0] if len(at) > 1 else 1
-    begin[dim], end[dim] = at[0], min(at[0] + len(at) * strides[dim], x.bound[dim])
+    strides[dim] = positions[1] - positions[0] if len(positions) > 1 else 1
+    begin[dim], end[dim] = positions[0], min(positions[0] + len(positions) * strides[dim], x.bound[dim])
     return {"begin": begin, "end": end, "strides": strides}
 
 
-def part(low: EnnLowering, op: Op) -> None:
-    """``slice`` and ``narrow``; what they leave is found as the op table has it."""
+def slice_(low: EnnLowering, op: Op) -> None:
+    """``slice`` and ``narrow``; the op table's reference determines the selected indices."""
     x = op.args["self"]
     dim = op.args.get("dim", 0) % len(x.shape)
-    places = OPS[op.kind].call({**op.args, "self": np.arange(x.bound[dim]), "dim": 0})[0]
-    low.move(op, "STRIDEDSLICE", low.get(x), **_ranges(x, dim, places))
+    indices = OPS[op.kind].call({**op.args, "self": np.arange(x.bound[dim]), "dim": 0})[0]
+    low.move(op, "STRIDEDSLICE", low.get(x), **_slice_params(x, dim, indices))
 
 
 def select(low: EnnLowering, op: Op) -> None:
     x = op.args["self"]
     dim = op.args["dim"] % len(x.shape)
-    place = op.args["index"] % x.bound[dim]
-    low.move(op, "STRIDEDSLICE", low.get(x), **_ranges(x, dim, [place]), shrink_axis_mask=1 << dim)
+    index = op.args["index"] % x.bound[dim]
+    low.move(op, "STRIDEDSLICE", low.get(x), **_slice_params(x, dim, [index]), shrink_axis_mask=1 << dim)
 
 
 def split(low: EnnLowering, op: Op) -> None:
-    """``split``, ``split_with_sizes`` and ``chunk``. Results that nobody reads are made all the same."""
+    """``split``, ``split_with_sizes`` and ``chunk``; unused outputs become temporaries."""
     x = op.args["self"]
     dim = op.args.get("dim", 0) % len(x.shape)
     parts = OPS[op.kind].call({**op.args, "self": np.arange(x.bound[dim]), "dim": 0})
-    sizes, held = [len(p) for p in parts], low.get(x)
+    sizes, x_value = [len(p) for p in parts], low.get(x)
     outs = []
     for size, out in zip(sizes, [*op.outputs, *[None] * (len(sizes) - len(op.outputs))], strict=True):
         shape = [*x.bound[:dim], size, *x.bound[dim + 1 :]]
-        outs.append(low.temporary(shape, held) if out is None else low.make(out))
-    low.node("SPLIT", [held], outs, axis=dim, point=sizes)
+        outs.append(low.temporary(shape, x_value) if out is None else low.make(out))
+    low.node("SPLIT", [x_value], outs, axis=dim, point=sizes)
 
 
 def unbind(low: EnnLowering, op: Op) -> None:
-    """One selection for each result that is read."""
+    """One slice for each output that is used."""
     x = op.args["self"]
     dim = op.args.get("dim", 0) % len(x.shape)
-    for place, out in enumerate(op.outputs):
+    for index, out in enumerate(op.outputs):
         if out is not None:
-            low.node("STRIDEDSLICE", [low.get(x)], low.make(out), **_ranges(x, dim, [place]), shrink_axis_mask=1 << dim)
+            low.node(
+                "STRIDEDSLICE", [low.get(x)], low.make(out), **_slice_params(x, dim, [index]), shrink_axis_mask=1 << dim
+            )
 
 
 def cat(low: EnnLowering, op: Op) -> None:
-    tensors, out = [t for t in op.args["tensors"] if t.shape != (0,)], result(op)
-    fixed = [i for i, t in enumerate(tensors) if t.constant]
-    params = {"axis": op.args.get("dim", 0) % len(out.shape), **({"constant_index": fixed[0]} if fixed else {})}
-    low.finish(op, "CONCAT", [low.stored_as(low.get(t), out) for t in tensors], **params)
+    tensors, out = [t for t in op.args["tensors"] if t.shape != (0,)], output(op)
+    constants = [i for i, t in enumerate(tensors) if t.constant]
+    params = {"axis": op.args.get("dim", 0) % len(out.shape), **({"constant_index": constants[0]} if constants else {})}
+    low.finish(op, "CONCAT", [low.requantize_like(low.get(t), out) for t in tensors], **params)
 
 
 def expand(low: EnnLowering, op: Op) -> None:
-    """A repetition along each dimension that grows; new ones come first."""
-    x, out = op.args["self"], result(op)
-    held = low.get(x)
-    whole = (1,) * (len(out.shape) - len(x.shape)) + held.bound
-    grown = [d for d, (n, m) in enumerate(zip(whole, out.bound, strict=True)) if n != m]
-    if not grown:
-        low.move(op, "RESHAPE", held, new_shape=list(out.bound))
+    """One CONCAT with itself for each dimension that grows; new dimensions are leading."""
+    x, out = op.args["self"], output(op)
+    x_value = low.get(x)
+    unsqueezed = (1,) * (len(out.shape) - len(x.shape)) + x_value.bound
+    broadcast_dims = [d for d, (n, m) in enumerate(zip(unsqueezed, out.bound, strict=True)) if n != m]
+    if not broadcast_dims:
+        low.move(op, "RESHAPE", x_value, new_shape=list(out.bound))
         return
-    held = low.stored_as(low.reshaped(held, whole), out)
-    for count, dim in enumerate(grown, 1):
-        shape = list(held.bound)
+    x_value = low.requantize_like(low.reshape(x_value, unsqueezed), out)
+    for count, dim in enumerate(broadcast_dims, 1):
+        shape = list(x_value.bound)
         shape[dim] = out.bound[dim]
-        made = low.make(out) if count == len(grown) else low.temporary(shape, held)
-        low.node("CONCAT", [held] * out.bound[dim], made, axis=dim)
-        held = made
+        repeated = low.make(out) if count == len(broadcast_dims) else low.temporary(shape, x_value)
+        low.node("CONCAT", [x_value] * out.bound[dim], repeated, axis=dim)
+        x_value = repeated
 
 
 def pad(low: EnnLowering, op: Op) -> None:
     x = op.args["self"]
-    rank, given = len(x.shape), list(op.args["pad"])
-    pairs = [given[i : i + 2] for i in range(0, len(given), 2)][::-1]
+    rank, flat = len(x.shape), list(op.args["pad"])
+    pairs = [flat[i : i + 2] for i in range(0, len(flat), 2)][::-1]
     amounts = [[0, 0]] * (rank - len(pairs)) + pairs
     widths = [a for a, _ in amounts] + [b for _, b in amounts]
-    held = low.stored_as(low.get(x), result(op))
-    low.finish(op, "PAD", [held], explicit_padding=widths, padding="EXPLICIT", padding_type="CONSTANT")
+    x_value = low.requantize_like(low.get(x), output(op))
+    low.finish(op, "PAD", [x_value], explicit_padding=widths, padding="EXPLICIT", padding_type="CONSTANT")
 
 
 def embedding(low: EnnLowering, op: Op) -> None:
@@ -121,23 +123,23 @@ def embedding(low: EnnLowering, op: Op) -> None:
 
 
 def index(low: EnnLowering, op: Op) -> None:
-    """By one tensor of places; a rule sees to it."""
-    axis, places = next((i, t) for i, t in enumerate(op.args["indices"]) if t is not None)
-    low.finish(op, "GATHER", [low.get(op.args["self"]), low.get(places)], told=False, axis=axis)
+    """A rule ensures that there is one index tensor."""
+    axis, indices = next((i, t) for i, t in enumerate(op.args["indices"]) if t is not None)
+    low.finish(op, "GATHER", [low.get(op.args["self"]), low.get(indices)], with_quant_dtype=False, axis=axis)
 
 
 def index_select(low: EnnLowering, op: Op) -> None:
     x = op.args["self"]
     axis = op.args["dim"] % len(x.shape)
-    low.finish(op, "GATHER", [low.get(x), low.get(op.args["index"])], told=False, axis=axis)
+    low.finish(op, "GATHER", [low.get(x), low.get(op.args["index"])], with_quant_dtype=False, axis=axis)
 
 
 def topk(low: EnnLowering, op: Op) -> None:
     x, count = op.args["self"], int(op.args["k"])
     values = op.outputs[0]
-    places = op.outputs[1] if len(op.outputs) > 1 else None
+    indices = op.outputs[1] if len(op.outputs) > 1 else None
     shape = (*x.bound[:-1], count)
     first = low.temporary(shape, low.get(x)) if values is None else low.make(values)
     like = Value("places", np.dtype(np.int64))
-    second = low.temporary(shape, like) if places is None else low.make(places)
+    second = low.temporary(shape, like) if indices is None else low.make(indices)
     low.node("TopK", [low.get(x)], [first, second], k_dims=count)

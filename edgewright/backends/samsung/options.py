@@ -1,4 +1,4 @@
-"""The options that travel with an ENN delegate, as stock's software reads them: a FlatBuffer, ``EETO``."""
+"""Compile options stored with an ENN delegate: a flatbuffer (``EETO``) in ExecuTorch's format."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from edgewright.formats.flatbuffer_writer import FlatWriter
 
 KEY = "enn_compile_options"
 IDENTIFIER = b"EETO"
-_SMALLEST = 16  # bytes that hold a root, the identifier and an empty table
+_MIN_SIZE = 16  # root offset, identifier and an empty table
 
 
 @table
 class EnnOptions:
-    """``simulate_only`` is ours: a field far behind stock's, which is only there when it is set."""
+    """``simulate_only`` is an extension: a field far beyond ExecuTorch's, present only if set."""
 
     chipset: int = slot(0, I32, default=0)
     perf_mode: int = slot(1, I8, default=0, lo=0, hi=1)
@@ -26,11 +26,11 @@ def write_options(options: EnnOptions) -> bytes:
 
 
 def read_options(data: Buffer) -> EnnOptions:
-    """Read and check options."""
+    """Parse and verify options."""
     view = memoryview(data).cast("B")
     try:
-        if len(view) < _SMALLEST:
-            raise FormatError(f"must be at least {_SMALLEST} bytes", value=len(view))
+        if len(view) < _MIN_SIZE:
+            raise FormatError(f"must be at least {_MIN_SIZE} bytes", value=len(view))
         if bytes(view[4:8]) != IDENTIFIER:
             raise FormatError(f"must be identified as {IDENTIFIER.decode()}", value=bytes(view[4:8]))
         return read_root(EnnOptions, view)

@@ -1,4 +1,4 @@
-"""``EnnPartitioner``: what runs on an Exynos NPU."""
+"""``EnnPartitioner``: assigns operators to an Exynos NPU and lowers each partition."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch.export import ExportedProgram
 from edgewright.backends.samsung import sdk
 from edgewright.backends.samsung.estimates import estimate
 from edgewright.backends.samsung.lower import EnnLowering
-from edgewright.backends.samsung.norm import batch_norm_factors
+from edgewright.backends.samsung.norm import batch_norm_scale_shift
 from edgewright.backends.samsung.ops import BACKEND
 from edgewright.backends.samsung.options import KEY
 from edgewright.backends.samsung.target import REMEDY, TARGET, EnnTarget, gen_samsung_backend_compile_spec
@@ -26,50 +26,50 @@ from edgewright.lowering.passes.constant_folding import fold_batch_norms, fold_c
 
 aten = torch.ops.aten
 DEFAULT = "E9955"
-KEPT = (
+NO_DECOMPOSE = (
     aten.hardswish.default, aten.max_pool2d.default, aten.linear.default, aten.upsample_bilinear2d.vec,
     aten.upsample_nearest2d.vec, aten.prelu.default, aten.layer_norm.default,
     aten.pixel_shuffle.default, aten.hardsigmoid.default, aten.relu6.default, aten.leaky_relu.default,
     aten.softmax.int, aten.log_softmax.int, aten.group_norm.default, aten.rms_norm.default,
     aten.adaptive_avg_pool2d.default, aten.gelu.default,
 )  # fmt: skip
-# Movement and conversion alone are not worth a delegate.
-_IDLE = {
+# A partition of data movement and quantization alone is left on the CPU.
+_DATA_MOVEMENT = {
     "permute", "transpose", "t", "view", "reshape", "flatten", "unsqueeze", "squeeze", "expand", "clone", "dropout",
     "requantize", "quantize", "dequantize",
 }  # fmt: skip
-_WIDE = "16-bit integers, which stock's software does not send to AI LiteCore"
-_UNSIGNED = "unsigned integers, which stock's software does not send to AI LiteCore"
+_INT16_NOTE = "16-bit integers, which ExecuTorch does not pass to AI LiteCore"
+_UNSIGNED_NOTE = "unsigned integers, which ExecuTorch does not pass to AI LiteCore"
 
 
 class EnnPartitioner(Partitioner):
-    """Delegates to an Exynos NPU as much as its rows take.
+    """Delegates every operator that Exynos NPUs support.
 
-    ``compile_specs``: of ``gen_samsung_backend_compile_spec``, in a list.
+    ``compile_specs``: a list with the result of ``gen_samsung_backend_compile_spec``.
     """
 
     backend = BACKEND
     backend_id = "EnnBackend"
-    kept = KEPT
+    kept = NO_DECOMPOSE
 
     def __init__(
         self, compile_specs: Sequence[Any] | None = None, *, exclude: Sequence[Any] = (), verbose: bool = False
     ) -> None:
         super().__init__(exclude, verbose=verbose)
         if compile_specs is None:
-            rule = "must be given: the chip decides what AI LiteCore makes"
+            rule = "is required: AI LiteCore compiles for one chip"
             raise UsageError("compile_specs", rule, remedy=f"EnnPartitioner(compile_specs). {REMEDY}")
         self.compile_specs = list(compile_specs)
         self._target = EnnTarget.of(self.compile_specs)
 
     @classmethod
     def for_target(cls, target: str | None) -> EnnPartitioner:
-        """For a chip by its name; the Exynos 2500 if none is named."""
+        """For a chip by name; the default is the Exynos 2500."""
         return cls([gen_samsung_backend_compile_spec(target or DEFAULT)])
 
     @classmethod
     def for_simulation(cls, target: str | None) -> EnnPartitioner:
-        """For a program that runs on this machine only."""
+        """For a program that runs on the host only."""
         return cls([gen_samsung_backend_compile_spec(target or DEFAULT, simulate_only=True)])
 
     def target(self) -> EnnTarget:
@@ -77,16 +77,16 @@ class EnnPartitioner(Partitioner):
 
     @property
     def files(self) -> list[bytes]:
-        """AI LiteCore is given no file: there is nothing to write in a program's place."""
-        raise UsageError("--emit", "is for backends whose vendor's compiler is given a file", value=self.backend.name)
+        """AI LiteCore is called through an interface: there is no intermediate file to emit."""
+        raise UsageError("--emit", "is for backends whose vendor's compiler reads a file", value=self.backend.name)
 
     @property
     def ops_to_not_decompose(self) -> list[Any]:
-        """Operators of torch that come here whole."""
+        """ATen operators that must not be decomposed."""
         return list(self.kept)
 
     def keep(self, ops: Sequence[Op]) -> bool:
-        return any(op.kind not in _IDLE for op in ops)
+        return any(op.kind not in _DATA_MOVEMENT for op in ops)
 
     def partition(self, exported: ExportedProgram, method: str = "forward") -> ExportedProgram:
         if not self._target.simulate_only:
@@ -96,8 +96,8 @@ class EnnPartitioner(Partitioner):
     def lower(self, group: Graph) -> LoweredBackendModule:
         device = to_enn(group, self._target)
         twin, expected = write_twin({"": device}), estimate(device, self._target)
-        said = self._target.describe(*_notes(device))
-        specs = {KEY: self._target.value, TARGET: said.encode()}
+        description = self._target.describe(*_notes(device))
+        specs = {KEY: self._target.value, TARGET: description.encode()}
         if self._target.simulate_only:
             return LoweredBackendModule(self.backend_id, twin, specs, {}, estimates=expected)
         blob = sdk.compile_graph(device, self._target)
@@ -105,18 +105,18 @@ class EnnPartitioner(Partitioner):
 
 
 def _notes(device: Graph) -> list[str]:
-    """What a device is not known to take."""
-    held = {str(v.q.dtype) for v in device.values() if v.q is not None}
-    wide, unsigned = any("16" in name for name in held), any(name.startswith("u") for name in held)
-    return [*([_WIDE] if wide else []), *([_UNSIGNED] if unsigned else [])]
+    """Notes about features that are not verified on devices."""
+    dtypes = {str(v.q.dtype) for v in device.values() if v.q is not None}
+    wide, unsigned = any("16" in name for name in dtypes), any(name.startswith("u") for name in dtypes)
+    return [*([_INT16_NOTE] if wide else []), *([_UNSIGNED_NOTE] if unsigned else [])]
 
 
 def to_enn(group: Graph, target: EnnTarget | None = None) -> Graph:
-    """A group as a device graph of ENN's operators."""
+    """Lower a partition to an ENN device graph."""
     apply(
         group,
         lambda graph: fold_constants(graph, OPS),
-        lambda graph: fold_batch_norms(graph, batch_norm_factors),
+        lambda graph: fold_batch_norms(graph, batch_norm_scale_shift),
     )
     device = EnnLowering(group, BACKEND.rows, target).run()
     verify(device)

@@ -1,4 +1,4 @@
-"""``EnnQuantizer``: presets for quantizing what an Exynos NPU runs. The rows say the rest."""
+"""``EnnQuantizer`` and its presets; the operator table determines what is quantized."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torchao.quantization.pt2e import FusedMovingAvgObsFakeQuantize, MovingAvera
 from torchao.quantization.pt2e.quantizer import QuantizationSpec
 
 from edgewright.backends.samsung.ops import BACKEND
-from edgewright.backends.samsung.partitioner import KEPT
+from edgewright.backends.samsung.partitioner import NO_DECOMPOSE
 from edgewright.errors import UsageError
 from edgewright.hints import not_among
 from edgewright.quantize.nonfinite import FiniteMinMaxObserver
@@ -23,7 +23,7 @@ from edgewright.quantize.simplify import simplify_operators
 
 @enum.unique
 class Precision(enum.IntEnum):
-    """Bits of activations (A) and weights (W); ``U`` has unsigned activations. Stock's software has ``A8W8`` alone."""
+    """Bits of activations (A) and weights (W); ``U``: unsigned activations. ExecuTorch has only ``A8W8``."""
 
     A8W8 = 3
     A16W16 = 4
@@ -31,7 +31,7 @@ class Precision(enum.IntEnum):
     UA16W16 = 6
 
 
-# Types of activations, the limits of weights, and the smallest scale.
+# Type of activations, range of weights, and smallest scale.
 _SCHEMES: dict[Precision, tuple[torch.dtype, tuple[int, int], float]] = {
     Precision.A8W8: (torch.int8, (-128, 127), EPSILON),
     Precision.UA8W8: (torch.uint8, (-128, 127), EPSILON),
@@ -40,30 +40,30 @@ _SCHEMES: dict[Precision, tuple[torch.dtype, tuple[int, int], float]] = {
 }
 
 
-def precision_of(given: Any) -> Precision:
-    """A precision, by itself or by its name."""
-    if isinstance(given, str) and given in Precision.__members__:
-        return Precision[given]
-    if isinstance(given, bool) or given not in tuple(Precision):
-        raise not_among("precision", given, Precision.__members__)
-    return Precision(given)
+def parse_precision(value: Any) -> Precision:
+    """A ``Precision`` from a member, its value or its name."""
+    if isinstance(value, str) and value in Precision.__members__:
+        return Precision[value]
+    if isinstance(value, bool) or value not in tuple(Precision):
+        raise not_among("precision", value, Precision.__members__)
+    return Precision(value)
 
 
 def get_quant_config(precision: Any, is_per_channel: bool = False, is_qat: bool = False) -> QuantizationConfig:
-    """A scheme, with a scale for each output channel of weights or one for all, found by calibration or training."""
+    """Configuration of a precision: weights per channel or per tensor, scales from calibration or training."""
     for name, flag in (("is_per_channel", is_per_channel), ("is_qat", is_qat)):
         if not isinstance(flag, bool):
             raise UsageError(name, "must be True or False", value=flag)
-    dtype, limits, epsilon = _SCHEMES[precision_of(precision)]
-    ends = torch.iinfo(dtype)
-    low = -ends.max if dtype == torch.int16 else ends.min
+    dtype, limits, epsilon = _SCHEMES[parse_precision(precision)]
+    info = torch.iinfo(dtype)
+    low = -info.max if dtype == torch.int16 else info.min
     scheme = torch.per_tensor_symmetric if dtype == torch.int16 else torch.per_tensor_affine
     observer: Any = FiniteMinMaxObserver.with_args(eps=epsilon)
     if is_qat:
         observer = FusedMovingAvgObsFakeQuantize.with_args(observer=MovingAverageMinMaxObserver, eps=epsilon)
-    activation = QuantizationSpec(dtype, observer, low, ends.max, scheme)
-    channel, whole = (weight_spec(axis, is_qat, limits, epsilon) for axis in (0, None))
-    return QuantizationConfig(activation, channel if is_per_channel else whole, whole, is_qat, epsilon)
+    activation = QuantizationSpec(dtype, observer, low, info.max, scheme)
+    per_channel, per_tensor = (weight_spec(axis, is_qat, limits, epsilon) for axis in (0, None))
+    return QuantizationConfig(activation, per_channel if is_per_channel else per_tensor, per_tensor, is_qat, epsilon)
 
 
 class EnnQuantizer(TableQuantizer):
@@ -75,7 +75,7 @@ class EnnQuantizer(TableQuantizer):
     """
 
     backend = BACKEND
-    kept = KEPT
+    kept = NO_DECOMPOSE
     presets: ClassVar = {
         "int8": lambda: get_quant_config(Precision.A8W8, is_per_channel=True),
         "a16w16": lambda: get_quant_config(Precision.A16W16, is_per_channel=True),
@@ -89,25 +89,25 @@ class EnnQuantizer(TableQuantizer):
         self.setup_quant_params(Precision.A8W8)
 
     def setup_precision(self, quant_dtype: Any) -> None:
-        """How activations and weights are held; how scales are found stays as it was."""
+        """Set the precision; all other parameters stay unchanged."""
         self.setup_quant_params(quant_dtype, self.is_per_channel, self.is_qat)
 
     def setup_quant_params(self, quant_dtype: Any, is_per_channel: bool = True, is_qat: bool = False) -> None:
-        """How everything is quantized that no other setting fits. A precision may be given by its name."""
+        """Set the default configuration. ``quant_dtype``: a ``Precision`` or its name."""
         config = get_quant_config(quant_dtype, is_per_channel, is_qat)
-        self.precision, self.is_per_channel, self.is_qat = precision_of(quant_dtype), is_per_channel, is_qat
+        self.precision, self.is_per_channel, self.is_qat = parse_precision(quant_dtype), is_per_channel, is_qat
         self.set_global(config)
 
-    set_quant_params = setup_quant_params  # as the documentation of stock's software calls it
+    set_quant_params = setup_quant_params  # the name in ExecuTorch's documentation
 
     def add_custom_quant_annotations(
         self, custom_quant_annotations: Sequence[Callable[[fx.GraphModule], None]]
     ) -> None:
-        """Functions that are given the module after the rows have annotated it, to change what they said."""
+        """Functions called with the annotated module, to change annotations."""
         self._annotations = list(custom_quant_annotations)
 
     def transform_for_annotation(self, model: fx.GraphModule) -> fx.GraphModule:
-        """As lowering decomposes, and simpler where only single results can be quantized."""
+        """Decompose as lowering does, and simplify operators with several outputs."""
         return simplify_operators(super().transform_for_annotation(model))
 
     def annotate(self, model: fx.GraphModule) -> fx.GraphModule:

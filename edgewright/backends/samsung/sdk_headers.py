@@ -1,7 +1,7 @@
-"""AI LiteCore's own headers, read for what its C interface does not say in its symbols: the order and types of fields.
+"""Parses AI LiteCore's headers for struct layouts and enum values, which its symbols do not reveal.
 
-The interface has two structures and an enumeration. Where the SDK brings its headers they decide; without them, the
-layouts hold that its known users (stock's adaptors, Samsung's plugin for LiteRT) imply.
+The interface has two structures and an enumeration. Headers in the SDK take precedence; without headers the default is
+the layout implied by known users (ExecuTorch's adaptors, Samsung's LiteRT plugin).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SCALARS = ("UNKNOWN", "UINT64", "INT64", "UINT32", "INT32", "FLOAT32", "FLOAT64
 
 @dataclass
 class Interface:
-    """What the headers say."""
+    """Struct layouts, enum values and typedefs of the C interface."""
 
     param: list[tuple[str, Any]] = field(
         default_factory=lambda: [
@@ -44,25 +44,27 @@ class Interface:
 
 
 def read_interface(folder: Path) -> Interface:
-    """The interface that the headers of a folder declare; the usual one without headers."""
+    """The interface declared by the headers of a folder; the default without headers."""
     text = "\n".join(p.read_text(errors="replace") for p in sorted(folder.glob("**/*.h"))) if folder.is_dir() else ""
     text = _COMMENTS.sub(" ", text)
-    made = Interface()
+    interface = Interface()
     enums = _enums(text)
-    for name in made.ids:
-        made.ids[name] = _alias(text, name) or made.ids[name]
-    made.param = _fields(text, "ParamWrapper", {"size", "data", "is_scalar", "type"}, enums, made.ids) or made.param
-    made.buffer = _fields(text, "NNCBuffer", {"addr", "size"}, enums, made.ids) or made.buffer
+    for name in interface.ids:
+        interface.ids[name] = _alias(text, name) or interface.ids[name]
+    interface.param = (
+        _fields(text, "ParamWrapper", {"size", "data", "is_scalar", "type"}, enums, interface.ids) or interface.param
+    )
+    interface.buffer = _fields(text, "NNCBuffer", {"addr", "size"}, enums, interface.ids) or interface.buffer
     scalars = enums.get("ScalarType", {})
-    made.scalars.update({name: scalars[name] for name in _SCALARS if name in scalars})
-    for name in made.success:
-        made.success[name] = enums.get(name, {}).get("SUCCESS", 0)
-    return made
+    interface.scalars.update({name: scalars[name] for name in _SCALARS if name in scalars})
+    for name in interface.success:
+        interface.success[name] = enums.get(name, {}).get("SUCCESS", 0)
+    return interface
 
 
 def _enums(text: str) -> dict[str, dict[str, int]]:
-    """Enumerations by name, with the numbers of their members."""
-    found: dict[str, dict[str, int]] = {}
+    """Enumerations by name, with the values of their members."""
+    enums: dict[str, dict[str, int]] = {}
     pattern = r"enum\s+(?:class\s+|struct\s+)?(\w*)\s*(?::\s*\w+\s*)?\{([^}]*)\}\s*(\w*)"
     for name, body, alias in re.findall(pattern, text):
         members: dict[str, int] = {}
@@ -73,8 +75,8 @@ def _enums(text: str) -> dict[str, dict[str, int]]:
                 continue
             value = int(match[2], 0) if match[2] else value + 1
             members[match[1]] = value
-        found.update({n: members for n in (name, alias) if n})
-    return found
+        enums.update({n: members for n in (name, alias) if n})
+    return enums
 
 
 def _alias(text: str, name: str) -> Any:
@@ -105,7 +107,7 @@ def _field(item: str, structure: str, enums: Any, ids: Any) -> tuple[str, Any]:
     kind = re.sub(r"\b(const|enum|struct|std::)\s*", "", kind).strip()
     if "*" in stars or "*" in kind:
         return name, c.c_void_p
-    found = c.c_int32 if kind in enums else ids.get(kind, _C_TYPES.get(kind))
-    if found is None:
+    ctype = c.c_int32 if kind in enums else ids.get(kind, _C_TYPES.get(kind))
+    if ctype is None:
         raise VendorError(f"AI LiteCore's {structure}", "must have fields of types that C has", value=item)
-    return name, found
+    return name, ctype

@@ -1,4 +1,4 @@
-"""What an Exynos chip is to the compiler, and the compile spec: options that go to AI LiteCore and into the file."""
+"""Exynos targets and the compile spec: options for AI LiteCore that are stored in the program."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from edgewright.hints import did_you_mean, not_among
 
 ENN_COMPILE_OPTION_TITLE = KEY
 COMPILE_OPTION_SCHEMA_NAME = "compile_options_def"
-TARGET = "target"  # a compile spec that devices ignore: what the manifest says the file is for
+TARGET = "target"  # a compile spec that devices ignore: the target's description for the manifest
 SIMULATED = "simulation only: will not run on the chip"
 REMEDY = 'Make one: [gen_samsung_backend_compile_spec("E9955")].'
 
 
 @enum.unique
 class SamsungChipset(enum.IntEnum):
-    """Chips by the numbers that AI LiteCore has for them. E9955 is the Exynos 2500, E9965 the Exynos 2600."""
+    """AI LiteCore's chip numbers. E9955 is the Exynos 2500, E9965 the Exynos 2600."""
 
     UNDEFINED_CHIP_V = 0
     E9955 = 9955
@@ -30,23 +30,23 @@ class SamsungChipset(enum.IntEnum):
 
 @enum.unique
 class PerformanceMode(enum.IntEnum):
-    """What AI LiteCore compiles for. ``HIGH_PERFORMANCE`` is experimental: measure on the device."""
+    """Optimization target of AI LiteCore. ``HIGH_PERFORMANCE`` is experimental: measure on the device."""
 
     DEFAULT = 0
     HIGH_PERFORMANCE = 1
 
 
-MARKETED = {SamsungChipset.E9955: "Exynos 2500", SamsungChipset.E9965: "Exynos 2600"}
+PRODUCT_NAMES = {SamsungChipset.E9955: "Exynos 2500", SamsungChipset.E9965: "Exynos 2600"}
 
 
 def targets() -> dict[str, str]:
-    """What there is to compile for, each in a line."""
-    return {chip.name: f"Samsung {name}, through AI LiteCore" for chip, name in MARKETED.items()}
+    """Target names with a one-line description."""
+    return {chip.name: f"Samsung {name}, through AI LiteCore" for chip, name in PRODUCT_NAMES.items()}
 
 
 @dataclass
 class EnnExecuTorchOptions:
-    """The options, as stock has them; ``simulate_only`` makes a file that runs on this machine and on no chip."""
+    """ExecuTorch's options; ``simulate_only``: the program runs on the host and never on the chip."""
 
     chipset: SamsungChipset = SamsungChipset.UNDEFINED_CHIP_V
     perf_mode: PerformanceMode = PerformanceMode.DEFAULT
@@ -55,7 +55,7 @@ class EnnExecuTorchOptions:
 
 @dataclass(frozen=True)
 class EnnTarget:
-    """A compile spec, read. Rules are asked about it."""
+    """A parsed compile spec, passed to rules as the target."""
 
     chipset: SamsungChipset
     perf_mode: PerformanceMode = PerformanceMode.DEFAULT
@@ -63,33 +63,33 @@ class EnnTarget:
 
     @classmethod
     def of(cls, specs: Iterable[Any]) -> EnnTarget:
-        """A list of keys and values, ours or ExecuTorch's: exactly one must be ENN's."""
+        """Parse compile specs, created here or by ExecuTorch; exactly one must have ENN's key."""
         try:
-            held = [bytes(spec.value) for spec in specs if str(spec.key) == KEY]
+            values = [bytes(spec.value) for spec in specs if str(spec.key) == KEY]
         except (AttributeError, TypeError) as error:
             rule = "must be a list of keys and values"
             raise UsageError("compile_specs", rule, value=specs, remedy=REMEDY) from error
-        if len(held) != 1:
-            raise UsageError("compile_specs", f"must hold {KEY} once", value=len(held), remedy=REMEDY)
-        return cls.read(held[0])
+        if len(values) != 1:
+            raise UsageError("compile_specs", f"must hold {KEY} once", value=len(values), remedy=REMEDY)
+        return cls.read(values[0])
 
     @classmethod
     def read(cls, data: bytes) -> EnnTarget:
         options = read_options(data)
-        if options.chipset not in [int(chip) for chip in MARKETED]:
-            known = ", ".join(str(int(chip)) for chip in MARKETED)
+        if options.chipset not in [int(chip) for chip in PRODUCT_NAMES]:
+            known = ", ".join(str(int(chip)) for chip in PRODUCT_NAMES)
             raise FormatError(f"must be one of {known}", where="ENN options.chipset", value=options.chipset)
         return cls(SamsungChipset(options.chipset), PerformanceMode(options.perf_mode), options.simulate_only)
 
     @property
     def value(self) -> bytes:
-        """The options' bytes."""
+        """The serialized options."""
         return write_options(_options(self))
 
     def describe(self, *notes: str) -> str:
-        """What the manifest says of a delegate."""
-        said = [*([SIMULATED] if self.simulate_only else []), *notes]
-        return self.chipset.name + (f" ({'; '.join(said)})" if said else "")
+        """Description of a delegate for the manifest."""
+        remarks = [*([SIMULATED] if self.simulate_only else []), *notes]
+        return self.chipset.name + (f" ({'; '.join(remarks)})" if remarks else "")
 
 
 def _options(target: EnnTarget) -> EnnOptions:
@@ -98,7 +98,7 @@ def _options(target: EnnTarget) -> EnnOptions:
 
 
 def gen_samsung_backend_compile_spec_core(options: EnnExecuTorchOptions) -> CompileSpec:
-    """The compile spec of options."""
+    """The compile spec for options."""
     chip, mode = _chipset(options.chipset), _mode(options.perf_mode)
     if not isinstance(options.simulate_only, bool):
         raise UsageError("simulate_only", "must be True or False", value=options.simulate_only)
@@ -108,9 +108,9 @@ def gen_samsung_backend_compile_spec_core(options: EnnExecuTorchOptions) -> Comp
 def gen_samsung_backend_compile_spec(
     chipset: str, perf_mode: PerformanceMode | None = None, *, simulate_only: bool = False
 ) -> CompileSpec:
-    """How to compile for a chip by its name, in letters of any size.
+    """Compile spec for a chip by its case-insensitive name.
 
-    ``simulate_only``: make a file that runs on this machine, without Samsung's SDK, and never on the chip.
+    ``simulate_only``: compile without Samsung's SDK; the program runs on the host and never on the chip.
 
     >>> gen_samsung_backend_compile_spec("E9955").value.hex()
     '100000004545544f000006000800040006000000e3260000'
@@ -119,20 +119,20 @@ def gen_samsung_backend_compile_spec(
     return gen_samsung_backend_compile_spec_core(EnnExecuTorchOptions(chipset, mode, simulate_only))  # type: ignore[arg-type]
 
 
-def _chipset(given: Any) -> SamsungChipset:
-    known = {chip.name: chip for chip in MARKETED}
-    if isinstance(given, SamsungChipset) and given in MARKETED:
-        return given
-    if not isinstance(given, str) or given.upper() not in known:
-        rule = f"must be one of {', '.join(f'{chip.name} ({name})' for chip, name in MARKETED.items())}"
-        wrong = getattr(given, "name", given)
-        raise UsageError("chipset", rule, value=wrong, remedy=did_you_mean(wrong, known))
-    return known[given.upper()]
+def _chipset(value: Any) -> SamsungChipset:
+    known = {chip.name: chip for chip in PRODUCT_NAMES}
+    if isinstance(value, SamsungChipset) and value in PRODUCT_NAMES:
+        return value
+    if not isinstance(value, str) or value.upper() not in known:
+        rule = f"must be one of {', '.join(f'{chip.name} ({name})' for chip, name in PRODUCT_NAMES.items())}"
+        invalid = getattr(value, "name", value)
+        raise UsageError("chipset", rule, value=invalid, remedy=did_you_mean(invalid, known))
+    return known[value.upper()]
 
 
-def _mode(given: Any) -> PerformanceMode:
-    if isinstance(given, str) and given.upper() in PerformanceMode.__members__:
-        return PerformanceMode[given.upper()]
-    if isinstance(given, bool) or given not in tuple(PerformanceMode):
-        raise not_among("perf_mode", given, PerformanceMode.__members__)
-    return PerformanceMode(given)
+def _mode(value: Any) -> PerformanceMode:
+    if isinstance(value, str) and value.upper() in PerformanceMode.__members__:
+        return PerformanceMode[value.upper()]
+    if isinstance(value, bool) or value not in tuple(PerformanceMode):
+        raise not_among("perf_mode", value, PerformanceMode.__members__)
+    return PerformanceMode(value)

@@ -1,4 +1,4 @@
-"""XNNPACK: any Arm or x86 CPU. Besides the names below there is an operator config for every row (``LinearConfig``)."""
+"""XNNPACK backend: Arm and x86 CPUs. Also exports an operator config class for every row (``LinearConfig``, …)."""
 
 from __future__ import annotations
 

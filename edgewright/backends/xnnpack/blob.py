@@ -1,4 +1,11 @@
-"""The XNNPACK delegate's blob: a header, a graph, and constants that travel with it; read and checked, or written."""
+"""Container of an XNNPACK delegate blob: reader, writer and verifier.
+
+A blob consists of a header (``XH00``), a flatbuffer with the graph (``XN01``; schema ``runtime_schema.fbs`` in
+ExecuTorch's ``backends/xnnpack/serialization``) and an optional constant area, each aligned to 16 bytes. The header
+stores offset and size of both sections. A constant is a range of the constant area or, in files written here, a key
+into the program's named data, so that delegates and methods share one copy of a weight. Blobs are untrusted input:
+``verify`` checks every id, offset and size before anything is allocated.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +21,7 @@ from edgewright.formats.flatbuffer import Buffer
 from edgewright.formats.flatbuffer_reader import read_root
 from edgewright.formats.flatbuffer_writer import FlatWriter
 
-NAMED = 0xFFFFFFFFFFFFFFFF  # the offset of a constant that is looked up by name
+NAMED_OFFSET = 0xFFFFFFFFFFFFFFFF  # offset of a constant that is stored in the named data
 _IDENTIFIERS = (b"XN01", b"XN00")
 _HEADER = struct.Struct("<4x4sHIIIQ2x")
 _MAGIC = b"XH00"
@@ -22,17 +29,17 @@ _MAGIC = b"XH00"
 
 @dataclass
 class Blob:
-    """A graph and the constants that travel with it."""
+    """A serialized graph and its constant area."""
 
     graph: XNNGraph
     constants: Buffer = field(default=b"", repr=False)
 
 
 def read_blob(data: Buffer) -> Blob:
-    """Read and verify a blob (with or without the header of files before 0.4)."""
+    """Parse and verify a blob. Files older than ExecuTorch 0.4 have no header."""
     view = memoryview(data).cast("B")
     try:
-        graph_view, constants = _parts(view)
+        graph_view, constants = _split_sections(view)
         if len(graph_view) < 8 or bytes(graph_view[4:8]) not in _IDENTIFIERS:
             raise FormatError("a graph has the identifier 'XN01' at byte 4", value=bytes(graph_view[4:8]), offset=4)
         graph = read_root(XNNGraph, graph_view)
@@ -42,7 +49,7 @@ def read_blob(data: Buffer) -> Blob:
     return Blob(graph, constants)
 
 
-def _parts(view: memoryview) -> tuple[memoryview, memoryview]:
+def _split_sections(view: memoryview) -> tuple[memoryview, memoryview]:
     if bytes(view[4:8]) != _MAGIC:
         return view, view[:0]
     if len(view) < _HEADER.size:
@@ -56,7 +63,7 @@ def _parts(view: memoryview) -> tuple[memoryview, memoryview]:
 
 
 def write_blob(blob: Blob) -> bytes:
-    """The bytes of a blob, checked."""
+    """Verify a blob and serialize it."""
     verify(blob.graph, len(blob.constants))
     graph = FlatWriter().finish(blob.graph, _IDENTIFIERS[0])
     start = checked_int.align(_HEADER.size, 16)
@@ -71,7 +78,7 @@ _OPTIONAL_IDS = {"bias_id", "input3_id", "input4_id", "input5_id", "mask_id", "s
 
 
 def node_ids(node: Any) -> tuple[list[int], list[int]]:
-    """The values a node reads and writes; absent ones left out."""
+    """Ids of the values a node reads and writes, without absent optional operands."""
     reads: list[int] = []
     writes: list[int] = []
     for name in node.__slots__:
@@ -84,19 +91,19 @@ def node_ids(node: Any) -> tuple[list[int], list[int]]:
 
 
 def verify(graph: XNNGraph, constant_size: int) -> None:
-    """Raise ``FormatError`` unless every id, index and size is sound and every value is made before it is read."""
+    """Raise ``FormatError`` unless every id, index and size is valid and every value is defined before use."""
     constants = len(graph.constant_data or graph.constant_buffer or ())
-    known, made = set(), set()
+    declared, defined = set(), set()
     externs: set[int] = set()
     for index, value in enumerate(graph.xvalues):
         where = f"xvalues[{index}]"
         tensor = value.tensor
-        if tensor.id_out in known:
+        if tensor.id_out in declared:
             raise FormatError("ids must differ", where=f"{where}.id_out", value=tensor.id_out)
-        known.add(tensor.id_out)
+        declared.add(tensor.id_out)
         _verify_value(graph, value, constants, where)
         if tensor.constant_buffer_idx or tensor.flags & INPUT:
-            made.add(tensor.id_out)
+            defined.add(tensor.id_out)
         if tensor.external_id != NONE:
             if tensor.external_id in externs:
                 raise FormatError("external ids must differ", where=f"{where}.external_id", value=tensor.external_id)
@@ -105,15 +112,15 @@ def verify(graph: XNNGraph, constant_size: int) -> None:
     for index, node in enumerate(graph.xnodes):
         reads, writes = node_ids(node.node)
         for value_id in (*reads, *writes):
-            if value_id not in known:
+            if value_id not in declared:
                 raise FormatError("must be a value of the graph", where=f"xnodes[{index}]", value=value_id)
         for value_id in reads:
-            if value_id not in made:
-                raise FormatError("reads a value before it is made", where=f"xnodes[{index}]", value=value_id)
+            if value_id not in defined:
+                raise FormatError("reads a value before its definition", where=f"xnodes[{index}]", value=value_id)
         for value_id in writes:
-            if value_id in made:
-                raise FormatError("writes a value again", where=f"xnodes[{index}]", value=value_id)
-        made.update(writes)
+            if value_id in defined:
+                raise FormatError("writes a value twice", where=f"xnodes[{index}]", value=value_id)
+        defined.update(writes)
 
 
 def _verify_value(graph: XNNGraph, value: XValue, constants: int, where: str) -> None:

@@ -1,4 +1,4 @@
-"""The device graph of a blob, as the node rows say."""
+"""Blob to device graph, driven by the node table."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from edgewright.backends.xnnpack.nodes import (
 )
 from edgewright.backends.xnnpack.tables import (
     DTYPES,
-    FOUR_BIT,
     INPUT,
+    INT4_TYPES,
     NONE,
-    RANGES,
+    QUANT_RANGES,
     PerChannelGroupQuant,
     PerChannelQuant,
     PerTensorQuant,
@@ -33,7 +33,7 @@ from edgewright.ir.graph import Array, Graph, Op, QParams, Value
 
 
 def from_blob(blob: Blob, named_data: Mapping[str, Buffer]) -> Graph:
-    """The device graph of a verified blob; externals become its inputs and outputs, in order of their ids."""
+    """Decode a verified blob; external values become the graph's inputs and outputs, ordered by external id."""
     return _Reader(blob, named_data).run()
 
 
@@ -72,7 +72,7 @@ class _Reader:
         if quant is None:
             return None
         dtype = DTYPES[datatype]
-        qmin, qmax = RANGES.get(datatype, (int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)))
+        qmin, qmax = QUANT_RANGES.get(datatype, (int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)))
         if isinstance(quant, PerTensorQuant):
             return QParams(quant.scale, quant.zero_point, dtype, qmin, qmax)
         if isinstance(quant, PerTokenDynamicQuant):
@@ -85,11 +85,11 @@ class _Reader:
     def _scales(self, quant: PerChannelQuant | PerChannelGroupQuant, dtype: DType) -> tuple[float, ...]:
         if not quant.scale_buffer_idx:
             return tuple(quant.scale or ())
-        stored = np.frombuffer(self._bytes(quant.scale_buffer_idx), np.uint8)
+        data = np.frombuffer(self._bytes(quant.scale_buffer_idx), np.uint8)
         size = quant.num_scales * dtype.itemsize
-        if stored.size < size:
-            raise FormatError(f"scales need {size} bytes", value=stored.size)
-        return tuple(stored[:size].view(dtype).astype(np.float32).tolist())
+        if data.size < size:
+            raise FormatError(f"scales need {size} bytes", value=data.size)
+        return tuple(data[:size].view(dtype).astype(np.float32).tolist())
 
     def _bytes(self, index: int) -> Any:
         legacy = self.blob.graph.constant_buffer
@@ -99,15 +99,15 @@ class _Reader:
         if entry.named_key is None:
             return memoryview(self.blob.constants)[entry.offset : entry.offset + entry.size]
         if entry.named_key not in self.named_data:
-            remedy = "Give the .ptd written with this program."
+            remedy = "Pass the .ptd file that was written with this program."
             raise MissingDataError("XNNPACK constant", f"needs the data named {entry.named_key!r}", remedy=remedy)
         return self.named_data[entry.named_key]
 
     def _constant(self, tensor: TensorValue) -> Array:
         data = np.frombuffer(self._bytes(tensor.constant_buffer_idx), np.uint8)
         shape, dtype = tuple(tensor.dims or ()), DTYPES[tensor.datatype]
-        if tensor.datatype in FOUR_BIT:
-            return _unpack(data, shape, tensor.id_out)
+        if tensor.datatype in INT4_TYPES:
+            return _unpack_int4(data, shape, tensor.id_out)
         size = int(np.prod(shape, dtype=object)) * dtype.itemsize if shape else dtype.itemsize
         if data.size < size:
             raise FormatError(f"value {tensor.id_out} needs {size} bytes", value=data.size)
@@ -143,8 +143,8 @@ class _Reader:
         return Op(row.op, args, outputs)
 
 
-def _unpack(data: Array, shape: tuple[int, ...], name: int) -> Array:
-    """Two 4-bit values per byte, the even one low, stored plus 8."""
+def _unpack_int4(data: Array, shape: tuple[int, ...], name: int) -> Array:
+    """Unpack two int4 values per byte: even index in the low nibble, biased by 8, rows padded to whole bytes."""
     columns = shape[-1] + shape[-1] % 2 if shape else 0
     size = int(np.prod(shape[:-1], dtype=object)) * columns // 2
     if data.size < size:

@@ -1,4 +1,4 @@
-"""The blob of a device graph, as the node rows say."""
+"""Device graph to blob, driven by the node table."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.backends.xnnpack.blob import NAMED, Blob
+from edgewright.backends.xnnpack.blob import NAMED_OFFSET, Blob
 from edgewright.backends.xnnpack.nodes import (
     ALIGN_CORNERS,
+    NODE_TYPE,
     NODES,
-    NUMBER,
     TRANSPOSED,
     ConstantData,
-    Node,
+    NodeDef,
     OutputMinMax,
     XNNGraph,
     XNode,
 )
 from edgewright.backends.xnnpack.tables import (
     DTYPES,
-    FOUR_BIT,
     INPUT,
+    INT4_TYPES,
     NONE,
     OUTPUT,
     Datatype,
@@ -40,7 +40,7 @@ from edgewright.ir.graph import Graph, Op, QParams, Value
 
 
 def to_blob(graph: Graph) -> tuple[Blob, dict[str, Buffer]]:
-    """The blob of a device graph, and its constants by name."""
+    """Encode a device graph; returns the blob and its constants by key."""
     writer = _Writer(graph)
     return writer.run(), writer.named
 
@@ -83,7 +83,7 @@ class _Writer:
             flags=flags, id_out=number,
         )  # fmt: skip
         if value.data is not None:
-            tensor.constant_buffer_idx = self._store(_packed(value))
+            tensor.constant_buffer_idx = self._store(_constant_bytes(value))
         quant = self._quant(value.q, tensor.datatype)
         if quant is None:
             return XValue(type=1, value=tensor)
@@ -108,36 +108,36 @@ class _Writer:
         return PerChannelGroupQuant(group_size=q.block, **fields) if q.block else PerChannelQuant(**fields)
 
     def _store(self, data: Buffer, prefix: str = "") -> int:
-        """Constants go by the hash of their contents: equal ones are one, across graphs and methods too."""
+        """Keys are content hashes, so equal constants are stored once across delegates and methods."""
         key = prefix + hashlib.sha256(data).hexdigest()
-        known = next((i for i, c in enumerate(self.constants) if c.named_key == key), None)
-        if known is not None:
-            return known
+        index = next((i for i, c in enumerate(self.constants) if c.named_key == key), None)
+        if index is not None:
+            return index
         self.named[key] = data
-        self.constants.append(ConstantData(offset=NAMED, size=len(data), named_key=key))
+        self.constants.append(ConstantData(offset=NAMED_OFFSET, size=len(data), named_key=key))
         return len(self.constants) - 1
 
     def _node(self, op: Op) -> XNode:
-        row = _row(op)
+        row = _node_def(op)
         fields: dict[str, Any] = {}
         outputs = iter(op.outputs)
         for name, argument in row.ids.items():
             value = next(outputs) if name.startswith("output") else _argument(op, argument)
             fields[name] = NONE if value is None else self._id(value)
         for name, (argument, position) in row.attrs.items():
-            given = op.args[argument]
-            fields[name] = given if position is None else given[position]
-        fields.update(_derived(row, op))
+            argument_value = op.args[argument]
+            fields[name] = argument_value if position is None else argument_value[position]
+        fields.update(_shape_fields(row, op))
         fields["flags"] = row.flags | _flags(op)
-        node = XNode(type=NUMBER[row.name], node=row.table(**fields), debug_handle=65535)
+        node = XNode(type=NODE_TYPE[row.name], node=row.table(**fields), debug_handle=65535)
         if row.clamps and op.args.get("limits"):
             node.output_min_max = OutputMinMax(output_min=op.args["limits"][0], output_max=op.args["limits"][1])
         return node
 
 
-def _row(op: Op) -> Node:
+def _node_def(op: Op) -> NodeDef:
     if op.kind == "cat":
-        return NODES[NUMBER[f"Concatenate{len(op.args['tensors'])}"] - 1]
+        return NODES[NODE_TYPE[f"Concatenate{len(op.args['tensors'])}"] - 1]
     return next(row for row in NODES if row.op == op.kind)
 
 
@@ -154,8 +154,8 @@ def _flags(op: Op) -> int:
     return ALIGN_CORNERS * bool(op.args.get("align_corners")) + TRANSPOSED * bool(op.args.get("transposed"))
 
 
-def _derived(row: Node, op: Op) -> dict[str, Any]:
-    """Fields that follow from shapes."""
+def _shape_fields(row: NodeDef, op: Op) -> dict[str, Any]:
+    """Node fields that are derived from tensor shapes."""
     if row.op in ("conv2d", "depthwise_conv2d", "conv_transpose2d"):
         weight, groups = op.args["weight"].bound, op.args["groups"]
         channels = weight[3] if row.op == "depthwise_conv2d" else weight[0]
@@ -187,13 +187,13 @@ def _datatype(value: Value) -> int:
 _QUANTIZED = set(range(Datatype.QINT8, Datatype.QPINT8 + 1))
 
 
-def _packed(value: Value) -> Buffer:
-    """A constant's bytes; those that lie in order are not copied."""
+def _constant_bytes(value: Value) -> Buffer:
+    """Serialized constant, int4 packed two per byte; a contiguous array is not copied."""
     assert value.data is not None
-    if _datatype(value) not in FOUR_BIT:
+    if _datatype(value) not in INT4_TYPES:
         flat: Any = np.ascontiguousarray(value.data).reshape(-1).view(np.uint8)
         return memoryview(flat).toreadonly()
-    stored = (value.data.astype(np.int16) + 8).astype(np.uint8)
-    if stored.shape[-1] % 2:
-        stored = np.concatenate((stored, np.full((*stored.shape[:-1], 1), 8, np.uint8)), axis=-1)
-    return (stored[..., 0::2] | stored[..., 1::2] << 4).tobytes()
+    biased = (value.data.astype(np.int16) + 8).astype(np.uint8)
+    if biased.shape[-1] % 2:
+        biased = np.concatenate((biased, np.full((*biased.shape[:-1], 1), 8, np.uint8)), axis=-1)
+    return (biased[..., 0::2] | biased[..., 1::2] << 4).tobytes()

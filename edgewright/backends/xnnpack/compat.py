@@ -1,4 +1,4 @@
-"""Names of ExecuTorch's XNNPACK folder that scripts import and that need nothing here: lowering does all of it."""
+"""Functions of ExecuTorch's XNNPACK package that scripts import; lowering here needs no such configuration."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from edgewright.program.config import EdgeCompileConfig, ExecutorchBackendConfig
 
 
 def get_transform_passes(additional_passes: list[Any] | None = None) -> list[Any]:
-    """Only those given: rows and layouts need none before partitioning."""
+    """``additional_passes`` unchanged: no backend passes run before partitioning."""
     return list(additional_passes or ())
 
 
 def get_xnnpack_edge_compile_config(skip_dim_order: bool = False) -> EdgeCompileConfig:
-    """The options that ExecuTorch's scripts lower with."""
+    """The edge options used by ExecuTorch's scripts."""
     return EdgeCompileConfig(_check_ir_validity=False, _skip_dim_order=skip_dim_order)
 
 
 def get_xnnpack_executorch_backend_config(additional_passes: list[Any] | None = None) -> ExecutorchBackendConfig:
-    """The options that ExecuTorch's scripts make a file with."""
+    """The serialization options used by ExecuTorch's scripts."""
     return ExecutorchBackendConfig(passes=list(additional_passes or ()), extract_delegate_segments=True)

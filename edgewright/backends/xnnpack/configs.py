@@ -1,4 +1,4 @@
-"""The operator configs of ``XnnpackPartitioner(configs=[...])``, made from the rows: one class per name."""
+"""Operator configs for ``XnnpackPartitioner(configs=[...])``, derived from the rows: one class per name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs XNNPACK blobs on this machine: ours and stock's, through the same verified reader."""
+"""Executes XNNPACK blobs on the host, whether written here or by ExecuTorch; one verifying reader for both."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ Array = np.ndarray[Any, Any]
 
 
 class XnnpackDelegate:
-    """One blob, ready to run. ``how`` says what runs it."""
+    """A loaded blob. ``how`` describes the executor in use."""
 
-    storage_order = True  # XNNPACK sees tensors as they lie in memory
+    storage_order = True  # XNNPACK sees tensors in their memory order
 
-    def __init__(self, given: DelegateBlob) -> None:
-        self._given = given
-        self._names = _Names(given.named_data)
-        if not given.waits:
+    def __init__(self, source: DelegateBlob) -> None:
+        self._source = source
+        self._named_data = _TrackedData(source.named_data)
+        if not source.waits:
             self.prepare()
 
     def prepare(self) -> None:
-        """Compile the blob, if it was not."""
+        """Compile the blob unless that is done already."""
         assert self._runner is not None
 
     @cached_property
     def _runner(self) -> Runner:
-        given = self._given
+        source = self._source
         return make_runner(
-            lambda: self._graph, XNNPACK, given.memory, given.threads, varies=given.varies, origin=self._origin
+            lambda: self._graph, XNNPACK, source.memory, source.threads, varies=source.varies, origin=self._origin
         )
 
     @property
@@ -52,16 +52,16 @@ class XnnpackDelegate:
 
     @property
     def compiled(self) -> CompiledGraph | None:
-        """The machine code, if there is one for all calls."""
+        """The compiled graph, if one serves all calls."""
         return getattr(self._runner, "compiled", None)
 
     @property
     def waits(self) -> bool:
-        return self._given.waits
+        return self._source.waits
 
     @property
     def device_graph(self) -> Graph:
-        """What the blob says, for those that run it together with what stands beside it."""
+        """The decoded graph, for callers that compile it together with neighbouring operators."""
         return self._graph
 
     @cached_property
@@ -71,22 +71,23 @@ class XnnpackDelegate:
         from edgewright.ir.core.validate import validate_graph
 
         try:
-            graph = from_blob(read_blob(self._given.blob), self._names)
-            validate_graph(graph, self._given.memory)
+            graph = from_blob(read_blob(self._source.blob), self._named_data)
+            validate_graph(graph, self._source.memory)
             return graph
         except FormatError as error:
             raise error if error.where.startswith("XNNPACK blob") else error.inside("XNNPACK blob") from None
-        except (ValueError, LookupError, ArithmeticError, TypeError) as error:  # numbers that fit no tensor
-            raise FormatError(f"the graph does not hold together: {error}", where="XNNPACK blob") from error
+        except (ValueError, LookupError, ArithmeticError, TypeError) as error:  # inconsistent sizes
+            raise FormatError(f"the graph is inconsistent: {error}", where="XNNPACK blob") from error
 
     def _origin(self) -> PlanSource:
         from edgewright.engine.jit.plan_cache import PlanSource
 
-        return PlanSource(hashlib.sha256(self._given.blob).hexdigest(), self._given.named_data.get, self._names.used)
+        source = self._source
+        return PlanSource(hashlib.sha256(source.blob).hexdigest(), source.named_data.get, self._named_data.used)
 
     @property
     def input_count(self) -> int:
-        return len(self._graph.inputs) if self._given.waits else self._runner.input_count
+        return len(self._graph.inputs) if self._source.waits else self._runner.input_count
 
     def execute(self, inputs: Sequence[Array]) -> list[Array]:
         return self._runner.run(inputs)
@@ -94,15 +95,15 @@ class XnnpackDelegate:
     def execute_into(
         self, inputs: Sequence[Array], outputs: Sequence[Array | None], profile: EngineProfile | None
     ) -> list[Array]:
-        """The outputs: those of ``outputs`` that could be written to, new arrays for the others."""
+        """Run, writing to ``outputs`` where possible; the result has new arrays for the others."""
         return self._runner.run(inputs, outputs, profile)
 
     def close(self) -> None:
-        """Nothing is held but memory."""
+        """No resources besides memory."""
 
 
-class _Names(Mapping[str, Buffer]):
-    """Named data, and which of it was looked up."""
+class _TrackedData(Mapping[str, Buffer]):
+    """Named data that records which keys were looked up: they become part of the plan cache's key."""
 
     def __init__(self, data: Mapping[str, Buffer]) -> None:
         self._data = data

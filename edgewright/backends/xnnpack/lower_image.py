@@ -1,4 +1,4 @@
-"""Lowering of images and sequences: convolution, pooling, resampling. Channels go last."""
+"""Lowering of convolution, pooling and resizing, in NHWC layout."""
 
 from __future__ import annotations
 
@@ -6,45 +6,46 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.backends.table import over, pool_arguments
-from edgewright.backends.xnnpack.lower_math import bias_of
-from edgewright.backends.xnnpack.operands import limits, size_of
+from edgewright.backends.table import pool_params, reduced_dims
+from edgewright.backends.xnnpack.lower_math import lower_bias
+from edgewright.backends.xnnpack.operands import limits, reshape_size
 from edgewright.ir.graph import Op, Value
 from edgewright.lowering.passes.layout import NHWC, NLC, GroupLowering, identity, with_axis
 
 
 def convolution(low: GroupLowering, op: Op) -> None:
-    """Images, and sequences as images one pixel high."""
+    """2-D convolution; 1-D as 2-D of height 1."""
     x, out = op.args["input"], op.outputs[0]
     assert out is not None
     sequence = len(x.shape) == 3
-    kind, weight = _filters(op)
-    fills = {"stride": 1, "padding": 0, "dilation": 1, "output_padding": 0}
-    stride, padding, dilation, extra = (_two(op.args[name], fill) for name, fill in fills.items())
+    kind, weight = _conv_filter(op)
+    defaults = {"stride": 1, "padding": 0, "dilation": 1, "output_padding": 0}
+    stride, padding, dilation, output_padding = (_pair(op.args[name], default) for name, default in defaults.items())
     pads = [padding[0], padding[0], padding[1], padding[1]]
     image = low.get(x, NLC if sequence else NHWC)
     if sequence:
-        tall = low.temporary((image.shape[0], 1, *image.shape[1:]), x)  # type: ignore[arg-type]
-        low.emit("view", tall, self=image, size=[size_of(x, 0), 1, size_of(x, 2), size_of(x, 1)])
-        image = tall
-    args = {"input": image, "weight": weight, "bias": bias_of(low, op), "stride": stride, "padding": pads,
-            "dilation": dilation, "groups": op.args["groups"], "output_padding": extra, **limits(op)}  # fmt: skip
+        unsqueezed = low.temporary((image.shape[0], 1, *image.shape[1:]), x)  # type: ignore[arg-type]
+        low.emit("view", unsqueezed, self=image, size=[reshape_size(x, 0), 1, reshape_size(x, 2), reshape_size(x, 1)])
+        image = unsqueezed
+    args = {"input": image, "weight": weight, "bias": lower_bias(low, op), "stride": stride, "padding": pads,
+            "dilation": dilation, "groups": op.args["groups"], "output_padding": output_padding,
+            **limits(op)}  # fmt: skip
     if not sequence:
         low.emit(kind, low.make(out, NHWC), **args)
         return
-    flat = low.make(out, NLC)
-    tall = low.temporary((flat.shape[0], 1, *flat.shape[1:]), out)  # type: ignore[arg-type]
-    low.emit(kind, tall, **args)
-    low.emit("view", flat, self=tall, size=[size_of(out, 0), size_of(out, 2), size_of(out, 1)])
+    result = low.make(out, NLC)
+    unsqueezed = low.temporary((result.shape[0], 1, *result.shape[1:]), out)  # type: ignore[arg-type]
+    low.emit(kind, unsqueezed, **args)
+    low.emit("view", result, self=unsqueezed, size=[reshape_size(out, 0), reshape_size(out, 2), reshape_size(out, 1)])
 
 
-def _two(values: Any, fill: int) -> list[int]:
-    given = list(values)
-    return [0 if fill == 0 else 1, given[0]] if len(given) == 1 else given
+def _pair(values: Any, fill: int) -> list[int]:
+    pair = list(values)
+    return [0 if fill == 0 else 1, pair[0]] if len(pair) == 1 else pair
 
 
-def _filters(op: Op) -> tuple[str, Value]:
-    """The node for a convolution, and its filters as it stores them: output, height, width, input."""
+def _conv_filter(op: Op) -> tuple[str, Value]:
+    """The node kind of a convolution and its filter in XNNPACK's layout: OHWI, or 1HWO if depthwise."""
     weight: Value = op.args["weight"]
     assert weight.data is not None
     data, groups, q = weight.data, op.args["groups"], weight.q
@@ -52,9 +53,9 @@ def _filters(op: Op) -> tuple[str, Value]:
         data = data[:, :, None, :]
     axis = 0
     if op.args["transposed"]:
-        each = data.shape[1]
-        split = data.reshape(groups, -1, *data.shape[1:]).transpose(0, 2, 1, 3, 4)
-        data = split.reshape(groups * each, -1, *data.shape[2:])
+        group_outputs = data.shape[1]
+        grouped = data.reshape(groups, -1, *data.shape[1:]).transpose(0, 2, 1, 3, 4)
+        data = grouped.reshape(groups * group_outputs, -1, *data.shape[2:])
         kind, data = "conv_transpose2d", data.transpose(0, 2, 3, 1)
     elif data.shape[1] == 1 and groups > 1:
         kind, data, axis = "depthwise_conv2d", data.transpose(1, 2, 3, 0), 3
@@ -71,9 +72,9 @@ def _filters(op: Op) -> tuple[str, Value]:
 def max_pool2d(low: GroupLowering, op: Op) -> None:
     x, out = op.args["self"], op.outputs[0]
     assert out is not None
-    kernel, stride, padding, dilation = pool_arguments(op)
+    kernel, stride, padding, dilation = pool_params(op)
     pads = list(padding)
-    for axis in (0, 1):  # ceil_mode is padding at the end
+    for axis in (0, 1):  # ceil_mode becomes padding at the end
         covered = (int(out.bound[2 + axis]) - 1) * stride[axis] + (kernel[axis] - 1) * dilation[axis] + 1
         pads[2 * axis + 1] = max(pads[2 * axis + 1], covered - int(x.bound[2 + axis]) - pads[2 * axis])
     low.emit("max_pool2d", low.make(out, NHWC), self=low.get(x, NHWC), kernel_size=kernel, stride=stride, padding=pads,
@@ -83,37 +84,37 @@ def max_pool2d(low: GroupLowering, op: Op) -> None:
 def avg_pool2d(low: GroupLowering, op: Op) -> None:
     x, out = op.args["self"], op.outputs[0]
     assert out is not None
-    kernel, stride, padding, _ = pool_arguments(op)
+    kernel, stride, padding, _ = pool_params(op)
     low.emit("avg_pool2d", low.make(out, NHWC), self=low.get(x, NHWC), kernel_size=kernel, stride=stride,
              padding=padding, **limits(op))  # fmt: skip
 
 
-def global_average(low: GroupLowering, op: Op) -> None:
+def global_avg_pool(low: GroupLowering, op: Op) -> None:
     x, out = op.args["self"], op.outputs[0]
     assert out is not None
-    kept = len(out.shape) == 4
-    if kept:
+    keepdim = len(out.shape) == 4
+    if keepdim:
         low.emit("global_avg_pool2d", low.make(out, NHWC), self=low.get(x, NHWC), **limits(op))
         return
     pooled = low.temporary((x.bound[0], 1, 1, x.bound[1]), out)
     low.emit("global_avg_pool2d", pooled, self=low.get(x, NHWC), **limits(op))
-    low.emit("view", low.make(out), self=pooled, size=[size_of(out, 0), size_of(out, 1)])
+    low.emit("view", low.make(out), self=pooled, size=[reshape_size(out, 0), reshape_size(out, 1)])
 
 
-def maximum_over(low: GroupLowering, op: Op) -> None:
-    """The largest along height, width or both: a window as large as the image."""
+def spatial_max(low: GroupLowering, op: Op) -> None:
+    """Maximum over height, width or both: a max pool whose window is the entire extent."""
     x, out = op.args["self"], op.outputs[0]
     assert out is not None
-    dims = over(op)
+    dims = reduced_dims(op)
     kernel = [int(x.bound[d]) if d in dims else 1 for d in (2, 3)]
-    kept = len(out.shape) == 4
+    keepdim = len(out.shape) == 4
     shape = [x.bound[0], *(1 if d in dims else x.bound[d] for d in (2, 3)), x.bound[1]]
-    pooled = low.make(out, NHWC) if kept else low.temporary(shape, out)
+    pooled = low.make(out, NHWC) if keepdim else low.temporary(shape, out)
     low.emit("max_pool2d", pooled, self=low.get(x, NHWC), kernel_size=kernel, stride=kernel, padding=[0] * 4,
              dilation=[1, 1])  # fmt: skip
-    if not kept:
+    if not keepdim:
         order = (0, 2, 1) if len(out.shape) == 3 else (0, 1)
-        low.emit("view", low.make(out, order), self=pooled, size=[size_of(out, d) for d in order])
+        low.emit("view", low.make(out, order), self=pooled, size=[reshape_size(out, d) for d in order])
 
 
 def upsample_bilinear2d(low: GroupLowering, op: Op) -> None:

@@ -1,4 +1,4 @@
-"""Lowering of arithmetic: element by element, products with weights, norms."""
+"""Lowering of elementwise arithmetic, matrix products, normalization and quantization."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from edgewright.lowering.passes.layout import NHWC, GroupLowering, common_order,
 
 
 def binary(kind: str, first: str = "self", second: str = "other") -> Any:
-    """A node of two inputs."""
+    """A node with two inputs."""
 
     def lower(low: GroupLowering, op: Op) -> None:
         out = op.outputs[0]
@@ -25,20 +25,20 @@ def binary(kind: str, first: str = "self", second: str = "other") -> Any:
 
 
 def unary(kind: str, **arguments: str) -> Any:
-    """A node of one input; ``arguments`` maps its attributes to the operator's."""
+    """A node with one input; ``arguments`` maps its attributes to the operator's arguments."""
 
     def lower(low: GroupLowering, op: Op) -> None:
         source, out = next(op.inputs()), op.outputs[0]
         assert out is not None
         order = common_order(low, op, len(out.shape))
-        attributes = {name: op.args[given] for name, given in arguments.items()}
+        attributes = {name: op.args[argument] for name, argument in arguments.items()}
         low.emit(kind, low.make(out, order), self=low.get(source, order), **attributes, **limits(op))
 
     return lower
 
 
 def softmax(low: GroupLowering, op: Op) -> None:
-    """Along the last dimension: any other is put last."""
+    """XNNPACK's softmax runs over the last dimension: any other is transposed to the end."""
     x, out = op.args["self"], op.outputs[0]
     assert out is not None
     rank = len(x.shape)
@@ -47,7 +47,7 @@ def softmax(low: GroupLowering, op: Op) -> None:
 
 
 def prelu(low: GroupLowering, op: Op) -> None:
-    """A slope for each channel; channels go last."""
+    """One slope per channel, channels last."""
     x, slopes, out = op.args["self"], op.args["weight"], op.outputs[0]
     assert out is not None
     rank = len(x.shape)
@@ -58,7 +58,7 @@ def prelu(low: GroupLowering, op: Op) -> None:
 
 
 def clamp(bounds: Any) -> Any:
-    """An activation that only limits values."""
+    """An activation that is a clamp."""
 
     def lower(low: GroupLowering, op: Op) -> None:
         source, out = op.args["self"], op.outputs[0]
@@ -69,41 +69,43 @@ def clamp(bounds: Any) -> Any:
     return lower
 
 
-def bias_of(low: GroupLowering, op: Op) -> Value | None:
-    """A bias as the product of its operands needs it: integers for integers, else single precision."""
+def lower_bias(low: GroupLowering, op: Op) -> Value | None:
+    """The bias: int32 at the accumulator's scale for statically quantized operands, else floating point."""
     bias, x, weight = op.args.get("bias"), op.args["input"], op.args["weight"]
     if bias is None:
         return None
     data = np.asarray(bias.data)
     if x.q is None or x.q.dynamic or weight.q is None:
-        wide = np.float32 if op.kind != "linear" or x.q is not None else data.dtype
-        return low.constant(data.astype(wide))
+        dtype = np.float32 if op.kind != "linear" or x.q is not None else data.dtype
+        return low.constant(data.astype(dtype))
     scale = np.float64(x.q.scale) * np.asarray(weight.q.scale, np.float64)
-    stored = np.rint(data / scale)
+    quantized = np.rint(data / scale)
     axis = None if np.ndim(scale) == 0 else 0
     low32, high32 = -(1 << 31), (1 << 31) - 1
-    shown = float(scale) if axis is None else tuple(scale.tolist())
+    scales = float(scale) if axis is None else tuple(scale.tolist())
     zero = 0 if axis is None else (0,) * data.size
-    q = QParams(shown, zero, np.dtype(np.int32), low32, high32, axis)
-    return low.constant(np.clip(stored, low32, high32).astype(np.int32), q)
+    q = QParams(scales, zero, np.dtype(np.int32), low32, high32, axis)
+    return low.constant(np.clip(quantized, low32, high32).astype(np.int32), q)
 
 
 def linear(low: GroupLowering, op: Op) -> None:
     x, weight, out = op.args["input"], op.args["weight"], op.outputs[0]
     assert out is not None
-    args = {"input": low.get(x), "weight": low.get(weight), "bias": bias_of(low, op), "transposed": False}
+    args = {"input": low.get(x), "weight": low.get(weight), "bias": lower_bias(low, op), "transposed": False}
     low.emit("linear", low.make(out), **args, **limits(op))
 
 
 def matmul(low: GroupLowering, op: Op) -> None:
-    """``mm`` and ``addmm`` by a constant are linear; by something computed, a batch of one product."""
+    """``mm`` and ``addmm`` with a constant matrix become a fully connected node, else a batched matrix product."""
     x, weight, out = op.args.get("mat1", op.args["self"]), op.args["mat2"], op.outputs[0]
     assert out is not None
     if not weight.constant:
         low.emit("bmm", low.make(out), self=low.get(x), other=low.get(weight))
         return
-    given = Op("linear", {"input": x, "weight": weight, "bias": op.args["self"] if "mat1" in op.args else None}, [out])
-    args = {"input": low.get(x), "weight": low.get(weight), "bias": bias_of(low, given), "transposed": True}
+    as_linear = Op(
+        "linear", {"input": x, "weight": weight, "bias": op.args["self"] if "mat1" in op.args else None}, [out]
+    )
+    args = {"input": low.get(x), "weight": low.get(weight), "bias": lower_bias(low, as_linear), "transposed": True}
     low.emit("linear", low.make(out), **args, **limits(op))
 
 
@@ -114,7 +116,14 @@ def batch_matmul(low: GroupLowering, op: Op) -> None:
 
 
 def convert(low: GroupLowering, op: Op) -> None:
-    """Between real numbers and integers. Rows are those of the original order (or of images, channels last)."""
+    """Quantize or dequantize.
+
+    Dynamic quantization has two granularities, chosen by ``num_nonbatch_dims`` of the quantized value: a fully
+    connected layer quantizes each row (1: the last dimension) and a convolution each image (3: H, W and C). The
+    parameters depend on which elements share a range, so the order is fixed here: the original order for rows, NHWC
+    for images. ``is_row_product`` of ``ir/core`` is the exception: XNNPACK runs some 1x1 convolutions as a matrix
+    product, in which each pixel is a row of its own.
+    """
     x, out = op.args["self"], op.outputs[0]
     assert out is not None
     rank = len(out.shape)
@@ -125,21 +134,21 @@ def convert(low: GroupLowering, op: Op) -> None:
 
 
 def batch_norm(low: GroupLowering, op: Op) -> None:
-    """With given statistics: a product and a sum by channel."""
+    """Inference-mode batch norm: multiply and add per channel."""
     x, out = op.args["input"], op.outputs[0]
     assert out is not None
-    scale, shift = batch_norm_factors(op)
+    scale, shift = batch_norm_scale_shift(op)
     order = common_order(low, op, len(out.shape))
     shape = [1] * len(order)
     shape[order.index(1)] = scale.size
     scaled = low.temporary([out.bound[d] for d in order], out)
     low.emit("mul", scaled, self=low.get(x, order), other=low.constant(scale.reshape(shape).astype(out.dtype)))
-    moved = low.constant(shift.reshape(shape).astype(out.dtype))
-    low.emit("add", low.make(out, order), self=scaled, other=moved, **limits(op))
+    offset = low.constant(shift.reshape(shape).astype(out.dtype))
+    low.emit("add", low.make(out, order), self=scaled, other=offset, **limits(op))
 
 
-def batch_norm_factors(op: Op) -> tuple[Array, Array]:
-    """What a batch norm multiplies by and adds, per channel."""
+def batch_norm_scale_shift(op: Op) -> tuple[Array, Array]:
+    """Scale and shift per channel of an inference-mode batch norm."""
     mean, var = (np.asarray(op.args[n].data, np.float64) for n in ("running_mean", "running_var"))
     weight, bias = (None if op.args[n] is None else np.asarray(op.args[n].data, np.float64) for n in ("weight", "bias"))
     scale = (1 if weight is None else weight) / np.sqrt(var + op.args["eps"])

@@ -1,8 +1,8 @@
-"""Lowering of operators that only move elements."""
+"""Lowering of data movement: concatenation, reshapes, permutations, slices, padding."""
 
 from __future__ import annotations
 
-from edgewright.backends.xnnpack.operands import size_of
+from edgewright.backends.xnnpack.operands import reshape_size
 from edgewright.ir.graph import Dim, Op, Value
 from edgewright.lowering.passes.layout import GroupLowering, Order, common_order, identity
 from edgewright.lowering.passes.view_order import permuted_order
@@ -14,36 +14,36 @@ def cat(low: GroupLowering, op: Op) -> None:
     rank = len(out.shape)
     order = common_order(low, op, rank)
     parts = [low.get(v, order) for v in op.args["tensors"]]
-    _join(low, parts, low.make(out, order), order.index(op.args["dim"] % rank))
+    _concatenate(low, parts, low.make(out, order), order.index(op.args["dim"] % rank))
 
 
-def _join(low: GroupLowering, parts: list[Value], out: Value, dim: int) -> None:
-    """A node joins five tensors at most."""
+def _concatenate(low: GroupLowering, parts: list[Value], out: Value, dim: int) -> None:
+    """Emit a chain of concatenations: one node has at most five inputs."""
     while len(parts) > 5:
         shape = list(parts[0].bound)
         shape[dim] = sum(int(p.bound[dim]) for p in parts[:5])
-        joined = low.temporary(shape, out)
-        low.emit("cat", joined, tensors=parts[:5], dim=dim)
-        parts = [joined, *parts[5:]]
+        partial = low.temporary(shape, out)
+        low.emit("cat", partial, tensors=parts[:5], dim=dim)
+        parts = [partial, *parts[5:]]
     low.emit("cat", out, tensors=parts, dim=dim)
 
 
 def stack(low: GroupLowering, op: Op) -> None:
-    """Each tensor with one more dimension, joined along it."""
+    """Unsqueeze every tensor, then concatenate along the new dimension."""
     out = op.outputs[0]
     assert out is not None
     dim = op.args["dim"] % len(out.shape)
     parts = []
     for value in op.args["tensors"]:
-        size = [size_of(value, d) for d in range(len(value.shape))]
+        size = [reshape_size(value, d) for d in range(len(value.shape))]
         shape = [*value.bound[:dim], 1, *value.bound[dim:]]
         parts.append(low.temporary(shape, out))
         low.emit("view", parts[-1], self=low.get(value), size=[*size[:dim], 1, *size[dim:]])
-    _join(low, parts, low.make(out), dim)
+    _concatenate(low, parts, low.make(out), dim)
 
 
 def permute(low: GroupLowering, op: Op) -> None:
-    """Another name for what is there."""
+    """No node: the result is an alias with permuted dimension order."""
     x, out = op.args["self"], op.outputs[0]
     assert out is not None
     for order in [identity(len(x.shape))] if x.constant else low.orders(x):
@@ -51,23 +51,23 @@ def permute(low: GroupLowering, op: Op) -> None:
 
 
 def pixel_shuffle(low: GroupLowering, op: Op) -> None:
-    """Channels become pixels: cut them in three, put two of the parts beside height and width."""
+    """Reshape to ``[N, C/r², r, r, H, W]``, permute to ``[N, C/r², H, r, W, r]``, reshape to the result."""
     x, out, factor = op.args["self"], op.outputs[0], op.args["upscale_factor"]
     assert out is not None
-    batch, channels, height, width = (size_of(x, d) for d in range(4))
-    cut = [batch, channels // factor**2, factor, factor, height, width]
+    batch, channels, height, width = (reshape_size(x, d) for d in range(4))
+    split_size = [batch, channels // factor**2, factor, factor, height, width]
     bound = [x.bound[0], channels // factor**2, factor, factor, *x.bound[2:]]
     dims = [0, 1, 4, 2, 5, 3]
-    parts, moved = low.temporary(bound, out), low.temporary([bound[d] for d in dims], out)
-    low.emit("view", parts, self=low.get(x), size=cut)
-    low.emit("permute", moved, self=parts, dims=dims)
-    low.emit("view", low.make(out), self=moved, size=[size_of(out, d) for d in range(4)])
+    parts, permuted_parts = low.temporary(bound, out), low.temporary([bound[d] for d in dims], out)
+    low.emit("view", parts, self=low.get(x), size=split_size)
+    low.emit("permute", permuted_parts, self=parts, dims=dims)
+    low.emit("view", low.make(out), self=permuted_parts, size=[reshape_size(out, d) for d in range(4)])
 
 
 def view(low: GroupLowering, op: Op) -> None:
     x, out = op.args["self"], op.outputs[0]
     assert out is not None
-    low.emit("view", low.make(out), self=low.get(x), size=[size_of(out, d) for d in range(len(out.shape))])
+    low.emit("view", low.make(out), self=low.get(x), size=[reshape_size(out, d) for d in range(len(out.shape))])
 
 
 def slice_(low: GroupLowering, op: Op) -> None:
@@ -78,46 +78,46 @@ def slice_(low: GroupLowering, op: Op) -> None:
     size = int(x.bound[dim])
     start = op.args["start"] or 0
     start = min(max(start + size if start < 0 else start, 0), size)
-    _cut(low, x, low.make(out, order), order, dim, start, int(out.bound[dim]))
+    _slice_dim(low, x, low.make(out, order), order, dim, start, int(out.bound[dim]))
 
 
-def _cut(low: GroupLowering, x: Value, out: Value, order: Order, dim: int, start: int, length: int) -> None:
-    """A range of one dimension. Lengths of 0 stand for all there is, whatever it is at run time."""
+def _slice_dim(low: GroupLowering, x: Value, out: Value, order: Order, dim: int, start: int, length: int) -> None:
+    """Slice one dimension. A length of 0 means the full extent of a dynamic dimension."""
     starts = [start if d == dim else 0 for d in order]
     lengths = [length if d == dim else 0 if isinstance(x.shape[d], Dim) else int(x.bound[d]) for d in order]
     low.emit("slice", out, self=low.get(x, order), start=starts, length=lengths)
 
 
 def split(low: GroupLowering, op: Op) -> None:
-    """Ranges of one dimension, one after the other."""
+    """One slice per output."""
     x = op.args["self"]
     rank = len(x.shape)
     order, dim = common_order(low, op, rank), op.args["dim"] % rank
     sizes = op.args["split_sizes"] if "split_sizes" in op.args else [op.args["split_size"]] * len(op.outputs)
-    at = 0
+    start = 0
     for out, size in zip(op.outputs, sizes, strict=False):
-        length = min(size, int(x.bound[dim]) - at)
+        length = min(size, int(x.bound[dim]) - start)
         if out is not None:
-            _cut(low, x, low.make(out, order), order, dim, at, length)
-        at += length
+            _slice_dim(low, x, low.make(out, order), order, dim, start, length)
+        start += length
 
 
 def select(low: GroupLowering, op: Op) -> None:
-    """One place of a dimension, which is then gone."""
+    """Slice of length 1, then remove the dimension; ``unbind`` selects every index."""
     x = op.args["self"]
     dim = op.args["dim"] % len(x.shape)
     first = op.args["index"] % int(x.bound[dim]) if "index" in op.args else 0
     for index, out in enumerate(op.outputs):
         if out is not None:
-            _take(low, op, x, out, dim, first + index)
+            _select_index(low, op, x, out, dim, first + index)
 
 
-def _take(low: GroupLowering, op: Op, x: Value, out: Value, dim: int, index: int) -> None:
+def _select_index(low: GroupLowering, op: Op, x: Value, out: Value, dim: int, index: int) -> None:
     order = common_order(low, op, len(x.shape))
-    thin = low.temporary([1 if d == dim else x.bound[d] for d in order], out)
-    _cut(low, x, thin, order, dim, index, 1)
-    left = tuple(d - (d > dim) for d in order if d != dim)
-    low.emit("view", low.make(out, left), self=thin, size=[size_of(out, d) for d in left])
+    sliced = low.temporary([1 if d == dim else x.bound[d] for d in order], out)
+    _slice_dim(low, x, sliced, order, dim, index, 1)
+    squeezed_order = tuple(d - (d > dim) for d in order if d != dim)
+    low.emit("view", low.make(out, squeezed_order), self=sliced, size=[reshape_size(out, d) for d in squeezed_order])
 
 
 def pad(low: GroupLowering, op: Op) -> None:
@@ -132,8 +132,8 @@ def pad(low: GroupLowering, op: Op) -> None:
              after=[after[d] for d in order], value=float(op.args["value"] or 0))  # fmt: skip
 
 
-def same(low: GroupLowering, op: Op) -> None:
-    """A copy that changes nothing: another name."""
+def forward_input(low: GroupLowering, op: Op) -> None:
+    """No node: the result is an alias of the input."""
     x, out = next(op.inputs()), op.outputs[0]
     assert out is not None
     if x.constant:

@@ -1,4 +1,4 @@
-"""The nodes of an XNNPACK graph, one row each, which emitter and reader interpret; and the graph that holds them."""
+"""Node table of the XNNPACK graph format, which drives ``blob_writer`` and ``blob_reader``; and the graph table."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from edgewright.backends.xnnpack.tables import (
     Reshape,
     ResizeBilinear,
     Slice,
-    Sloped,
     Transpose,
     Unary,
+    UnaryWithParam,
     XValue,
 )
 from edgewright.formats.flatbuffer import F32, STRING, U8, U32, U64, Buffer, Bytes, UnionField, Vector, slot, table
 
 
 @dataclass(frozen=True)
-class Node:
-    """One node type: its table, the operator it is, and where each of the operator's arguments is kept.
+class NodeDef:
+    """One node type: its flatbuffer table, the operator it implements, and the field of each operator argument.
 
-    ``ids``: tensor arguments by field (``out`` is the result; a list is spread over several fields). ``attrs``: other
-    arguments by field, with the position in a list argument. What is in neither follows from the tensors' shapes.
+    ``ids``: tensor arguments by field (``out`` is the result; ``tensors[i]`` is one element of a list argument).
+    ``attrs``: other arguments by field, with the index into a list argument. All other fields are derived from shapes.
     """
 
     name: str
@@ -44,10 +44,10 @@ class Node:
     clamps: bool = False  # honours output_min_max
 
 
-_UNARY = {"input_id": "self", "output_id": "out"}
-_BINARY = {"input1_id": "self", "input2_id": "other", "output_id": "out"}
-_CAT = {f"input{i}_id": f"tensors[{i - 1}]" for i in range(1, 6)} | {"output_id": "out"}
-_FILTERED = {"input1_id": "input", "filter_id": "weight", "bias_id": "bias", "output_id": "out"}
+_UNARY_IDS = {"input_id": "self", "output_id": "out"}
+_BINARY_IDS = {"input1_id": "self", "input2_id": "other", "output_id": "out"}
+_CAT_IDS = {f"input{i}_id": f"tensors[{i - 1}]" for i in range(1, 6)} | {"output_id": "out"}
+_FILTER_IDS = {"input1_id": "input", "filter_id": "weight", "bias_id": "bias", "output_id": "out"}
 _PADS: dict[str, tuple[str, int | None]] = {
     "padding_top": ("padding", 0), "padding_bottom": ("padding", 1), "padding_left": ("padding", 2),
     "padding_right": ("padding", 3),
@@ -61,65 +61,65 @@ _POOL: dict[str, tuple[str, int | None]] = {
     **_PADS, "pooling_height": ("kernel_size", 0), "pooling_width": ("kernel_size", 1),
     "stride_height": ("stride", 0), "stride_width": ("stride", 1),
 }  # fmt: skip
-_DILATED: dict[str, tuple[str, int | None]] = {"dilation_height": ("dilation", 0), "dilation_width": ("dilation", 1)}
+_DILATION: dict[str, tuple[str, int | None]] = {"dilation_height": ("dilation", 0), "dilation_width": ("dilation", 1)}
 KEEP_DIMS, ALIGN_CORNERS, TRANSPOSED = 64, 8, 1
 
 
-def _unary(name: str, op: str, **fields: Any) -> Node:
-    return Node(name, Unary, op, _UNARY, **fields)
+def _unary(name: str, op: str, **fields: Any) -> NodeDef:
+    return NodeDef(name, Unary, op, _UNARY_IDS, **fields)
 
 
-def _binary(name: str, op: str, **fields: Any) -> Node:
-    return Node(name, Binary, op, _BINARY, **fields)
+def _binary(name: str, op: str, **fields: Any) -> NodeDef:
+    return NodeDef(name, Binary, op, _BINARY_IDS, **fields)
 
 
-# Every node the format has: its number is its place in this list, counted from 1.
-NODES: tuple[Node, ...] = (
+# Every node type of the format, in order of the schema's union: the type number is the index in this list plus 1.
+NODES: tuple[NodeDef, ...] = (
     _binary("Add", "add", clamps=True),
-    Node("FullyConnected", FullyConnected, "linear", _FILTERED, clamps=True),
+    NodeDef("FullyConnected", FullyConnected, "linear", _FILTER_IDS, clamps=True),
     _unary("Softmax", "softmax"),
     _unary("Sigmoid", "sigmoid"),
-    Node("StaticTranspose", Transpose, "permute", _UNARY, {"perm": ("dims", None)}),
+    NodeDef("StaticTranspose", Transpose, "permute", _UNARY_IDS, {"perm": ("dims", None)}),
     _unary("Clamp", "clamp", clamps=True),
-    Node("Conv2d", Conv, "conv2d", _FILTERED, _CONV, clamps=True),
+    NodeDef("Conv2d", Conv, "conv2d", _FILTER_IDS, _CONV, clamps=True),
     _binary("Div", "div", clamps=True),
-    Node("StaticResizeBilinear2D", ResizeBilinear, "upsample_bilinear2d", {"input_id": "input", "output_id": "out"},
+    NodeDef("StaticResizeBilinear2D", ResizeBilinear, "upsample_bilinear2d", {"input_id": "input", "output_id": "out"},
          {"new_height": ("output_size", 0), "new_width": ("output_size", 1)}),
-    Node("StaticConstantPad", ConstantPad, "pad", _UNARY,
+    NodeDef("StaticConstantPad", ConstantPad, "pad", _UNARY_IDS,
          {"pre_paddings": ("before", None), "post_paddings": ("after", None), "padding_value": ("value", None)}),
-    Node("AvgPooling2d", Pool, "avg_pool2d", _UNARY, _POOL, flags=KEEP_DIMS, clamps=True),
+    NodeDef("AvgPooling2d", Pool, "avg_pool2d", _UNARY_IDS, _POOL, flags=KEEP_DIMS, clamps=True),
     _binary("Minimum", "minimum"),
-    Node("DepthwiseConv2d", Conv, "depthwise_conv2d", _FILTERED, _CONV, clamps=True),
-    Node("MaxPooling2d", Pool, "max_pool2d", _UNARY, {**_POOL, **_DILATED}, flags=KEEP_DIMS, clamps=True),
+    NodeDef("DepthwiseConv2d", Conv, "depthwise_conv2d", _FILTER_IDS, _CONV, clamps=True),
+    NodeDef("MaxPooling2d", Pool, "max_pool2d", _UNARY_IDS, {**_POOL, **_DILATION}, flags=KEEP_DIMS, clamps=True),
     _binary("Multiply", "mul", clamps=True),
     _binary("Subtract", "sub", clamps=True),
     _unary("Floor", "floor"),
     _unary("Convert", "convert"),
     _unary("GlobalAvgPooling2d", "global_avg_pool2d", flags=KEEP_DIMS, clamps=True),
-    Node("StaticReshape", Reshape, "view", _UNARY, {"new_shape": ("size", None)}),
-    Node("ArgMaxPooling2d", ArgMaxPool, "argmax_pool2d",
+    NodeDef("StaticReshape", Reshape, "view", _UNARY_IDS, {"new_shape": ("size", None)}),
+    NodeDef("ArgMaxPooling2d", ArgMaxPool, "argmax_pool2d",
          {"input_id": "self", "output_id": "out", "output_index_id": "index"},
          {**_PADS, "pooling_height": ("kernel_size", 0), "pooling_width": ("kernel_size", 1)}),
     _unary("SquareRoot", "sqrt"),
     _unary("Ceiling", "ceil"),
     _unary("Hardswish", "hardswish"),
-    Node("LeakyReLU", Sloped, "leaky_relu", _UNARY, {"parameter": ("negative_slope", None)}),
+    NodeDef("LeakyReLU", UnaryWithParam, "leaky_relu", _UNARY_IDS, {"parameter": ("negative_slope", None)}),
     _binary("Maximum", "maximum"),
     _unary("Negate", "neg"),
     _unary("Square", "square"),
-    Node("ELU", Sloped, "elu", _UNARY, {"parameter": ("alpha", None)}),
+    NodeDef("ELU", UnaryWithParam, "elu", _UNARY_IDS, {"parameter": ("alpha", None)}),
     _unary("Abs", "abs"),
-    Node("PReLU", Binary, "prelu", {"input1_id": "self", "input2_id": "weight", "output_id": "out"}),
-    Node("Concatenate2", Cat, "cat", _CAT, {"axis": ("dim", None)}),
-    Node("Concatenate3", Cat, "cat", _CAT, {"axis": ("dim", None)}),
-    Node("Concatenate4", Cat, "cat", _CAT, {"axis": ("dim", None)}),
-    Node("StaticSlice", Slice, "slice", _UNARY, {"offsets": ("start", None), "sizes": ("length", None)}),
-    Node("ScaledDotProductAttention", Attention, "scaled_dot_product_attention",
+    NodeDef("PReLU", Binary, "prelu", {"input1_id": "self", "input2_id": "weight", "output_id": "out"}),
+    NodeDef("Concatenate2", Cat, "cat", _CAT_IDS, {"axis": ("dim", None)}),
+    NodeDef("Concatenate3", Cat, "cat", _CAT_IDS, {"axis": ("dim", None)}),
+    NodeDef("Concatenate4", Cat, "cat", _CAT_IDS, {"axis": ("dim", None)}),
+    NodeDef("StaticSlice", Slice, "slice", _UNARY_IDS, {"offsets": ("start", None), "sizes": ("length", None)}),
+    NodeDef("ScaledDotProductAttention", Attention, "scaled_dot_product_attention",
          {"query_id": "query", "key_id": "key", "value_id": "value", "scale_id": "scale", "mask_id": "attn_mask",
           "output_id": "out"}),
     _binary("BatchMatrixMultiply", "bmm"),
-    Node("Concatenate5", Cat, "cat", _CAT, {"axis": ("dim", None)}),
-    Node("ConvTranspose2d", Conv, "conv_transpose2d", _FILTERED, _CONV, clamps=True),
+    NodeDef("Concatenate5", Cat, "cat", _CAT_IDS, {"axis": ("dim", None)}),
+    NodeDef("ConvTranspose2d", Conv, "conv_transpose2d", _FILTER_IDS, _CONV, clamps=True),
     _unary("ReciprocalSquareRoot", "rsqrt"),
     _unary("Log", "log"),
     _unary("Gelu", "gelu"),
@@ -129,7 +129,7 @@ NODES: tuple[Node, ...] = (
     _unary("Copy", "clone"),
     _unary("Cos", "cos"),
 )  # fmt: skip
-NUMBER = {node.name: number for number, node in enumerate(NODES, 1)}
+NODE_TYPE = {node.name: number for number, node in enumerate(NODES, 1)}
 
 
 @table
@@ -146,7 +146,7 @@ class XNode:
     output_min_max: OutputMinMax | None = slot(3, OutputMinMax, default=None)
 
     @property
-    def row(self) -> Node:
+    def row(self) -> NodeDef:
         return NODES[self.type - 1]
 
 
@@ -160,7 +160,7 @@ class LegacyBuffer:
 
 @table
 class ConstantData:
-    """Where a constant is: bytes of the blob's constant area, or an entry of the named data."""
+    """Location of a constant: a range of the blob's constant area, or a key of the named data."""
 
     offset: int = slot(0, U64, default=0)
     size: int = slot(1, U64, default=0)

@@ -1,4 +1,4 @@
-"""What XNNPACK's lowering asks of operands, besides their order."""
+"""Operands of XNNPACK nodes: scalars, broadcasting, dynamic sizes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from edgewright.lowering.passes.layout import GroupLowering, Order, identity
 
 
 def operand(low: GroupLowering, op: Op, name: str, order: Order) -> Value:
-    """An operand of an elementwise operator, in ``order``; numbers become constants."""
+    """An operand of an elementwise operator in dimension order ``order``; scalars become constants."""
     value, out = op.args[name], op.outputs[0]
     assert out is not None
     if not isinstance(value, Value):
@@ -19,25 +19,25 @@ def operand(low: GroupLowering, op: Op, name: str, order: Order) -> Value:
     if len(value.shape) == len(order):
         return low.get(value, order)
     if value.constant:
-        return low.constant(*_expanded(value, order))
-    return _raised(low, value, order)
+        return low.constant(*_expand_constant(value, order))
+    return _unsqueeze_operand(low, value, order)
 
 
-def _raised(low: GroupLowering, value: Value, order: Order) -> Value:
-    """A computed operand of lower rank; nodes broadcast the original order by themselves."""
+def _unsqueeze_operand(low: GroupLowering, value: Value, order: Order) -> Value:
+    """A computed operand of lower rank. Nodes broadcast it in the original order; any other needs a transpose."""
     if order == identity(len(order)) or not value.shape:
         return low.get(value)
     missing = len(order) - len(value.shape)
     shape = [1] * missing + list(value.bound)
-    size = [1] * missing + [size_of(value, d) for d in range(len(value.shape))]
-    wide, turned = low.temporary(shape, value), low.temporary([shape[d] for d in order], value)
-    low.emit("view", wide, self=low.get(value), size=size)
-    low.emit("permute", turned, self=wide, dims=list(order))
-    return turned
+    size = [1] * missing + [reshape_size(value, d) for d in range(len(value.shape))]
+    unsqueezed, transposed = low.temporary(shape, value), low.temporary([shape[d] for d in order], value)
+    low.emit("view", unsqueezed, self=low.get(value), size=size)
+    low.emit("permute", transposed, self=unsqueezed, dims=list(order))
+    return transposed
 
 
-def _expanded(value: Value, order: Order) -> tuple[Array, QParams | None]:
-    """A constant of lower rank, with the dimensions it broadcasts over, in ``order``."""
+def _expand_constant(value: Value, order: Order) -> tuple[Array, QParams | None]:
+    """A constant of lower rank with the broadcast dimensions added, in ``order``."""
     assert value.data is not None
     if order == identity(len(order)):
         return np.ascontiguousarray(value.data if value.data.ndim else value.data.reshape(1)), value.q
@@ -49,7 +49,7 @@ def limits(op: Op) -> dict[str, Any]:
     return {"limits": op.args["limits"]} if op.args.get("limits") else {}
 
 
-def size_of(value: Value, dim: int) -> int:
-    """A size of a reshape: 0 stands for the one that is known at run time."""
+def reshape_size(value: Value, dim: int) -> int:
+    """A size argument of a reshape: 0 marks the dynamic dimension."""
     size = value.shape[dim]
     return 0 if isinstance(size, Dim) else size

@@ -1,4 +1,4 @@
-"""``XnnpackPartitioner``: what runs on XNNPACK."""
+"""``XnnpackPartitioner``: assigns operators to XNNPACK and lowers each partition to a blob."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from edgewright.backends.table import DYNAMIC, FLOAT, STATIC, precision_of
 from edgewright.backends.xnnpack.blob import write_blob
 from edgewright.backends.xnnpack.blob_writer import to_blob
 from edgewright.backends.xnnpack.configs import CONFIGS
-from edgewright.backends.xnnpack.lower_math import batch_norm_factors
+from edgewright.backends.xnnpack.lower_math import batch_norm_scale_shift
 from edgewright.backends.xnnpack.lut_chains import split_chains
 from edgewright.backends.xnnpack.ops import BACKEND
 from edgewright.errors import UsageError
@@ -30,27 +30,27 @@ aten = torch.ops.aten
 
 
 class ConfigPrecisionType(enum.Enum):
-    """How data may be held."""
+    """Precisions that a partitioner can be restricted to."""
 
     FP32 = FLOAT
     STATIC_QUANT = STATIC
     DYNAMIC_QUANT = DYNAMIC
 
 
-_TAIL = 64  # bytes that XNNPACK may read past the end of a tensor
-# Movement alone is not worth a delegate.
-_IDLE = {
+_EXTRA_BYTES = 64  # XNNPACK's kernels may read past the end of a tensor (XNN_EXTRA_BYTES)
+# A partition of data movement alone is left on the CPU.
+_DATA_MOVEMENT = {
     "permute", "transpose", "t", "view", "unsqueeze", "squeeze", "expand", "clone", "cast", "quantize", "dequantize",
     "convert", "slice", "split", "split_with_sizes", "select", "unbind", "stack", "pixel_shuffle",
 }  # fmt: skip
 
 
 class XnnpackPartitioner(Partitioner):
-    """Delegates to XNNPACK as much as its rows take.
+    """Delegates every operator that XNNPACK supports.
 
     ``configs``: operator configs (``LinearConfig``, …) to restrict it to. ``config_precisions``: one or several of
-    ``ConfigPrecisionType``. ``per_op_mode``: a delegate per operator. ``verbose``: print what was taken, and why not.
-    ``exclude``: ``DontPartition(...)`` and the like.
+    ``ConfigPrecisionType``. ``per_op_mode``: one delegate per operator. ``verbose``: print which operators are
+    delegated, and why the others are not. ``exclude``: ``DontPartition(...)`` and similar filters.
     """
 
     backend = BACKEND
@@ -73,32 +73,32 @@ class XnnpackPartitioner(Partitioner):
     def refusals(self, op: Op) -> list[str]:
         row = self.backend.rows.get(op.kind)
         if row is not None and self.configs is not None and self.configs.isdisjoint(row.configs):
-            return [f"{' or '.join(row.configs)} is not among the configs asked for"]
+            return [f"{' or '.join(row.configs)} is not among the requested configs"]
         if row is not None and precision_of(op) not in self.precisions:
-            return [f"precision {precision_of(op)} is not among those asked for"]
+            return [f"precision {precision_of(op)} is not among the requested precisions"]
         return super().refusals(op)
 
     def keep(self, ops: Sequence[Op]) -> bool:
-        return any(op.kind not in _IDLE for op in ops)
+        return any(op.kind not in _DATA_MOVEMENT for op in ops)
 
     def lower(self, group: Graph) -> LoweredBackendModule:
-        group.inputs = [v for v in group.inputs if v.dtype is not None]  # sizes follow from the tensors
+        group.inputs = [v for v in group.inputs if v.dtype is not None]  # sizes are derived from the tensors
         apply(
             group,
             widen_weights,
             lambda graph: fold_constants(graph, OPS),
-            lambda graph: fold_batch_norms(graph, batch_norm_factors),
+            lambda graph: fold_batch_norms(graph, batch_norm_scale_shift),
         )
         device = GroupLowering(group, BACKEND.rows).run()
         split_chains(device)
         verify(device)
         blob, named = to_blob(device)
-        return LoweredBackendModule(self.backend_id, write_blob(blob), {}, named, tail=_TAIL)
+        return LoweredBackendModule(self.backend_id, write_blob(blob), {}, named, tail=_EXTRA_BYTES)
 
 
 def widen_weights(group: Graph) -> None:
-    """Store 4-bit weights in 8 bits, unless they are of a linear layer, with a scale for each channel and rows of whole
-    bytes: XNNPACK reads an odd number of input channels wrongly, or beyond the end."""
+    """Store 4-bit weights as int8, except per-channel weights of a linear layer with an even number of input channels:
+    XNNPACK misreads rows of odd length, or reads past their end."""
     for op in group.ops:
         weight = op.args.get("weight")
         if not isinstance(weight, Value) or weight.q is None or weight.q.block:
@@ -109,14 +109,18 @@ def widen_weights(group: Graph) -> None:
             op.args["weight"] = replace(weight, q=replace(q, qmin=-127, qmax=127))
 
 
-def _precisions(given: Any) -> set[str]:
-    if given is None:
+def _precisions(requested: Any) -> set[str]:
+    if requested is None:
         return {FLOAT, STATIC, DYNAMIC}
-    listed = [given] if isinstance(given, ConfigPrecisionType) or not isinstance(given, Iterable) else list(given)
-    for item in listed:
+    items = (
+        [requested]
+        if isinstance(requested, ConfigPrecisionType) or not isinstance(requested, Iterable)
+        else list(requested)
+    )
+    for item in items:
         if not isinstance(item, ConfigPrecisionType):
             raise UsageError("config_precisions", "must hold ConfigPrecisionType", value=item)
-    return {item.value for item in listed}
+    return {item.value for item in items}
 
 
 def _config_names(configs: Iterable[Any] | None) -> set[str] | None:
@@ -132,21 +136,21 @@ def _config_names(configs: Iterable[Any] | None) -> set[str] | None:
 
 
 class XnnpackFloatingPointPartitioner(XnnpackPartitioner):
-    """Delegates what is computed in floating point."""
+    """Delegates floating-point operators."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(config_precisions=ConfigPrecisionType.FP32, **options)
 
 
 class XnnpackQuantizedPartitioner(XnnpackPartitioner):
-    """Delegates what is quantized ahead of time."""
+    """Delegates statically quantized operators."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(config_precisions=ConfigPrecisionType.STATIC_QUANT, **options)
 
 
 class XnnpackDynamicallyQuantizedPartitioner(XnnpackPartitioner):
-    """Delegates what is quantized on the fly."""
+    """Delegates dynamically quantized operators."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(config_precisions=ConfigPrecisionType.DYNAMIC_QUANT, **options)

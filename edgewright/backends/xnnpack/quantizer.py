@@ -1,4 +1,4 @@
-"""``XNNPACKQuantizer``: presets for quantizing what XNNPACK runs. The rows say the rest."""
+"""``XNNPACKQuantizer`` and its presets; the operator table determines what is quantized."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ def get_symmetric_quantization_config(
     weight_qmin: int = -127,
     weight_qmax: int = 127,
 ) -> QuantizationConfig:
-    """8-bit activations, and weights without a zero point.
+    """int8 activations and symmetric weights.
 
-    ``is_per_channel``: a scale for each output channel of a weight. ``is_dynamic``: activations are quantized row by
-    row as the program runs, and nothing is calibrated. Weights of ``weight_qmin=-8, weight_qmax=7`` are stored in 4
-    bits where activations are dynamic and weights are quantized per channel.
+    ``is_per_channel``: one scale per output channel of a weight. ``is_dynamic``: activations are quantized per row at
+    run time and need no calibration. Weights with ``weight_qmin=-8, weight_qmax=7`` are stored as int4 if activations
+    are dynamic and weights are quantized per channel.
     """
     return symmetric_config(is_per_channel, is_qat, is_dynamic, (act_qmin, act_qmax), (weight_qmin, weight_qmax))
 

@@ -1,4 +1,4 @@
-"""The tables of an XNNPACK graph, as the delegate's blob has them."""
+"""Flatbuffer tables of an XNNPACK graph: values, quantization parameters and nodes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MAX_EXTERNS = 4096
 
 
 class Datatype:
-    """Numbers of element types."""
+    """Element type numbers (enum ``XNNDatatype`` of the schema)."""
 
     FP32, FP16, QINT8, QUINT8, QINT32, QCINT8, QCINT32, QCINT4, QDINT8, QBINT4, QPINT8, INT32, PFP32, BF16 = range(
         1, 15
@@ -30,8 +30,8 @@ DTYPES: dict[int, DType] = {
     Datatype.QCINT8: np.dtype(np.int8), Datatype.QCINT32: np.dtype(np.int32), Datatype.QCINT4: np.dtype(np.int8),
     Datatype.QDINT8: np.dtype(np.int8), Datatype.QBINT4: np.dtype(np.int8), Datatype.INT32: np.dtype(np.int32),
 }  # fmt: skip
-RANGES = {Datatype.QCINT4: (-8, 7), Datatype.QBINT4: (-8, 7), Datatype.QUINT8: (0, 255)}
-FOUR_BIT = (Datatype.QCINT4, Datatype.QBINT4)
+QUANT_RANGES = {Datatype.QCINT4: (-8, 7), Datatype.QBINT4: (-8, 7), Datatype.QUINT8: (0, 255)}
+INT4_TYPES = (Datatype.QCINT4, Datatype.QBINT4)
 
 
 # ------------------------------------------------------------------------------------------------------- values
@@ -244,7 +244,7 @@ class ResizeBilinear:
 
 
 @table
-class Sloped:
+class UnaryWithParam:
     """A unary node with one parameter: the slope of LeakyReLU, the alpha of ELU."""
 
     parameter: float = slot(0, F32, default=0.0)

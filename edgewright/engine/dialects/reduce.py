@@ -21,9 +21,9 @@ from edgewright.engine.codegen.vector import clamp, round_to_int, to_float32
 from edgewright.engine.dialects.elementwise import dtype_range
 from edgewright.ir.graph import Array, Op, Value
 from edgewright.ir.numerics import Numerics
-from edgewright.ir.tflite.execute import named
-from edgewright.ir.tflite.fixed_point_math import mean_factor, nearest_factor
-from edgewright.ir.tflite.rounding import scale, zero
+from edgewright.ir.tflite.execute import overrides
+from edgewright.ir.tflite.fixed_point_math import mean_multiplier, single_rounding_factor
+from edgewright.ir.tflite.rounding import scale, zero_point
 from edgewright.ir.tosa.conv_pool import reciprocal_scale
 
 ReduceEpilogue = Callable[[RangedIntBuilder, Op, RangedInt, list[Reg]], RangedInt]
@@ -66,7 +66,7 @@ def reduce_epilogue(*kinds: str) -> Callable[[ReduceEpilogue], ReduceEpilogue]:
 
 def find_epilogue(op: Op, numerics: Numerics) -> ReduceEpilogue | None:
     """The requantization under these numerics, or None if it is not supported."""
-    if op.kind.startswith("tflite.") and op.kind.removeprefix("tflite.") in named(numerics.name):
+    if op.kind.startswith("tflite.") and op.kind.removeprefix("tflite.") in overrides(numerics.name):
         return REDUCE_EPILOGUES.get(f"{op.kind} {numerics.name}")
     return REDUCE_EPILOGUES.get(op.kind)
 
@@ -150,15 +150,15 @@ def _average(i: RangedIntBuilder, op: Op, total: RangedInt, extras: list[Reg]) -
 @reduce_epilogue("tflite.MEAN")
 def _mean(i: RangedIntBuilder, op: Op, total: RangedInt, extras: list[Reg]) -> RangedInt:
     fold, x, out = int_reduction(op), op.args["inputs"][0], _result(op)
-    mantissa, exponent = mean_factor(float(np.float64(scale(x)) / np.float64(scale(out))), fold.count)
-    centred = i.plus(total, -zero(x) * fold.count)
-    return i.clamp(i.plus(i.rescale(centred, mantissa, 31 - exponent, "twice"), zero(out)), -128, 127)
+    mantissa, exponent = mean_multiplier(float(np.float64(scale(x)) / np.float64(scale(out))), fold.count)
+    centred = i.plus(total, -zero_point(x) * fold.count)
+    return i.clamp(i.plus(i.rescale(centred, mantissa, 31 - exponent, "twice"), zero_point(out)), -128, 127)
 
 
 @reduce_epilogue("tflite.MEAN xnnpack", "tflite.SUM xnnpack")
 def _nearest(i: RangedIntBuilder, op: Op, total: RangedInt, extras: list[Reg]) -> RangedInt:
     """XNNPACK: multiply in float32, round to nearest even."""
-    factor, start = nearest_factor(op, int_reduction(op).count)
+    factor, start = single_rounding_factor(op, int_reduction(op).count)
     f, floats = i.f, to_float32(i.f, total.reg)
     scaled = f.op("fadd", f.op("fmul", floats, const(float(factor), floats.type)), const(float(start), floats.type))
     return RangedInt(round_to_int(f, clamp(f, scaled, -128, 127)), -128, 127)
@@ -169,7 +169,7 @@ def _real_sum(i: RangedIntBuilder, op: Op, total: RangedInt, extras: list[Reg]) 
     """TFLite's reference SUM: float32, round half away from zero."""
     x, out, f = op.args["inputs"][0], _result(op), i.f
     factor = scale(x) / scale(out)
-    start = np.float32(-zero(x)) * factor * np.float32(int_reduction(op).count)
+    start = np.float32(-zero_point(x)) * factor * np.float32(int_reduction(op).count)
     floats = to_float32(f, total.reg)
     scaled = f.op("fadd", f.op("fmul", floats, const(float(factor), floats.type)), const(float(start), floats.type))
     clamped = clamp(f, scaled, -512, 512)  # outside int8 for any zero point
@@ -178,7 +178,7 @@ def _real_sum(i: RangedIntBuilder, op: Op, total: RangedInt, extras: list[Reg]) 
     up, down = (f.cast("zext", f.compare(how, fraction, const(by, fraction.type)), total.reg.type) for how, by in
                 (("oge", 0.5), ("ole", -0.5)))  # fmt: skip
     rounded = f.op("sub", f.op("add", truncated, up), down)
-    return i.clamp(i.plus(RangedInt(rounded, -513, 513), zero(out)), -128, 127)
+    return i.clamp(i.plus(RangedInt(rounded, -513, 513), zero_point(out)), -128, 127)
 
 
 @reduce_epilogue("tflite.REDUCE_MAX", "tflite.REDUCE_MIN", "tosa.reduce_max", "tosa.reduce_min", "tosa.reduce_any",

@@ -11,8 +11,8 @@ from edgewright.engine.codegen.builder import Function, Reg, const, lane_count, 
 from edgewright.engine.codegen.ranged_int import IntRangeError, RangedInt, RangedIntBuilder
 from edgewright.ir.graph import Array, Op, Value
 from edgewright.ir.numerics import Numerics
-from edgewright.ir.tflite.conv import taps
-from edgewright.ir.tflite.xnnpack_rounding import between as between_pixels
+from edgewright.ir.tflite.conv import resize_taps
+from edgewright.ir.tflite.xnnpack_rounding import bilinear_taps as between_pixels
 from edgewright.ir.tosa.conv_pool import source_positions
 
 ResizeEpilogue = Callable[[RangedIntBuilder, RangedInt], RangedInt]
@@ -90,7 +90,7 @@ def _tflite(op: Op, out: Value, numerics: Numerics) -> IntResizeSpec:
             _axis(*between_pixels(in_size, out_size, bool(align_corners)), 2048) for in_size, out_size in sizes
         )
         return IntResizeSpec(data, (rows, columns), _round_half_up)
-    axis_taps = [taps(in_size, out_size, align_corners, half_pixel) for in_size, out_size in sizes]
+    axis_taps = [resize_taps(in_size, out_size, align_corners, half_pixel) for in_size, out_size in sizes]
     rows, columns = (ResizeAxis.of(*(np.stack([tap[n] for tap in pair]) for n in (0, 1))) for pair in axis_taps)
     return IntResizeSpec(data, (rows, columns), _round_half_away)
 

@@ -18,9 +18,9 @@ from edgewright.ir.fixed_point_scale import FixedPointScale
 from edgewright.ir.float_scale import FloatScale
 from edgewright.ir.graph import Graph, Op, Value
 from edgewright.ir.numerics import Numerics
-from edgewright.ir.tflite.conv import factor_of, operands, pair_factor
-from edgewright.ir.tflite.elementwise import RELUS, limits
-from edgewright.ir.tflite.rounding import multiplier, scale, zero
+from edgewright.ir.tflite.conv import matmul_factor, product_operands, requant_factor
+from edgewright.ir.tflite.elementwise import RELU_RANGES, clamp_limits
+from edgewright.ir.tflite.rounding import quantize_multiplier, scale, zero_point
 from edgewright.ir.tflite.table import PREFIX
 
 rule: RuleTable[_TfliteRewrite] = RuleTable(PREFIX)
@@ -39,7 +39,7 @@ class _TfliteRewrite(GraphRewrite):
         self.fixed_point = numerics.name == "tflite"  # otherwise XNNPACK's rounding, the engine's own
 
     def fuse_requantization(
-        self, op: Op, rounding: str, factor: Callable[[Value, Value, Value], Any] = factor_of
+        self, op: Op, rounding: str, factor: Callable[[Value, Value, Value], Any] = requant_factor
     ) -> tuple[dict[str, Any], Value]:
         """The requantization arguments of a convolution, and its result; a following activation narrows the clamp
         range.
@@ -52,8 +52,8 @@ class _TfliteRewrite(GraphRewrite):
         last = out if following is None or following not in self.done else _result(following)
         if not self.fixed_point:
             return {"limits": _float_limits(last, low, high)}, last
-        mantissa, exponent = multiplier(factor(*operands(op), out))
-        scaling = FixedPointScale(_int_tuple(mantissa), _int_tuple(31 - exponent), rounding, zero(out), low, high)
+        mantissa, exponent = quantize_multiplier(factor(*product_operands(op), out))
+        scaling = FixedPointScale(_int_tuple(mantissa), _int_tuple(31 - exponent), rounding, zero_point(out), low, high)
         return {"scaling": scaling}, last
 
 
@@ -73,7 +73,7 @@ def _float_limits(out: Value, low: int, high: int) -> tuple[float, float] | None
         return None
     assert out.q is not None
     step = float(np.asarray(out.q.scale))
-    return (low - zero(out)) * step, (high - zero(out)) * step
+    return (low - zero_point(out)) * step, (high - zero_point(out)) * step
 
 
 def _clamp_range(op: Op) -> tuple[int, int] | None:
@@ -82,8 +82,8 @@ def _clamp_range(op: Op) -> tuple[int, int] | None:
     values = op.args["inputs"]
     if any(v.q is None for v in (*values, out)) or values[0].q != out.q:
         return None
-    if name in RELUS:
-        return limits(out, *RELUS[name])
+    if name in RELU_RANGES:
+        return clamp_limits(out, *RELU_RANGES[name])
     if name in ("MAXIMUM", "MINIMUM") and values[1].data is not None and values[1].data.size == 1:
         limit = int(values[1].data.reshape(-1)[0])
         return (limit, 127) if name == "MAXIMUM" else (-128, limit)
@@ -107,7 +107,7 @@ def _fold_padding(rw: _TfliteRewrite, x: Value) -> tuple[Value, list[int]]:
         return x, [0] * 4
     (before, _), *sides, (last, _) = [[int(n) for n in pair] for pair in widths.data]
     spatial_only = not any((*map(int, widths.data[0]), *map(int, widths.data[3])))
-    if not spatial_only or before or last or int(value.data.reshape(-1)[0]) != zero(image):
+    if not spatial_only or before or last or int(value.data.reshape(-1)[0]) != zero_point(image):
         return x, [0] * 4
     return image, [n for pair in sides for n in pair]
 
@@ -142,11 +142,11 @@ def _matmul(rw: _TfliteRewrite, op: Op) -> bool:
     if a.data is not None or b.data is not None:
         return False
     if rw.fixed_point:
-        scaling, out = rw.fuse_requantization(op, "twice", pair_factor)
+        scaling, out = rw.fuse_requantization(op, "twice", matmul_factor)
     else:
         factor = float(scale(a) * scale(b) / scale(out))
-        scaling = {"scaling": FloatScale((factor,), zero(out), -128, 127, "even")}
-    rw.emit("whole_matmul", op, out, self=a, other=b, zeros=(zero(a), zero(b)), **scaling)
+        scaling = {"scaling": FloatScale((factor,), zero_point(out), -128, 127, "even")}
+    rw.emit("whole_matmul", op, out, self=a, other=b, zeros=(zero_point(a), zero_point(b)), **scaling)
     return True
 
 
@@ -205,7 +205,7 @@ def _pad(rw: _TfliteRewrite, op: Op) -> bool:
     if value.data is None or value.data.size != 1 or x.q != _result(op).q:
         return False
     before, after = ([int(pair[i]) for pair in widths.data] for i in (0, 1))
-    fill = (int(value.data.reshape(-1)[0]) - zero(x)) * float(np.asarray(x.q.scale))
+    fill = (int(value.data.reshape(-1)[0]) - zero_point(x)) * float(np.asarray(x.q.scale))
     rw.emit("pad", op, _result(op), self=x, before=before, after=after, value=fill)
     return True
 

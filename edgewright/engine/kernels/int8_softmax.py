@@ -10,7 +10,7 @@ from edgewright.engine.codegen.fixed_point import clamp_int, merge_even_odd, spl
 from edgewright.engine.codegen.vector import int_max, int_min, widen_int8
 from edgewright.engine.kernels.elementwise import LoopNest, emit_loop_nest
 from edgewright.engine.kernels.row_reduce import reduce_lanes
-from edgewright.ir.tflite.fixed_point_math import FIRST, ROUNDS, SUM_BITS
+from edgewright.ir.tflite.fixed_point_math import NEWTON_START, NEWTON_STEPS, SUM_BITS
 
 _LOW, _HIGH = -(1 << 31), (1 << 31) - 1
 _OUTPUT_BITS = 8
@@ -102,8 +102,8 @@ def _reciprocal(f: Function, total: Reg) -> tuple[Reg, Reg]:
     leading_zeros = f.cast("zext", f.emit("i32", f"call i32 @llvm.ctlz.i32(i32 {total}, i1 true)"), I64)
     scaled = f.op("shl", f.cast("zext", total, I64), leading_zeros)
     half = f.op("ashr", scaled, 1)  # the sum less 2**31, plus 2**31
-    x = f.add(_doubling_high_mul(f, half, FIRST[1]), FIRST[0])
-    for _ in range(ROUNDS):
+    x = f.add(_doubling_high_mul(f, half, NEWTON_START[1]), NEWTON_START[0])
+    for _ in range(NEWTON_STEPS):
         missing = f.op("sub", const(1 << 29, I64), _doubling_high_mul(f, half, x))
         x = f.op("add", x, clamp_int(f, f.op("shl", _doubling_high_mul(f, x, missing), 2), _LOW, _HIGH))
     result = clamp_int(f, f.op("shl", x, 1), _LOW, _HIGH)

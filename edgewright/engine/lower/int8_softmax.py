@@ -10,7 +10,7 @@ from edgewright.engine.graph.nodes import Node, is_quantized8
 from edgewright.engine.kernels.elementwise import LoopOperand, plan_loops
 from edgewright.engine.kernels.int8_softmax import Int8SoftmaxSpec, emit_softmax
 from edgewright.engine.lower.base import Lowering, LoweringContext
-from edgewright.ir.tflite.fixed_point_math import powers
+from edgewright.ir.tflite.fixed_point_math import softmax_exp_table
 
 _MAX_LENGTH = 4095  # elements of a row, so that the sum of exponentials fits in 31 bits
 
@@ -33,7 +33,7 @@ class Int8Softmax(Lowering):
         storages = [context.storage(v) for v in (op.args["inputs"][0], self.node.out)]
         shape = [*storages[0].layout.shape[:-1], 1]
         operands = [LoopOperand("i8", 1, (*h.layout.strides[:-1], 0)) for h in storages]
-        tables = [context.weights.add(table.astype(np.int32)) for table in powers(op)]
+        tables = [context.weights.add(table.astype(np.int32)) for table in softmax_exp_table(op)]
         lanes, length = context.isa.lanes, storages[0].layout.shape[-1]
         for loops, (in_offset, out_offset) in plan_loops(shape, operands):
             rows = Int8SoftmaxSpec(loops, length)

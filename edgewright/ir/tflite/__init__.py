@@ -1,1 +1,1 @@
-"""What TFLite's 8-bit operators mean, in numpy: bit for bit what LiteRT's reference kernels compute."""
+"""The TFLite dialect: int8 operators with numpy references, bit-exact with LiteRT's reference kernels."""

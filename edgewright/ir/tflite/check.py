@@ -1,7 +1,7 @@
-"""Checks of TFLite graphs that come from files, before they run: element types, arguments, shapes and memory.
+"""Verifier of TFLite graphs loaded from files: element types, arguments, shapes and memory.
 
-Meanings trust their arguments: a stride of zero or a window outside its image would read what is not theirs. What is
-accepted here runs alike in machine code and in numpy.
+The references and the generated code trust their arguments: a stride of zero or a window outside its image would read
+out of bounds. Graphs that pass run identically in both.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from typing import Any
 from edgewright.errors import FormatError
 from edgewright.ir.dialect_checks import MAX_INT, MAX_LENGTH, check_graph, check_memory, check_ops
 from edgewright.ir.graph import Graph, Op, Value
-from edgewright.ir.tflite.shapes import shape_of
+from edgewright.ir.tflite.shapes import infer_shape
 from edgewright.ir.tflite.signatures import check_types
 from edgewright.ir.tflite.table import PREFIX, TFLITE, TfliteOp
 
-_FROM = {"stride_h": 1, "stride_w": 1, "dilation_h": 1, "dilation_w": 1, "filter_h": 1, "filter_w": 1}
+_MINIMUM = {"stride_h": 1, "stride_w": 1, "dilation_h": 1, "dilation_w": 1, "filter_h": 1, "filter_w": 1}
 
 
 def check(graph: Graph, memory: int) -> None:
-    """Raise unless every operator of a graph is TFLite's, fits its types and shapes, and can be afforded."""
+    """Raise unless every operator is a TFLite operator with valid types and shapes that fits in ``memory`` bytes."""
     check_graph(graph)
     check_ops(graph, lambda op: _check_op(op, memory))
 
@@ -36,32 +36,36 @@ def _check_op(op: Op, memory: int) -> None:
     for field in row.fields:
         _check_field(field, op.args[field])
     check_types(op, name)
-    made, on_the_way = shape_of(op, name)
+    shape, temporaries = infer_shape(op, name)
     out = op.outputs[0]
     assert out is not None
-    if made != out.bound:
-        raise FormatError(f"must have the shape {list(made)}", where="result", value=list(out.bound))
-    check_memory(op.kind, math.prod(made) + on_the_way + sum(math.prod(v.bound) for v in op.inputs()), memory)
+    if shape != out.bound:
+        raise FormatError(f"must have the shape {list(shape)}", where="result", value=list(out.bound))
+    check_memory(op.kind, math.prod(shape) + temporaries + sum(math.prod(v.bound) for v in op.inputs()), memory)
 
 
 def _check_operands(op: Op, row: TfliteOp) -> None:
-    given = op.args["inputs"]
-    if not isinstance(given, list) or not 0 < len(given) < MAX_LENGTH or (row.operands and len(given) != row.operands):
+    inputs = op.args["inputs"]
+    if (
+        not isinstance(inputs, list)
+        or not 0 < len(inputs) < MAX_LENGTH
+        or (row.operands and len(inputs) != row.operands)
+    ):
         raise FormatError(f"must be {row.operands or 'some'} tensors", where="inputs")
-    if any(not isinstance(v, Value) for v in given) or len(op.outputs) != 1 or op.outputs[0] is None:
+    if any(not isinstance(v, Value) for v in inputs) or len(op.outputs) != 1 or op.outputs[0] is None:
         raise FormatError("must be tensors, with one result", where="inputs")
-    for value in (*given, op.outputs[0]):
+    for value in (*inputs, op.outputs[0]):
         if value.dynamic or (0 in value.bound and value.data is None):
-            raise FormatError("must have a fixed shape with elements", where=value.name, value=list(value.bound))
+            raise FormatError("must have a static, non-empty shape", where=value.name, value=list(value.bound))
 
 
 def _check_field(name: str, value: Any) -> None:
     if name in ("alpha", "beta"):
-        least = 0.0 if name == "beta" else -MAX_INT
-        if type(value) not in (float, int) or not math.isfinite(value) or not least < value < MAX_INT:
-            raise FormatError(f"must be a number above {least}", where=name, value=value)
+        lower = 0.0 if name == "beta" else -MAX_INT
+        if type(value) not in (float, int) or not math.isfinite(value) or not lower < value < MAX_INT:
+            raise FormatError(f"must be a number above {lower}", where=name, value=value)
     elif name == "new_shape":
         if not isinstance(value, list) or any(type(n) is not int for n in value):
             raise FormatError("must be a list of integers", where=name, value=value)
-    elif type(value) not in (int, bool) or not _FROM.get(name, -16) <= value < MAX_INT:
-        raise FormatError(f"must be an integer from {_FROM.get(name, -16)}", where=name, value=value)
+    elif type(value) not in (int, bool) or not _MINIMUM.get(name, -16) <= value < MAX_INT:
+        raise FormatError(f"must be an integer from {_MINIMUM.get(name, -16)}", where=name, value=value)

@@ -1,4 +1,4 @@
-"""Runs a device graph of TFLite operators with numpy: the meaning of the file, bit for bit."""
+"""Reference interpreter of TFLite graphs, in numpy."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ NUMERICS: dict[str, Mapping[str, Reference]] = {"tflite": {}, "xnnpack": OVERRID
 
 
 def execute(graph: Graph, inputs: Sequence[Array], numerics: str = "tflite") -> list[Array]:
-    """The outputs for ``inputs``; what nobody reads any more is let go.
+    """Run a graph; intermediate values are freed after their last use.
 
-    ``numerics``: ``tflite``, as the reference kernels round, or ``xnnpack``.
+    ``numerics``: rounding of the reference kernels (``tflite``) or of LiteRT's XNNPACK delegate (``xnnpack``).
     """
-    named(numerics)
-    held: dict[Value, Array] = dict(zip(graph.inputs, inputs, strict=True))
+    overrides(numerics)
+    values: dict[Value, Array] = dict(zip(graph.inputs, inputs, strict=True))
     for op, dead in last_uses(graph).items():
         out = op.outputs[0]
         assert out is not None
-        made = run_op(op, held, numerics)
-        if made.shape != out.bound or made.dtype != out.dtype:
-            wanted = f"must give {out.bound} of {out.dtype}"
-            raise GraphError(f"{op.kind} {out.name!r}", wanted, value=(made.shape, str(made.dtype)))
-        held[out] = made
+        result = run_op(op, values, numerics)
+        if result.shape != out.bound or result.dtype != out.dtype:
+            expected = f"must give {out.bound} of {out.dtype}"
+            raise GraphError(f"{op.kind} {out.name!r}", expected, value=(result.shape, str(result.dtype)))
+        values[out] = result
         for value in dead:
-            held.pop(value, None)
-    return [v.data if v.data is not None else held[v] for v in graph.outputs]
+            values.pop(value, None)
+    return [v.data if v.data is not None else values[v] for v in graph.outputs]
 
 
-def run_op(op: Op, held: Mapping[Value, Array], numerics: str = "tflite") -> Array:
-    """What an operator makes of its constants and of the values held."""
-    given = [v.data if v.data is not None else held[v] for v in op.args["inputs"]]
+def run_op(op: Op, values: Mapping[Value, Array], numerics: str = "tflite") -> Array:
+    """Evaluate one operator on its constants and ``values``."""
+    inputs = [v.data if v.data is not None else values[v] for v in op.args["inputs"]]
     name = op.kind.removeprefix(PREFIX)
-    return named(numerics).get(name, TFLITE[name].reference)(op, given)
+    return overrides(numerics).get(name, TFLITE[name].reference)(op, inputs)
 
 
-def named(numerics: str) -> Mapping[str, Reference]:
-    """The operators that round in their own way under these numerics."""
+def overrides(numerics: str) -> Mapping[str, Reference]:
+    """References that these numerics replace."""
     if numerics not in NUMERICS:
         raise UsageError("numerics", f"must be {' or '.join(NUMERICS)}", value=numerics)
     return NUMERICS[numerics]

@@ -1,4 +1,4 @@
-"""Operators that move elements, or pick some: parameters of operand and result agree."""
+"""References of data movement and min/max reductions: input and output have the same quantization parameters."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ def pad_v2(op: Op, arrays: Sequence[Array]) -> Array:
 
 
 def mirror_pad(op: Op, arrays: Sequence[Array]) -> Array:
-    """Without the edge (REFLECT, 0) or with it (SYMMETRIC, 1)."""
+    """Mode 0 (REFLECT) excludes the edge element, mode 1 (SYMMETRIC) repeats it."""
     widths = [(int(a), int(b)) for a, b in arrays[1]]
     return np.pad(arrays[0], widths, mode="symmetric" if op.args["mode"] else "reflect")
 
 
-def extreme(function: Callable[..., Any]) -> Callable[[Op, Sequence[Array]], Array]:
-    """The largest or smallest along axes."""
+def reduce_extremum(function: Callable[..., Any]) -> Callable[[Op, Sequence[Array]], Array]:
+    """REDUCE_MAX or REDUCE_MIN."""
 
-    def along(op: Op, arrays: Sequence[Array]) -> Array:
+    def apply(op: Op, arrays: Sequence[Array]) -> Array:
         axes = tuple(int(a) for a in np.atleast_1d(arrays[1]))
         return np.asarray(function(arrays[0], axis=axes, keepdims=bool(op.args["keep_dims"])))
 
-    return along
+    return apply

@@ -1,7 +1,7 @@
-"""Element types of TFLite's operators: int8 with one scale, weights with one for each channel, 32-bit biases.
+"""Type signatures of TFLite operators: per-tensor int8 activations, per-channel weights, int32 biases.
 
-Shapes, axes and the like are constant int32. TFLite asks that what only moves elements, or picks some of them, keeps
-their scale and zero point; that weights have a zero point of 0; and that softmax gives steps of 1/256 from -128 on.
+Shapes and axes are constant int32. TFLite's quantization specification requires equal input and output parameters for
+data movement and min/max, a zero point of 0 for weights, and scale 1/256 with zero point -128 for softmax.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from edgewright.ir.graph import Op
 from edgewright.ir.signatures import Signatures
 
 _CLASSES = {"B": "qi8", "weight": "qi8 ci8", "bias": "i32 qi32 ci32"}
-_FILTERED = "qi8 weight#~ bias#~ -> qi8"
+_CONV = "qi8 weight#~ bias#~ -> qi8"
 SIGNATURES = Signatures(_CLASSES, {
-    "CONV_2D DEPTHWISE_CONV_2D": _FILTERED,
+    "CONV_2D DEPTHWISE_CONV_2D": _CONV,
     "TRANSPOSE_CONV": "i32# weight#~ qi8 bias#~ -> qi8",
     "FULLY_CONNECTED": "qi8 qi8#~ bias#~ -> qi8",
     "BATCH_MATMUL ADD SUB MUL": "qi8 qi8 -> qi8",
@@ -27,23 +27,23 @@ SIGNATURES = Signatures(_CLASSES, {
     "SLICE": "B= i32# i32# -> B=",
     "PADV2": "B= i32# B=# -> B=",
 })  # fmt: skip
-_AXES = {"CONV_2D": 0, "DEPTHWISE_CONV_2D": 3, "TRANSPOSE_CONV": 0}  # of channels, in weights
-_SHARES = (1 / 256, -128)  # scale and zero point of softmax
+_CHANNEL_AXES = {"CONV_2D": 0, "DEPTHWISE_CONV_2D": 3, "TRANSPOSE_CONV": 0}  # of channels, in weights
+_SOFTMAX_QPARAMS = (1 / 256, -128)  # scale and zero point of softmax
 
 
 def check_types(op: Op, name: str) -> None:
-    """Raise ``FormatError`` unless an operator's element types and scales are TFLite's."""
-    given = [(f"inputs[{i}]", value) for i, value in enumerate(op.args["inputs"])]
-    SIGNATURES.check(name, given, op)
+    """Raise ``FormatError`` unless an operator's element types and scales match its signature."""
+    inputs = [(f"inputs[{i}]", value) for i, value in enumerate(op.args["inputs"])]
+    SIGNATURES.check(name, inputs, op)
     out = op.outputs[0]
     assert out is not None and out.q is not None
     if (out.q.qmin, out.q.qmax) != (-128, 127):
         raise FormatError("must use all of int8", where="result", value=(out.q.qmin, out.q.qmax))
-    if name in _AXES:
+    if name in _CHANNEL_AXES:
         axis = op.args["inputs"][1].q.axis
-        if axis not in (None, _AXES[name]):
-            rule = f"must have a scale for each slice of dimension {_AXES[name]}"
+        if axis not in (None, _CHANNEL_AXES[name]):
+            rule = f"must have a scale for each slice of dimension {_CHANNEL_AXES[name]}"
             raise FormatError(rule, where="inputs[1]", value=axis)
-    if name == "SOFTMAX" and (out.q.scale, out.q.zero_point) != _SHARES:
-        found = (out.q.scale, out.q.zero_point)
-        raise FormatError("must have a scale of 1/256 and a zero point of -128", where="result", value=found)
+    if name == "SOFTMAX" and (out.q.scale, out.q.zero_point) != _SOFTMAX_QPARAMS:
+        qparams = (out.q.scale, out.q.zero_point)
+        raise FormatError("must have a scale of 1/256 and a zero point of -128", where="result", value=qparams)

@@ -8,7 +8,7 @@ from typing import Any
 
 from edgewright.backends.nxp.build_graph import to_tflite
 from edgewright.backends.nxp.rows import ROWS
-from edgewright.backends.nxp.rules import EVERYWHERE
+from edgewright.backends.nxp.rules import GLOBAL_RULES
 from edgewright.backends.nxp.tflite_file import write_tflite
 from edgewright.backends.table import Backend
 from edgewright.ir.tflite.execute import execute
@@ -16,7 +16,7 @@ from tests.backends.nxp.litert import run
 from tests.support import quantized_calls
 from tests.support.quantized_calls import Case, Scheme
 
-BACKEND = Backend("nxp", ROWS, EVERYWHERE)
+BACKEND = Backend("nxp", ROWS, GLOBAL_RULES)
 
 
 def _axis(op: str, args: Mapping[str, Any], axis: int) -> int | None:

@@ -101,7 +101,7 @@ def test_a_flavor_is_the_package_of_that_name(monkeypatch: pytest.MonkeyPatch, t
     """The converter of an older release, installed; the SDK's own name is not."""
     shutil.copytree(FOLDER / sdk.PACKAGE, tmp_path / "neutron_converter_SDK_25_06")
     monkeypatch.syspath_prepend(str(tmp_path))
-    assert not sdk.installed() and sdk.installed("SDK_25_06")
+    assert not sdk.is_installed() and sdk.is_installed("SDK_25_06")
     lowered = _lowered(neutron_converter_flavor="SDK_25_06")
     assert _payload(lowered) == bytes.fromhex("01020100000000000100") + bytes(6) + _pure()
     (delegate,) = [d for plan in read_program(lowered.buffer).execution_plan for d in plan.delegates]
@@ -144,7 +144,7 @@ def _prepared() -> Any:
 
 
 def test_without_the_sdk_the_error_names_it_and_the_way_around() -> None:
-    assert not sdk.installed()
+    assert not sdk.is_installed()
     with pytest.raises(MissingError, match="eiq_neutron_sdk") as caught:
         _lowered()
     for word in ("https://eiq.nxp.com/repository", "eiq-neutron-sdk", "--simulate-only"):

@@ -145,10 +145,10 @@ def test_convolutions_round_twice_and_matrix_products_once() -> None:
 
 
 def test_multipliers_are_normal_and_carry() -> None:
-    mantissa, exponent = rounding.multiplier([0.5, 1.0, 1 - 2.0**-40, 0.0, 2.0**-40, 3.0])
+    mantissa, exponent = rounding.quantize_multiplier([0.5, 1.0, 1 - 2.0**-40, 0.0, 2.0**-40, 3.0])
     assert mantissa.tolist() == [1 << 30, 1 << 30, 1 << 30, 0, 0, 3 << 29]
     assert exponent.tolist() == [0, 1, 1, 0, 0, 2]
 
 
 def test_one_dtype_of_results() -> None:
-    assert rounding.stored(np.asarray([300, -300]), value("y", (2,), 1.0)).dtype == INT8
+    assert rounding.quantize_output(np.asarray([300, -300]), value("y", (2,), 1.0)).dtype == INT8

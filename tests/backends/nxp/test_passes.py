@@ -101,7 +101,11 @@ def test_movement_without_conversions_is_delegated_behind_the_default_passes(
 def test_what_is_quantized_by_our_quantizer_is_left_alone() -> None:
     module = _edited(lambda graph: None).graph_module
     names = [n.name for n in module.graph.nodes]
-    for change in (passes.split_leading_moves, passes.split_trailing_moves, passes.fold_conversions):
+    for change in (
+        passes.quantize_after_leading_movement,
+        passes.quantize_before_trailing_movement,
+        passes.fold_qdq_pairs,
+    ):
         assert change(module) is False
     assert [n.name for n in module.graph.nodes] == names
 
@@ -135,7 +139,7 @@ def test_conversions_back_and_forth_are_folded() -> None:
 
     module = _edited(doubled).graph_module
     before = len(module.graph.nodes)
-    assert passes.fold_conversions(module) is True
+    assert passes.fold_qdq_pairs(module) is True
     assert before - len(module.graph.nodes) == 2
 
 

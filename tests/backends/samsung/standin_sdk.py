@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.backends.samsung.graph_record import Record
+from edgewright.backends.samsung.graph_record import GraphRecord
 from tests.support.programs import require
 
 SOURCES = Path(__file__).parent / "standin"
@@ -38,7 +38,7 @@ def calls(blob: bytes) -> list[dict[str, Any]]:
     return [json.loads(line) for line in blob.decode().splitlines()]
 
 
-def plain(graph: Record) -> dict[str, Any]:
+def plain(graph: GraphRecord) -> dict[str, Any]:
     """A record as the stand-ins would have heard it."""
     tensors = [
         {

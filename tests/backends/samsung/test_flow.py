@@ -112,11 +112,13 @@ def test_every_refusal_says_rule_value_and_where() -> None:
     edge = lowered(_Refused().eval(), (x,))
     report = edge.partition_reports["forward"]
     said = {v.operator: (v.module, *v.refusals) for v in report.refused}
-    assert said["max_pool2d"][0] == "stem.1" and said["max_pool2d"][1].endswith("(ceil_mode); got ceil_mode")
-    assert said["pad"][1] == "padding must not be negative, and filled with zeros; got 1.0"
-    assert said["avg_pool2d"][1] == "averages must divide by the window's size; got divisor 3"
+    assert said["max_pool2d"][0] == "stem.1" and said["max_pool2d"][1].endswith("ceil_mode False; got ceil_mode")
+    assert said["pad"][1] == "padding must not be negative, and its value must be 0; got 1.0"
+    assert said["avg_pool2d"][1] == "divisor_override must be the window size; got divisor 3"
     assert said["add"][1] == "alpha must be 1; got 2"
-    assert said["topk"][1].startswith("the largest must be asked for, in order, along the last dimension; got dim 2")
+    assert said["topk"][1].startswith(
+        "topk must be over the last dimension, with largest=True and sorted=True; got dim 2"
+    )
     assert results(edge.to_executorch().buffer, x)[0].shape == (1, 4, 2, 4)
 
 
@@ -166,7 +168,7 @@ def test_an_estimate_says_whose_it_is() -> None:
 
 def test_calls_that_lack_something_say_so() -> None:
     model, inputs = mixed()
-    with pytest.raises(UsageError, match="compile_specs: must be given"):
+    with pytest.raises(UsageError, match="compile_specs: is required"):
         to_edge_transform_and_lower_to_enn(model, inputs)
     assert get_edge_compile_config()._skip_dim_order
     embedded = lowered(model, inputs).to_executorch(ExecutorchBackendConfig(extract_delegate_segments=False))

@@ -10,12 +10,12 @@ import pytest
 import torch
 
 from edgewright.backends.samsung import EnnPartitioner, PerformanceMode, gen_samsung_backend_compile_spec
-from edgewright.backends.samsung.graph_record import Node, Record, Tensor, record
+from edgewright.backends.samsung.graph_record import GraphRecord, NodeRecord, TensorRecord, record_graph
 from edgewright.backends.samsung.litecore import compile_record, scalar_type
 from edgewright.backends.samsung.sdk import Sdk
 from edgewright.backends.samsung.sdk_headers import read_interface
 from edgewright.backends.samsung.target import EnnTarget, SamsungChipset
-from edgewright.backends.samsung.worker import compile_apart
+from edgewright.backends.samsung.worker import compile_in_subprocess
 from edgewright.errors import MissingError, VendorError
 from edgewright.formats.pte_reader import read_program
 from edgewright.program.config import ExecutorchBackendConfig
@@ -35,11 +35,11 @@ TYPES = {
 }  # fmt: skip
 
 
-def small(name: str = "x") -> Record:
-    x = Tensor(name, [1, 2], "FLOAT32", "UNDEFINED")
-    w = Tensor("w", [2], "INT8", "UNDEFINED", np.array([1, -2], np.int8), ("AINT8", [0.5, 0.25], [0, -3]))
-    y = Tensor("y", [1, 2], "FLOAT32", "UNDEFINED")
-    return Record([x, w, y], [Node("op", "ELTSUM", [0, 1], [2], dict(PARAMS))], [0], [2])
+def small(name: str = "x") -> GraphRecord:
+    x = TensorRecord(name, [1, 2], "FLOAT32", "UNDEFINED")
+    w = TensorRecord("w", [2], "INT8", "UNDEFINED", np.array([1, -2], np.int8), ("AINT8", [0.5, 0.25], [0, -3]))
+    y = TensorRecord("y", [1, 2], "FLOAT32", "UNDEFINED")
+    return GraphRecord([x, w, y], [NodeRecord("op", "ELTSUM", [0, 1], [2], dict(PARAMS))], [0], [2])
 
 
 def test_every_call_says_what_the_record_holds(sdk: Path) -> None:
@@ -109,12 +109,12 @@ def test_performance_modes_are_passed_on_or_refused_by_older_releases(sdk: Path,
 
 
 def test_refusals_and_crashes_are_errors_of_ours(sdk: Path) -> None:
-    with pytest.raises(VendorError, match="chipset E9965: must be known to AI LiteCore; got code 1"):
-        compile_apart(small(), EnnTarget(SamsungChipset.E9965), Sdk(sdk))
+    with pytest.raises(VendorError, match="chipset E9965: must be supported by AI LiteCore; got code 1"):
+        compile_in_subprocess(small(), EnnTarget(SamsungChipset.E9965), Sdk(sdk))
     with pytest.raises(VendorError, match="tensor 'refuse': define_tensor must succeed; got code 1"):
-        compile_apart(small("refuse"), E9955, Sdk(sdk))
+        compile_in_subprocess(small("refuse"), E9955, Sdk(sdk))
     with pytest.raises(VendorError, match="AI LiteCore: ended with -6"):
-        compile_apart(small("crash"), E9955, Sdk(sdk))
+        compile_in_subprocess(small("crash"), E9955, Sdk(sdk))
 
 
 @pytest.mark.parametrize("precision", [None, "A8W8"])
@@ -132,7 +132,7 @@ def test_a_network_is_said_as_it_was_lowered_and_the_blob_is_what_came_back(
     (delegate,) = program.execution_plan[0].delegates
     specs = {spec.key: bytes(spec.value) for spec in delegate.compile_specs or ()}
     assert (delegate.id, specs["enn_compile_options"]) == ("EnnBackend", E9955.value)
-    assert heard(calls(bytes(program.blob(delegate)))[1:]) == plain(record(graph))
+    assert heard(calls(bytes(program.blob(delegate)))[1:]) == plain(record_graph(graph))
     (ours,) = Runtime.get().load_program(made.buffer).load_method("forward").execute([inputs[0].numpy()])
     with torch.no_grad():
         wanted = model(*inputs).numpy()

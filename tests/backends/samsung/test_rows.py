@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgewright.backends.samsung.graph_record import Record, record
+from edgewright.backends.samsung.graph_record import GraphRecord, record_graph
 from edgewright.backends.samsung.ops import BACKEND
 from edgewright.backends.samsung.partitioner import EnnPartitioner, to_enn
 from edgewright.formats.twin_reader import read_twin
@@ -64,7 +64,7 @@ def quantization(held: Value, converted: set[int]) -> Any:
     return name, scales, [int(z) for z in np.ravel(held.q.zero_point)]
 
 
-def check_tensors(made: Record, graph: Graph) -> None:
+def check_tensors(made: GraphRecord, graph: Graph) -> None:
     values = list(graph.values())
     assert len({t.name for t in made.tensors}) == len(made.tensors) == len(values)
     ends = [op for op in graph.ops if op.kind in ("enn.QUANTIZE", "enn.DEQUANTIZE")]
@@ -87,7 +87,7 @@ def verified(case: Case) -> bool:
         assert all(why)
         return False
     graph = to_enn(case.copy())
-    made = record(graph)
+    made = record_graph(graph)
     assert [(node.type, node.params) for node in made.nodes] == expected(case.op), case.name
     check_tensors(made, graph)
     (read,) = read_twin(write_twin({"": graph})).values()

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from edgewright.backends.samsung import quantize_module
-from edgewright.backends.samsung.graph_record import record
+from edgewright.backends.samsung.graph_record import record_graph
 from tests.backends.samsung.networks import device_graphs
 from tests.backends.samsung.standin_sdk import plain
 from tests.backends.samsung.stock_models import calibration, make
@@ -102,7 +102,7 @@ def test_graphs_are_stocks_but_for_what_is_listed(key: str) -> None:
         model = quantize_module(model, inputs, calibration(inputs), precision)
     (made,) = device_graphs(model, inputs)
     (stock,) = STOCK[key]
-    ours = json.loads(json.dumps(plain(record(made))))
+    ours = json.loads(json.dumps(plain(record_graph(made))))
     found = differences(*(lines(graph, key not in FOLDED) for graph in (stock, ours)))
     assert found == [(theirs, own) for _, theirs, own in DIFFERENCES.get(key, [])]
     if key not in DIFFERENCES:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.backends.capture import captured
+from edgewright.backends.capture import capture_streams
 from edgewright.backends.qualcomm.qnn import structs as s
 from edgewright.backends.qualcomm.qnn.session import Context, custom, option_list
 from edgewright.errors import VendorError
@@ -153,7 +153,7 @@ class GraphBuilder:
     def finalize(self, profile: Any = None) -> str:
         """Compile the graph; gives what the compiler printed."""
         failure: VendorError | None = None
-        with captured() as said:
+        with capture_streams() as said:
             try:
                 self.session.call("graphFinalize", self.handle, profile, None, subject=f"graph {self.name!r}")
             except VendorError as error:

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from edgewright.backends.capture import captured
+from edgewright.backends.capture import capture_streams
 from edgewright.backends.qualcomm.qnn import structs as s
 from edgewright.backends.qualcomm.qnn.library import Library, system_library
 from edgewright.errors import FormatError
@@ -57,7 +57,7 @@ class BinaryReader:
         if self._library.call("create", c.byref(self._handle)):
             raise FormatError("Qualcomm's System library must start", where="QNN context")
         found, size = c.POINTER(s.BinaryInfo)(), c.c_uint64()
-        with captured():
+        with capture_streams():
             code = self._library.call("getBinaryInfo", self._handle, binary, len(binary), c.byref(found), c.byref(size))
         if code or not found:
             self.close()

@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from edgewright.backends.capture import captured
+from edgewright.backends.capture import capture_streams
 from edgewright.backends.qualcomm.qnn import structs as s
 from edgewright.errors import MissingError, VendorError
 
@@ -97,7 +97,7 @@ class Library:
 
     def __init__(self, path: Path, entry: str, head: Any, functions: dict[str, tuple[int, tuple[Any, ...]]]) -> None:
         self.path = path
-        with captured() as said:  # it prints a banner
+        with capture_streams() as said:  # it prints a banner
             try:
                 library = c.CDLL(os.fspath(path))
                 providers = getattr(library, entry)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.backends.capture import captured
+from edgewright.backends.capture import capture_streams
 from edgewright.backends.qualcomm.qnn import structs as s
 from edgewright.backends.qualcomm.qnn.library import ERROR, Library, Log, build_of, check, htp_library
 from edgewright.errors import VendorError
@@ -75,7 +75,7 @@ class Context:
         self.session = session
         self.handle = c.c_void_p()
         ends = (session.backend, session.device, None)
-        with captured():
+        with capture_streams():
             if binary is None:
                 options = option_list(custom(s.ContextOption(s.WEIGHT_SHARING, 1))) if sharing else None
                 session.call("contextCreate", *ends[:2], options, c.byref(self.handle))
