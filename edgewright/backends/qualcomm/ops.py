@@ -220,5 +220,5 @@ BACKEND = Backend(
     # Whole networks are as far from exact results as if 16-bit integers were off by up to 33 steps an operator
     # (weights of 16 bits), and real numbers, which have 16 bits, by 2**-9 (softmax). Twice that is the bound.
     rounding=Rounding(int16=64, real=2.0**-8),
-    summary="Hexagon processors (HTP) of Snapdragon and other SoCs, by QNN's compiler; the host runs its emulator.",
+    summary="Hexagon processors (HTP) of Snapdragon and other SoCs, compiled by QNN; the host runs its emulator.",
 )

@@ -1,1 +1,1 @@
-"""Graphs of ENN, Samsung's neural network SDK, as device graphs: their operators, checks and meaning."""
+"""The ENN dialect (Samsung's neural network SDK): operator table, verifier and numpy references."""

@@ -1,5 +1,5 @@
-"""Checks of ENN graphs that come from files, before they run: meanings trust their arguments, shapes are compared
-before anything is allocated."""
+"""Verifier of ENN graphs loaded from files. References trust their arguments, so shapes are checked before anything is
+allocated."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ELEMENTS = ("float32", "float16", "int8", "uint8", "int16", "uint16", "int32", "
 
 
 def check(graph: Graph, memory: int) -> None:
-    """Raise unless every operator of a graph is ENN's, fits its shapes and can be afforded."""
+    """Raise unless every operator is an ENN operator with valid types and shapes that fits in ``memory`` bytes."""
     check_graph(graph)
     check_ops(graph, lambda op: _check_op(op, memory))
 

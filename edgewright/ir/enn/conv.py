@@ -1,4 +1,4 @@
-"""Meaning of convolutions, matrix products, pools and resizing. Images are NCHW, filters OIHW."""
+"""References of convolution, matrix product, pooling and resizing. Images are NCHW, filters OIHW."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _pair(op: Op, name: str) -> list[int]:
 
 
 def _summed(values: Values, op: Op, product: Callable[[Array, Array], Array], terms: int, axis: int | None) -> None:
-    """A sum of products, a bias, and the limits of an activation. ``axis``: of the result's channels."""
+    """Sum of products, bias and fused activation. ``axis``: channel axis of the output."""
     (x, w), rest, out = inputs_of(op)[:2], inputs_of(op)[2:], result_of(op)
     limits = LIMITS[op.args["activation"]] if "activation" in op.args else None
     if integers(op, x, w):
@@ -100,14 +100,14 @@ def _same(x: Value, out: Value) -> bool:
 
 
 def resize_bilinear(values: Values, op: Op) -> None:
-    """Half-pixel centres, or corners on corners."""
+    """Half-pixel centers, or aligned corners."""
     out = result_of(op)
     image = values.real(inputs_of(op)[0])
     values.give(out, resample.upsample_bilinear2d(image, list(out.bound[2:]), bool(op.args["align_corners"]), None))
 
 
 def resize_nearest(values: Values, op: Op) -> None:
-    """The pixel whose middle is nearest, of those that lie before it if two are."""
+    """The pixel with the nearest center; ties select the lower index."""
     x, out = inputs_of(op)[0], result_of(op)
     image = values.stored(x)
     for axis in (2, 3):

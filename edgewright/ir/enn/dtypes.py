@@ -1,4 +1,4 @@
-"""What ENN calls elements and layouts."""
+"""ENN's names of element types and layouts."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ ELEMENT_NAMES = {
 
 
 def layout_name(shape: Sequence[int]) -> str:
-    """Four dimensions are an image."""
+    """The layout of a tensor: rank 4 is NCHW."""
     return "NCHW" if len(shape) == 4 else "UNDEFINED"

@@ -1,5 +1,5 @@
-"""Meaning of arithmetic, functions of one number, reductions and normalisations: on real numbers, as operands hold
-them, but where integers have a way of their own (``numbers``)."""
+"""References of elementwise operators, reductions and normalization: on dequantized values, except where
+``numerics.py`` defines integer arithmetic."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Function = Callable[..., Any]
 
 
 def of(function: Function) -> Meaning:
-    """A function of as many real numbers as there are operands."""
+    """A function applied to the dequantized operands."""
 
     def meaning(values: Values, op: Op) -> None:
         with np.errstate(all="ignore"):
@@ -31,7 +31,7 @@ def of(function: Function) -> Meaning:
 
 
 def fixed_sum(a: Value, b: Value, out: Value) -> bool:
-    """Whether bytes are added by factors of 21 bits: their scales are not too far from the result's."""
+    """True if 8-bit operands are added with 21-bit fixed-point factors: the scale ratios are in their range."""
     if not (byte(a) and byte(b) and byte(out)):
         return False
     assert a.q is not None and b.q is not None and out.q is not None
@@ -71,14 +71,14 @@ def clip(values: Values, op: Op) -> None:
 
 
 def prelu(values: Values, op: Op) -> None:
-    """A slope for all, or one for each channel."""
+    """One slope for all channels, or one per channel."""
     x, slope = (values.real(v) for v in inputs_of(op))
     slope = slope.reshape(()) if slope.size == 1 else slope.reshape(-1, *(1,) * (x.ndim - 2))
     values.give(result_of(op), np.where(x < 0, x * slope, x))
 
 
 def softmax(whole: Function, real: Function) -> Meaning:
-    """Of integers, and of real numbers."""
+    """With one reference for quantized and one for floating-point inputs."""
 
     def meaning(values: Values, op: Op) -> None:
         x, axis = inputs_of(op)[0], int(op.args["axis"])
@@ -108,7 +108,8 @@ def batch_norm(values: Values, op: Op) -> None:
 
 
 def _rows(values: Values, op: Op, shape: tuple[int, ...], centre: bool) -> Array | None:
-    """Integers, seen as ``shape``, normalized along the last dimension; None of real numbers, or of too many."""
+    """Quantized input reshaped to ``shape`` and normalized over the last dimension with exact sums; None if the input
+    is floating point or too long."""
     x = inputs_of(op)[0]
     if not integers(op, x) or not int_rows.norm_fits_int64(x, shape[-1]):
         return None

@@ -1,4 +1,4 @@
-"""Runs a device graph of ENN operators with numpy, under the numerics ``enn`` (see ``numbers``)."""
+"""Reference interpreter of ENN graphs in numpy, with the numerics ``enn`` (see ``numerics.py``)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from edgewright.ir.liveness import last_uses
 
 
 def execute(graph: Graph, inputs: Sequence[Array]) -> list[Array]:
-    """The outputs for ``inputs``; what nobody reads any more is let go."""
+    """Run a graph; intermediate values are freed after their last use."""
     values = Values(graph, list(inputs))
     for op, dead in last_uses(graph).items():
         ENN[op.kind.removeprefix(PREFIX)].meaning(values, op)
@@ -28,14 +28,14 @@ def known(kind: str) -> bool:
 
 
 def run_op(op: Op, held: Mapping[Value, Array], numerics: str = "enn") -> Array:
-    """What an operator of one result makes of its constants and of the values held."""
+    """Evaluate one operator with a single output."""
     values = Values(Graph("step", [], [], [op]), [])
     values.held.update(held)
     ENN[op.kind.removeprefix(PREFIX)].meaning(values, op)
     out = op.outputs[0]
     assert out is not None
     made = values.held[out]
-    return made.reshape(out.bound) if made.size == 1 else made  # a number alone comes as a row
+    return made.reshape(out.bound) if made.size == 1 else made  # a scalar may arrive as a vector
 
 
 def _compare(kind: str, out: Value, made: Array) -> None:

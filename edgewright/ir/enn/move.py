@@ -1,4 +1,4 @@
-"""Meaning of what moves elements, or changes how they are stored. Parameters of operand and result agree."""
+"""References of data movement, casts and quantization. Data movement does not change quantization parameters."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def pieces(op: Op) -> tuple[slice, ...]:
 
 
 def strided_slice(values: Values, op: Op) -> None:
-    """Bits of ``shrink_axis_mask`` are dimensions that go away."""
+    """Bits of ``shrink_axis_mask`` select dimensions to remove."""
     (x,) = inputs_of(op)
     made = values.stored(x)[pieces(op)]
     mask = int(op.args.get("shrink_axis_mask", 0))
@@ -47,7 +47,7 @@ def split(values: Values, op: Op) -> None:
 
 
 def pad(values: Values, op: Op) -> None:
-    """With zeros, of what is stored: the zero point."""
+    """Pad with zero, which is stored as the zero point."""
     (x,) = inputs_of(op)
     given = [int(p) for p in op.args["explicit_padding"]]
     rank = len(given) // 2

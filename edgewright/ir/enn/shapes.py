@@ -1,5 +1,4 @@
-"""What shapes an operator of ENN gives, from those of its operands and its parameters. Nothing is believed: what does
-not fit is a ``ValueError``."""
+"""Shape inference of ENN operators. Graphs are untrusted: inconsistent shapes raise ``ValueError``."""
 
 from __future__ import annotations
 
@@ -32,7 +31,7 @@ def broadcast(op: Op) -> list[Shape]:
 
 
 def by_channel(op: Op) -> list[Shape]:
-    """Operands after the first have a number for each channel, or one for all."""
+    """Operands after the first have one element, or one per channel."""
     x, *rest = _given(op)
     channels = x[1] if len(x) > 1 else 1
     _need(all(math.prod(r) in (1, channels) for r in rest), f"{rest} for {channels} channels")

@@ -1,7 +1,7 @@
-"""Element types of ENN's operators: real numbers, or integers of 8 or 16 bits with one scale.
+"""Type signatures of ENN operators: floating point, or integers of 8 or 16 bits quantized per tensor.
 
-Operand and result are both real or both quantized; only QUANTIZE and DEQUANTIZE go from one to the other. What moves
-elements keeps how they are stored. Weights may have a scale for each output channel.
+Inputs and outputs are both floating point or both quantized, except for QUANTIZE and DEQUANTIZE. Data movement keeps
+types and quantization parameters. Weights may be quantized per output channel.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The operators of ENN that Edgewright emits: operands, parameters, shapes and meaning, each said once.
+"""Operator table of the ENN dialect: operands, parameters, shape inference and reference of every emitted operator.
 
-In a device graph they are called ``enn.<TYPE>``, with all operands as ``inputs``, in AI LiteCore's order, and their
-parameters as further arguments, in the order they are given to it.
+In a device graph an operator is called ``enn.<TYPE>``; its arguments are ``inputs``, in AI LiteCore's order, and its
+parameters, in the order in which they are passed to AI LiteCore.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ INT, REAL, FLAG, TEXT, INTS, REALS = "int", "real", "flag", "text", "ints", "rea
 Meaning = Callable[[Values, Op], None]
 Shapes = Callable[[Op], list[tuple[int, ...]]]
 
-# Parameters that an operator may be without.
+# Optional parameters.
 OPTIONAL = ("quant_dtype", "activation", "constant_index", "shrink_axis_mask")
 KINDS = {
     **dict.fromkeys(("kernel_h", "kernel_w", "stride_h", "stride_w", "dilation_h", "dilation_w", "groups"), INT),
@@ -45,7 +45,7 @@ class EnnOp:
     results: int | None = 1
 
     def kind(self, param: str) -> str:
-        """Axes to reduce are several."""
+        """The type of a parameter; ``axis`` of a reduction is a list."""
         return INTS if param == "axis" and self.name.startswith("REDUCE") else KINDS[param]
 
 

@@ -1,1 +1,1 @@
-"""QNN's operators: what they mean, in numpy, as the HTP computes them."""
+"""The QNN dialect: operator table, verifier and numpy references that follow the HTP."""

@@ -1,7 +1,7 @@
-"""Sums, differences and products of two tensors. Integers are rounded once, halves up.
+"""References of addition, subtraction and multiplication. Integers are rounded once, half up.
 
-Sums of bytes are in fixed point (``ir/numerics.py``), as they are at the end of a convolution, and so are those of 16
-bits (``words.py``); all else is in single precision.
+8-bit sums use the fixed point of ``ir/numerics.py``, as the residual add of a convolution does, and 16-bit sums that of
+``int16.py``; everything else is computed in float32.
 """
 
 from __future__ import annotations

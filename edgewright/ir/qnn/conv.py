@@ -1,7 +1,7 @@
-"""Convolutions and matrix products. Integers are summed exactly, then scaled and rounded once.
+"""References of convolution and matrix product. Integer accumulators are exact, then rescaled and rounded once.
 
-Taps of a window are visited one by one, each over the positions at which it meets the image: nothing is padded, so
-that no number in a file can ask for memory.
+Loops over the taps of the kernel, each on the output positions at which it is inside the image: nothing is padded, so
+no parameter in a file can cause a large allocation.
 """
 
 from __future__ import annotations

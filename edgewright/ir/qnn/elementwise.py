@@ -1,4 +1,4 @@
-"""Functions of single elements, in real numbers. ``neuron``, ``unary`` and ``binary`` are QNN's families by number."""
+"""References of elementwise functions. ``neuron``, ``unary`` and ``binary`` are QNN's numbered operator families."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs a host twin's graph of QNN operators with numpy."""
+"""Reference interpreter of a host twin's QNN graph, in numpy."""
 
 from __future__ import annotations
 

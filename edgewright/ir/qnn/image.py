@@ -1,4 +1,4 @@
-"""Largest of windows, resizing and softmax, in real numbers; images are channels-last. ``shape`` is the result's."""
+"""References of max pooling and resizing, in floating point; images are channels-last. ``shape``: output shape."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators that only move what is stored."""
+"""References of data movement, on stored values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Normalisations, in real numbers; channels are last."""
+"""References of normalization, in floating point; channels are last."""
 
 from __future__ import annotations
 

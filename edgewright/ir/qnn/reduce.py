@@ -1,7 +1,6 @@
-"""Averages, sums and extremes, over windows of an image or whole dimensions.
+"""References of average pooling and reductions.
 
-Integers are summed exactly, and brought to the result's scale as a product's sums are; real numbers are summed in
-double precision.
+Integer sums are exact and rescaled like accumulators of a product; floating point is summed in double precision.
 """
 
 from __future__ import annotations

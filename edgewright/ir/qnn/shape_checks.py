@@ -1,4 +1,4 @@
-"""What a rule of shapes is, and what several of them ask."""
+"""Common parts of shape inference."""
 
 from __future__ import annotations
 

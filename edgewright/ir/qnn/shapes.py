@@ -1,4 +1,4 @@
-"""What shapes an operator of a host twin makes; numbers that fit no tensor are refused on the way."""
+"""Shape inference of a host twin's operators; inconsistent parameters are rejected."""
 
 from __future__ import annotations
 

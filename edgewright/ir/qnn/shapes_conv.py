@@ -1,4 +1,4 @@
-"""What shapes products, windows and resized images make."""
+"""Shape inference of matrix products, convolution, pooling and resizing."""
 
 from __future__ import annotations
 

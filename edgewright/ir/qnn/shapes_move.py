@@ -1,4 +1,4 @@
-"""What shapes operators make that move elements, or pick and place them."""
+"""Shape inference of data movement, gather and scatter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A device graph of QNN's operators as a host twin holds it: parameters spelt out, and named in one place."""
+"""Conversion of a QNN device graph to a host twin, with all parameters explicit."""
 
 from __future__ import annotations
 
