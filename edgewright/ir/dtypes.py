@@ -128,7 +128,7 @@ def dtype_name(dtype: DType) -> str:
 def parse_dtype(name: str) -> DType:
     """The inverse of ``dtype_name``.
 
-    >>> dtype_named("complex32").itemsize
+    >>> parse_dtype("complex32").itemsize
     4
     """
     return _COMPLEX32 if name == "complex32" else np.dtype(name)

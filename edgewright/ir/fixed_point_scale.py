@@ -1,6 +1,6 @@
 """Fixed-point requantization: int32 accumulators to stored integers, with each vendor's rounding.
 
->>> Scaling((1 << 30,), (31,), "single", zero=3, low=-128, high=127).apply(np.array([[5, -5, 600]]))
+>>> FixedPointScale((1 << 30,), (31,), "single", zero=3, low=-128, high=127).apply(np.array([[5, -5, 600]]))
 array([[  6,   1, 127]])
 """
 

@@ -53,7 +53,7 @@ def type_code(value: Value) -> str:
     """How a value's elements are stored: the word that signatures have for it.
 
     >>> import numpy as np
-    >>> storage(Value("x", np.dtype(np.float32)))
+    >>> type_code(Value("x", np.dtype(np.float32)))
     'f32'
     """
     code, q = element_code(value), value.q
@@ -65,7 +65,7 @@ def type_code(value: Value) -> str:
 def describe_type(code: str) -> str:
     """A word of signatures, for people.
 
-    >>> described("qi8"), described("f32")
+    >>> describe_type("qi8"), describe_type("f32")
     ('int8 (quantized)', 'float32')
     """
     kind = re.match(r"([qcbd]?)(f|bf|i|u)(\d+)$", code)

@@ -28,7 +28,7 @@ def allocate(buffers: Sequence[BufferLifetime]) -> tuple[list[int], int]:
 
     SLACK bytes separate neighbours because vector loads may read past a buffer's end.
 
-    >>> allocate([Need(100, 0, 1), Need(100, 1, 2), Need(100, 2, 3)])
+    >>> allocate([BufferLifetime(100, 0, 1), BufferLifetime(100, 1, 2), BufferLifetime(100, 2, 3)])
     ([0, 384, 0], 768)
     """
     offsets = [0] * len(buffers)

@@ -69,7 +69,7 @@ def _matrix_pointer(f: Function, packing: PackSpec, source: Reg, index: Reg) -> 
 def power_of_two_chunks(count: int, most: int) -> list[tuple[int, int]]:
     """Split ``count`` into chunks (start, length) whose lengths are powers of two.
 
-    >>> pieces(21, 16)
+    >>> power_of_two_chunks(21, 16)
     [(0, 16), (16, 4), (20, 1)]
     """
     chunks, start = [], 0
@@ -202,7 +202,7 @@ def _pack_int8_scalar(f: Function, isa: ISA, packing: PackSpec, panel: Panel, pa
 def merge_batch_dims(batch: Sequence[int], strides: Sequence[Sequence[int]]) -> tuple[list[int], list[list[int]]]:
     """Collapse adjacent batch dimensions that are contiguous for every operand; at least one dimension remains.
 
-    >>> merged([2, 3], [[12, 4], [24, 8]])
+    >>> merge_batch_dims([2, 3], [[12, 4], [24, 8]])
     ([6], [[4], [8]])
     """
     kept_dims = [i for i, n in enumerate(batch) if n != 1] or [-1]
