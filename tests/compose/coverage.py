@@ -18,7 +18,7 @@ from edgewright.engine.graph import schedule
 from edgewright.engine.lower.base import Lowering
 from edgewright.engine.plan import Plan
 
-PLACEMENT = ("views", "aliases", "parts", "borders", "tight", "rows", "updates")
+PLACEMENT = ("views", "aliases", "parts", "borders", "unpadded", "padded_rows", "updates")
 # What is fused into an operator: fields of its node.
 _FUSED = {"tail": "functions", "second": "second operand", "sum": "integer sum", "table": "table"}
 

@@ -119,7 +119,7 @@ def test_inspect_shows_strange_ones_safely(
     if options:
         assert json.loads(shown)["manifest"] == content
     else:
-        (line,) = [line for line in shown.splitlines() if line.startswith("made by Edgewright")]
+        (line,) = [line for line in shown.splitlines() if line.startswith("compiled by Edgewright")]
         assert line.isprintable()
         assert len(line) < 400
 
@@ -131,7 +131,7 @@ def test_inspect_shows_nothing_where_there_is_none(
     path = tmp_path / "hostile.pte"
     path.write_bytes(write_program(with_manifest(data)))
     assert main(["inspect", str(path)]) == 0
-    assert "made by Edgewright" not in capsys.readouterr().out
+    assert "compiled by Edgewright" not in capsys.readouterr().out
 
 
 def test_stock_does_not_mind_it() -> None:
