@@ -80,6 +80,7 @@ def _compiled(module: Any, inputs: Any, backend: str, precision: str | None) -> 
 
     try:
         result = ew.compile(module, inputs, TARGETS[backend], quantize=precision, quiet=True, check=False,
+                            calibration=[inputs] if precision else None,
                             simulate=None if backend in ("xnnpack", "ethos_u") else True, evaluate=0)  # fmt: skip
     except EdgewrightError as error:
         return f"{type(error).__name__} {digest(str(error))}"

@@ -157,7 +157,7 @@ def test_code_beyond_the_limit_is_run_by_the_reference(
 
 
 def test_all_kernels_together_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("edgewright.engine.compiler._LEAST_CODE", 1000)
+    monkeypatch.setattr("edgewright.engine.compiler._MIN_CODE_LIMIT", 1000)
     monkeypatch.setenv("EDGEWRIGHT_CACHE", "off")
     x = [real(f"x{i}", 2, 3 + i) for i in range(8)]
     y = [real(f"y{i}", 2, 3 + i) for i in range(8)]

@@ -54,4 +54,4 @@ def test_instructions_are_named_in_one_place() -> None:
     """What a port to another processor must look at."""
     folder = Path(edgewright.engine.__file__).parent
     named = {path.name for path in folder.rglob("*.py") if re.search(r"llvm\.(x86|aarch64)", path.read_text())}
-    assert named == {"vector.py", "native.py"}
+    assert named == {"vector.py", "driver_ir.py"}
