@@ -134,7 +134,7 @@ def test_a_release_can_be_made(tmp_path: Path) -> None:
     command = [sys.executable, str(ROOT / "tools" / "release.py"), "--allow-changes", "--output", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=1800, check=False)
     assert done.returncode == 0, done.stderr
-    assert "built twice, the same bytes" in done.stdout and "images right" in done.stdout
+    assert "built twice, the same bytes" in done.stdout and "images correct" in done.stdout
     (made,) = tmp_path.glob("*.whl")
     assert (
         tmp_path / f"{made.name}.sha256"
