@@ -39,7 +39,7 @@ mark("edgewright")
 program = runtime.load_program(sys.argv[1])
 mark("read and verify")
 import edgewright.engine.runner as runner
-from edgewright.engine import stored, driver, build
+from edgewright.engine.jit import build, driver, plan_cache as stored
 def timed(module, name, label):
     inner = getattr(module, name)
     def outer(*args, **kwargs):

@@ -137,7 +137,7 @@ print(os.waitstatus_to_exitcode(os.waitpid(FORKED[0], 0)[1]), good)
     assert python(STATEFUL + script) == "0 True"
 
 
-@pytest.mark.parametrize("attribute", ["_lock", "_forms._lock"])
+@pytest.mark.parametrize("attribute", ["_lock", "_specialized._lock"])
 def test_a_child_compiles_for_other_shapes_while_the_parent_does(attribute: str) -> None:
     """The locks that are held while a form for new shapes is made."""
     script = f"""
@@ -153,16 +153,16 @@ with runner.{attribute}:
 
 def test_a_child_prints_where_its_parent_does_although_another_thread_collects() -> None:
     script = """
-from edgewright.backends.capture import captured
+from edgewright.backends.capture import capture_streams
 def collect():
-    with captured() as said:
+    with capture_streams() as said:
         INSIDE.set()
         while HOLD[0]:
             time.sleep(0.001)
     SAID.append(said.text)
 def work():
     os.write(1, b"child\\n")
-    with captured() as said:
+    with capture_streams() as said:
         os.write(1, b"collected")
     return said.text == "collected"
 SAID = []
