@@ -12,7 +12,7 @@ import numpy as np
 
 from edgewright.engine.codegen.builder import Function, Reg, const, lane_count, vec
 from edgewright.engine.codegen.fixed_point import make_rescale
-from edgewright.engine.codegen.vector import clamp, int_max, int_min, round_to_int, to_float32, widen_int8
+from edgewright.engine.codegen.vector import clamp, round_to_int, to_float32, widen_int8
 from edgewright.ir.graph import QParams
 from edgewright.ir.numerics import Numerics
 
@@ -70,10 +70,6 @@ def clamp_limits(numerics: Numerics, q: QParams, limits: tuple[float, float] | N
     """The smallest and the largest stored value of a result."""
     low, high = numerics.limits(q, limits)
     return low + storage_offset(q), high + storage_offset(q)
-
-
-def bounded_ints(f: Function, x: Reg, low: int, high: int) -> Reg:
-    return int_min(f, int_max(f, x, const(low, x.type)), const(high, x.type))
 
 
 Requantize = Callable[[Reg], Reg]

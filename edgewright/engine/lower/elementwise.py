@@ -9,7 +9,8 @@ import numpy as np
 
 from edgewright.engine.codegen.builder import I64, Function, Module, Reg, const, lane_count, vec
 from edgewright.engine.codegen.epilogue import Epilogue, apply_epilogue, emit_binary
-from edgewright.engine.codegen.requant import affine_of, bounded_ints, clamp_limits, quantize_to_uint8, scale_of
+from edgewright.engine.codegen.fixed_point import clamp_int
+from edgewright.engine.codegen.requant import affine_of, clamp_limits, quantize_to_uint8, scale_of
 from edgewright.engine.codegen.vector import to_float32, widen_int8
 from edgewright.engine.graph.layout import Layout, Storage
 from edgewright.engine.graph.nodes import (
@@ -227,7 +228,7 @@ def int8_add(op: Op, a: QParams, b: QParams, out: QParams, bounds: tuple[int, in
         x, y = (f.op("mul", widen_int8(f, v), const(n, vec(lane_count(v.type), "i32"))) for v, n in
                 zip(regs, (first, second), strict=True))  # fmt: skip
         shifted = f.op("ashr", f.add(f.op("add", x, y), offset), shift)
-        clamped = bounded_ints(f, f.add(shifted, result.zero), *bounds)
+        clamped = clamp_int(f, f.add(shifted, result.zero), *bounds)
         return f.cast("trunc", clamped, vec(lane_count(clamped.type), "i8"))
 
     return (first, second, offset, shift, result.zero, bounds), body
