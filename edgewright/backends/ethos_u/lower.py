@@ -155,10 +155,6 @@ class TosaLowering(FlatteningLowering):
             "dtype": str(np.dtype(dtype)), "rounding": "single", "per_channel": multiplier.size > 1,
         }  # fmt: skip
 
-    def widen(self, value: Value, order: Order | None = None, factor: float = 1.0) -> Value:
-        """A quantized tensor as int32 without its zero point, times a factor."""
-        return self.rescale(self.get(value, order), INT32, factor, zero_of(value))
-
     def finish(self, op: Op, order: Order, acc: Value, factor: Factor = 1.0) -> None:
         """Requantize ``acc``, whose unit is ``factor``, and bind it as the result of ``op``."""
         out = op.outputs[0]
