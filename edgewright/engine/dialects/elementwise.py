@@ -1,6 +1,6 @@
 """Rules that compile vendors' elementwise operators to vector integer arithmetic; each dialect registers its own.
 
-A rule raises ``NotWholeError`` if the operator may exceed 64 bits or its parameters have no exact integer form.
+A rule raises ``IntRangeError`` if the operator may exceed 64 bits or its parameters have no exact integer form.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ def emit_row_gather(module: Module, name: str, run: int, item: int) -> None:
 def emit_row_scatter(module: Module, name: str, run: int, item: int, skips: bool = False) -> None:
     """Work units are the outer dimension, so that with duplicate indices the last row wins.
 
-    Arguments: rows, indices, tensor, then ``Places.numbers``.
+    Arguments: rows, indices, tensor, then ``RowGatherSpec.numbers``.
     """
     f = module.kernel(name)
     data, indices, out = (f.load_arg(PTR, i) for i in range(3))
