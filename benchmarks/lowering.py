@@ -30,7 +30,7 @@ CHILD = """
 import json, logging, sys, time, warnings
 warnings.simplefilter("ignore")
 import torch
-from tests.compile.models import MODELS
+from tests.program.networks import MODELS
 who, target, network = sys.argv[1:]
 if who == "edgewright":
     from edgewright.backends.xnnpack import XnnpackPartitioner

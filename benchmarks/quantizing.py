@@ -28,7 +28,7 @@ import json, sys, time, warnings
 warnings.simplefilter("ignore")
 import torch
 from torch import nn
-from tests.compile.models import MODELS
+from tests.program.networks import MODELS
 who, network = sys.argv[1:]
 if who == "edgewright":
     from edgewright.backends.xnnpack import XNNPACKQuantizer, get_symmetric_quantization_config

@@ -1,25 +1,31 @@
-"""A test draws the same numbers in every run: whatever ran before it, in this process or another.
-
-Workers share the tests out by how fast they are, so that what a test finds in the global generators would else be what
-other tests, other ones each time, left there.
-"""
+"""What all tests share: fixed random numbers, the matrices of the default run, and the command line as a fixture."""
 
 from __future__ import annotations
 
 import random
 import sys
 import zlib
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import settings
 
+from tests.cli.cli import Cli
+from tests.support.pairwise import pairwise
+
 settings.register_profile("again", derandomize=True, deadline=None)  # a slow machine is no reason to fail
 settings.load_profile("again")
 
+FULL_MATRIX = 16  # a test with up to this many combinations runs all of them by default
+
 
 def seed(name: str) -> None:
-    """Start the global generators anew. By name: a fixture's weights are not the numbers that its test draws."""
+    """Seed the global generators by name.
+
+    Every test draws the same numbers in every run, whatever ran before it in its process. (xdist distributes tests by
+    the speed of its workers.) A fixture's weights differ from the numbers that its test draws.
+    """
     number = zlib.crc32(name.encode())
     random.seed(number)
     np.random.seed(number)
@@ -36,3 +42,26 @@ def pytest_fixture_setup(fixturedef: pytest.FixtureDef[object]) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_call(item: pytest.Item) -> None:
     seed(item.nodeid)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark as slow what a pairwise selection leaves out of tests with three or more parameters."""
+    matrices: dict[str, list[Any]] = {}
+    for item in items:
+        if hasattr(item, "callspec"):
+            matrices.setdefault(item.nodeid.split("[")[0], []).append(item)
+    for matrix in matrices.values():
+        if len(matrix) <= FULL_MATRIX or len(matrix[0].callspec.params) < 3:
+            continue
+        selected = set(pairwise([item.callspec.params for item in matrix]))
+        for index, item in enumerate(matrix):
+            if index not in selected:
+                item.add_marker(pytest.mark.slow)
+
+
+@pytest.fixture
+def cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Cli:
+    for name in ("EDGEWRIGHT_LOG", "COLUMNS", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    return Cli(capsys)

@@ -62,7 +62,7 @@ def operators(backend: str) -> Digests:
 def networks(name: str) -> Digests:
     import torch
 
-    from tests.compile.models import MODELS
+    from tests.program.networks import MODELS
 
     found: Digests = {}
     for backend in TARGETS:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from tests.compile.models import MODELS, conv_norm
+from tests.program.networks import MODELS, conv_norm
 
 Made = tuple[nn.Module, tuple[Any, ...]]
 

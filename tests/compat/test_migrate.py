@@ -9,11 +9,8 @@ import pytest
 
 from edgewright.compat.migrate import migrate
 from edgewright.errors import UsageError
+from tests.cli.cli import Cli
 from tests.compat.seeds import PAGES, blocks
-from tests.e2e.cli import Cli
-from tests.e2e.conftest import cli
-
-__all__ = ["cli"]
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,7 @@ import numpy as np
 import pytest
 
 from edgewright.errors import UsageError
-from tests.e2e.cli import Cli
-from tests.e2e.conftest import cli
-
-__all__ = ["cli"]
+from tests.cli.cli import Cli
 
 SCRIPT = """
 import numpy as np, torch

@@ -8,10 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.cli import GOLDEN, Cli, recorded
-from tests.e2e.conftest import cli
-
-__all__ = ["cli"]
+from tests.cli.cli import GOLDEN, Cli, recorded
 
 
 def script(folder: Path, text: str) -> Path:

@@ -16,7 +16,7 @@ from edgewright.engine.jit.cache import default_cache
 from edgewright.engine.tuning_params import TuningParams, load_tuned, store_tuned, tuned_fingerprint
 from edgewright.ir.graph import Graph
 from tests.engine.graphs import cpus, random
-from tests.engine.test_products import conv
+from tests.engine.lower.test_conv import conv
 
 CASES: dict[str, dict[str, Any]] = {
     "pixels": {"shape": (1, 9, 7, 24), "channels": 40, "kernel": (1, 1)},

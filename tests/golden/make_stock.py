@@ -39,7 +39,7 @@ def make_sizes(models: Path) -> None:
     import torch
     from executorch.exir import to_edge_transform_and_lower
 
-    from tests.compile.models import MODELS
+    from tests.program.networks import MODELS
 
     sizes = {}
     for name, make in MODELS.items():
@@ -78,7 +78,7 @@ def make_shared_state(models: Path) -> None:
     from executorch.exir import ExecutorchBackendConfig, to_edge
     from executorch.exir.passes import MemoryPlanningPass
 
-    from tests.compile.test_shared_state import Counter, exported
+    from tests.program.test_shared_state import Counter, exported
 
     config = ExecutorchBackendConfig(memory_planning_pass=MemoryPlanningPass(share_mutable_buffers=True))
     program = to_edge(exported(Counter(), "step", "set_state", "get_state")).to_executorch(config)

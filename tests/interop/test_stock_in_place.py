@@ -12,7 +12,7 @@ from edgewright.formats.operator_signatures import OPERATORS
 from edgewright.program.inplace import IN_PLACE
 from edgewright.runtime import Runtime
 from tests.interop.test_stock_kernels import BY_OPERATOR, one_layout
-from tests.ops.harness import Sample, eager
+from tests.ir.aten.harness import Sample, eager
 from tests.support.build import arrays_of, dim_order_of, one_call
 from tests.support.stock import StockError, stock
 

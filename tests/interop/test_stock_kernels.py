@@ -9,8 +9,8 @@ import pytest
 
 from edgewright.formats import write_program
 from edgewright.runtime import Runtime
-from tests.ops.harness import Sample, all_samples, assert_close, eager
-from tests.ops.quirks import reason
+from tests.ir.aten.harness import Sample, all_samples, assert_close, eager
+from tests.ir.aten.stock_differences import reason
 from tests.support.build import arrays_of, dim_order_of, one_call
 from tests.support.stock import StockError, stock
 

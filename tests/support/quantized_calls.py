@@ -15,7 +15,7 @@ import numpy as np
 from edgewright.ir.aten.ops import OPS
 from edgewright.ir.graph import Array, Graph, Op, QParams, Value
 from edgewright.ir.ports import Act, Index, Port, Range, Same, Tied, Weight
-from tests.ops.opset_calls import Call, calls_of
+from tests.ir.aten.overload_calls import Call, calls_of
 from tests.support.rows import moderate
 
 INT8 = np.dtype(np.int8)

@@ -17,8 +17,8 @@ from edgewright.backends import find_partitioner
 from edgewright.ir.aten.ops import OPS
 from edgewright.program.edge import to_edge_transform_and_lower
 from edgewright.runtime import Runtime
-from tests.ops.harness import to_array
-from tests.ops.opset_calls import Call, calls_of, overload_named, torch_argument
+from tests.ir.aten.harness import to_array
+from tests.ir.aten.overload_calls import Call, calls_of, overload_named, torch_argument
 
 DEVICES = {"ethos_u": "ethos-u55-128", "qualcomm": "SM8650"}  # for backends that have more than one
 HALF = ("qualcomm", "samsung")  # backends that compute real numbers in 16 bits

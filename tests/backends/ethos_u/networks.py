@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from tests.backends.networks import MobileNetV3
-from tests.compile.models import CifarNet, MobileNetV2, ResNet18, conv_norm
+from tests.program.networks import CifarNet, MobileNetV2, ResNet18, conv_norm
 
 Made = tuple[nn.Module, tuple[Any, ...]]
 

@@ -12,7 +12,7 @@ from edgewright.backends.ethos_u.ops import BACKEND
 from edgewright.backends.ethos_u.target import EthosUCompileSpec
 from edgewright.ir.aten.ops import OPS
 from edgewright.ir.graph import Array, Graph, Op, QParams, Value
-from tests.backends.ethos_u.made import case
+from tests.backends.ethos_u.hand_written import case
 from tests.backends.ethos_u.rows import check
 from tests.support.quantized_calls import Case, load, store
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from edgewright.backends.ethos_u.logic import BEYOND_RANGE, threshold
-from tests.backends.ethos_u.made import case
+from tests.backends.ethos_u.hand_written import case
 from tests.backends.ethos_u.rows import check
 
 U55, U85 = "ethos-u55-128", "ethos-u85-256"

@@ -17,7 +17,7 @@ from edgewright.backends.ethos_u.tosa_file import write_tosa
 from edgewright.backends.ethos_u.vela import compile_tosa
 from edgewright.ir.graph import Graph, Op, QParams, Value
 from edgewright.ir.tosa.execute import execute
-from tests.backends.ethos_u.made import case
+from tests.backends.ethos_u.hand_written import case
 from tests.backends.ethos_u.rows import check, simulate
 from tests.support.quantized_calls import weights
 

@@ -21,7 +21,7 @@ from edgewright.quantize.integer_io import integer_io
 from edgewright.runtime import Runtime
 from tests.backends.ethos_u.lowered import lower, network, quantize
 from tests.backends.ethos_u.networks import NETWORKS, lively
-from tests.compile.models import MobileNetV2
+from tests.program.networks import MobileNetV2
 
 
 def page(target: str, path: Path, size: int = 224) -> None:

@@ -10,7 +10,7 @@ import pytest
 from edgewright.backends.ethos_u.ops import BACKEND
 from edgewright.backends.ethos_u.target import ACCELERATORS, EthosUCompileSpec
 from edgewright.ir.aten.ops import OPS
-from tests.backends.ethos_u.made import case
+from tests.backends.ethos_u.hand_written import case
 from tests.backends.ethos_u.rows import cases, check
 from tests.support.quantized_calls import Case
 

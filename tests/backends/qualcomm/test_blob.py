@@ -13,7 +13,7 @@ from edgewright.backends.qualcomm.options import KEY
 from edgewright.backends.qualcomm.target import generate_htp_compiler_spec, generate_qnn_executorch_compiler_spec
 from edgewright.errors import ExecutionError, FormatError, LimitError, VersionError
 from edgewright.runtime.delegates import DelegateBlob
-from tests.backends.qualcomm.made import SHAPE, relu_context
+from tests.backends.qualcomm.contexts import SHAPE, relu_context
 
 
 def given(blob: bytes, **more: int) -> DelegateBlob:

@@ -20,7 +20,7 @@ from edgewright.backends.qualcomm.emulator import Emulated, _ends
 from edgewright.backends.qualcomm.emulator_process import PROCESSES, TIMEOUT
 from edgewright.backends.qualcomm.messages import Ended, error_fields, raise_error, receive, send
 from edgewright.errors import EdgewrightError, FormatError, UsageError, VendorError, VersionError
-from tests.backends.qualcomm.made import SHAPE, relu_context
+from tests.backends.qualcomm.contexts import SHAPE, relu_context
 from tests.backends.qualcomm.test_blob import given
 
 X = np.arange(128, dtype=np.uint8).reshape(SHAPE) * 2

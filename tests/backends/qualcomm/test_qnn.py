@@ -14,7 +14,7 @@ from edgewright.backends.qualcomm.qnn.info import BinaryReader, settings
 from edgewright.backends.qualcomm.qnn.library import find_folder
 from edgewright.backends.qualcomm.qnn.session import Context, Session, events, execute, profiled
 from edgewright.errors import FormatError, MissingError, VendorError
-from tests.backends.qualcomm.made import SHAPE, relu_context
+from tests.backends.qualcomm.contexts import SHAPE, relu_context
 
 
 @pytest.mark.parametrize("kind", s.SIZES)

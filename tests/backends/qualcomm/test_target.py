@@ -19,7 +19,7 @@ from edgewright.backends.qualcomm.target import (
     get_soc_to_chipset_map,
 )
 from edgewright.errors import FormatError, UsageError, VendorError
-from tests.backends.qualcomm.made import relu_context
+from tests.backends.qualcomm.contexts import relu_context
 
 PAGE = [
     "SA8295",

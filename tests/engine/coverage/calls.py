@@ -15,7 +15,7 @@ from edgewright.runtime.jit.bind_call import has_lowering, lower_call
 from edgewright.runtime.jit.graph_builder import GraphBuilder
 from edgewright.runtime.tensor import TensorSlot
 from tests.engine.coverage.vendors import native
-from tests.ops.harness import Sample, all_samples, eager, out_dtypes
+from tests.ir.aten.harness import Sample, all_samples, eager, out_dtypes
 
 TYPES = frozenset({"float32", "bool", "uint8", "int8", "int16", "int32", "int64"})
 HALVES = frozenset({"float16", "bfloat16"})

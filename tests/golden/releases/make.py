@@ -1,7 +1,7 @@
 """Makes the golden files of this release: ``python -m tests.golden.releases.make``.
 
 A file of each kind that the release writes, with inputs and the outputs that it gave. They are kept for ever, and every
-later release must read them (``tests/unit/test_releases.py``). Run it once, just before a release; a folder that is
+later release must read them (``tests/interop/test_releases.py``). Run it once, just before a release; a folder that is
 there already is not written again, unless ``--again`` says that it was never released.
 """
 

@@ -1,0 +1,155 @@
+"""Calibration data from everywhere people keep it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from edgewright.api.data import Call, load_calls
+from edgewright.api.image_data import ImageOptions
+from edgewright.errors import FileAccessError, InputError, UsageError
+from tests.api.models import calls
+
+EXAMPLE = Call((torch.zeros(1, 3, 8, 8),))
+MANY = np.concatenate([c.numpy() for c in calls(4)])
+
+
+def held(found: list[Call]) -> np.ndarray:
+    return np.concatenate([c.args[0].numpy() for c in found])
+
+
+@pytest.mark.parametrize("shape", ["batch", "extra"])
+@pytest.mark.parametrize("ending", ["npy", "npz", "folder"])
+def test_arrays(tmp_path: Path, ending: str, shape: str) -> None:
+    array = MANY if shape == "batch" else MANY[:, None]
+    path = tmp_path / f"data.{ending}"
+    if ending == "npy":
+        np.save(path, array)
+    elif ending == "npz":
+        np.savez(path, in0=array, labels=np.arange(4))
+    else:
+        path.mkdir()
+        for i, piece in enumerate(array):
+            np.save(path / f"{i}.npy", piece if shape == "extra" else piece[None])
+    assert np.array_equal(held(load_calls(path, EXAMPLE)), MANY)
+    assert len(load_calls(str(path), EXAMPLE, most=2)) == 2
+
+
+@pytest.mark.parametrize(
+    "given", [calls(4), [(c,) for c in calls(4)], [c[0] for c in calls(4)], torch.from_numpy(MANY), MANY,
+              iter(calls(4)), [c.numpy() for c in calls(4)]],
+)  # fmt: skip
+def test_python(given: Any) -> None:
+    assert np.array_equal(held(load_calls(given, EXAMPLE)), MANY)
+
+
+@pytest.mark.parametrize("factor", [np.float32(1.5), np.asarray(1.5, np.float32), torch.tensor(1.5)])
+def test_scalars_stay_scalars(factor: Any) -> None:
+    example = Call((torch.zeros(1, 3, 8, 8), torch.tensor(1.0)))
+    (call,) = load_calls([(MANY[:1], factor)], example)
+    assert call.args[1].shape == () and call.args[1] == 1.5
+
+
+def test_by_name() -> None:
+    assert len(load_calls("tests.api.models:stream", EXAMPLE)) == 8
+    assert len(load_calls("tests.api.models:calls", EXAMPLE)) == 8
+
+
+def test_inputs_by_name() -> None:
+    example = Call((), {"x": torch.zeros(2)})
+    assert load_calls([{"x": np.ones(2, np.float32)}], example)[0].kwargs["x"].tolist() == [1, 1]
+    with pytest.raises(InputError, match="dict by name"):
+        load_calls([torch.ones(2)], example)
+
+
+def test_images(tmp_path: Path) -> None:
+    from PIL import Image
+
+    picture = np.zeros((16, 32, 3), np.uint8)
+    picture[:, 8:24] = (255, 127, 0)  # the middle square
+    Image.fromarray(picture).save(tmp_path / "a.png")
+    (found,) = load_calls(tmp_path, EXAMPLE, images=ImageOptions((127.0,), (128.0,)))
+    assert found.args[0].shape == (1, 3, 8, 8)
+    assert found.args[0][0, :, 4, 4].tolist() == [1.0, 0.0, -0.9921875]
+    last = Call((torch.zeros(1, 8, 8, 3),))
+    (found,) = load_calls(tmp_path, last, images=ImageOptions((127.0, 0.0, 0.0), (128.0, 127.0, 1.0)))
+    assert found.args[0][0, 4, 4].tolist() == [1.0, 1.0, 0.0]
+
+
+def test_images_need_to_be_told_how(tmp_path: Path) -> None:
+    from PIL import Image
+
+    Image.new("RGB", (8, 8)).save(tmp_path / "a.png")
+    with pytest.raises(UsageError, match="--mean 127 --std 128"):
+        load_calls(tmp_path, EXAMPLE)
+    with pytest.raises(InputError, match="one input of"):
+        load_calls(tmp_path, Call((torch.zeros(4),)), images=ImageOptions((0.0,), (1.0,)))
+    (tmp_path / "a.png").write_bytes(b"no picture")
+    with pytest.raises(InputError, match="cannot be read as an image"):
+        load_calls(tmp_path, EXAMPLE, images=ImageOptions((0.0,), (1.0,)))
+    with pytest.raises(UsageError, match="must not be 0"):
+        ImageOptions((0.0,), (0.0,))
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "told"),
+    [
+        ("nowhere.npz", FileAccessError, "cannot be opened|does not exist"),
+        ("nowhere", FileAccessError, "does not exist"),
+        ([], InputError, "at least one"),
+        (7, UsageError, "iterable of inputs"),
+        ({"x": 1}, UsageError, "iterable of inputs"),
+        (["text"], InputError, "tensors or numbers"),
+        ([torch.ones(3)], InputError, "rank of the example"),
+        ([torch.zeros(1, 3, 8, 8, dtype=torch.int64)], InputError, "must be torch.float32"),
+        ([(torch.zeros(1, 3, 8, 8),) * 2], InputError, "must have 1 inputs"),
+    ],
+)
+def test_wrong_data(given: Any, error: type[Exception], told: str) -> None:
+    with pytest.raises(error, match=told):
+        load_calls(given, EXAMPLE)
+
+
+def test_pickles_are_not_opened(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.array([{}], dtype=object), allow_pickle=True)
+    with pytest.raises(InputError):
+        load_calls(tmp_path / "x.npy", EXAMPLE)
+
+
+def test_empty_folder(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="must contain images"):
+        load_calls(tmp_path, EXAMPLE)
+
+
+def test_code_of_the_users_that_raises_is_not_our_bug() -> None:
+    def broken() -> Any:
+        yield calls(1)[0]
+        raise RuntimeError("disk on fire")
+
+    with pytest.raises(InputError, match="raised RuntimeError: disk on fire"):
+        load_calls(broken(), EXAMPLE)
+
+
+def test_inputs_that_the_model_cannot_take() -> None:
+    import edgewright as ew
+    from tests.api.models import net
+
+    wrong = [calls(1)[0], torch.zeros(1, 4, 8, 8)]
+    for quantize in ("int8", None):
+        told = r"calibration input 1: the model cannot be called with it(.|\n)*shape \[1, 4, 8, 8\]; .* with \["
+        with pytest.raises(InputError, match=told):
+            ew.compile(net(), calls(1)[0], "xnnpack", quantize=quantize, calibration=wrong)
+
+
+def test_inputs_that_are_no_numbers() -> None:
+    import edgewright as ew
+    from tests.api.models import net
+
+    example = calls(1)[0]
+    wrong = [example, tuple(torch.full_like(x, float("nan")) for x in example)]
+    with pytest.raises(InputError, match="calibration input 1: must hold numbers; got NaN"):
+        ew.compile(net(), example, "xnnpack", quantize="int8", calibration=wrong)

@@ -1,0 +1,97 @@
+"""Nodes of XNNPACK one by one: they survive the blob, and our executor gives what stock gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from edgewright.backends.xnnpack.blob import read_blob, write_blob
+from edgewright.backends.xnnpack.blob_reader import from_blob
+from edgewright.backends.xnnpack.blob_writer import to_blob
+from edgewright.backends.xnnpack.nodes import NODES
+from edgewright.ir.core.execute import Executor
+from edgewright.ir.graph import Graph
+from edgewright.ir.numerics import XNNPACK
+from edgewright.runtime import Runtime
+from tests.backends.device import program, single, value
+from tests.backends.lowered import relative
+from tests.backends.node_cases import EXACT, FLOAT, ROWS, Made
+from tests.backends.xnnpack.test_blob_reader import shown
+from tests.support.stock import stock
+
+
+def _argmax() -> Made:
+    x, out, place = value((1, 4, 4, 2)), value((1, 2, 2, 2)), value((1, 2, 2, 2), np.int32)
+    return single("argmax_pool2d", [x], [out, place], self=x, kernel_size=[2, 2], padding=[0, 0, 0, 0]), []
+
+
+def _attention() -> Made:
+    parts = [value((1, 2, 3, 4)) for _ in range(3)]
+    names = dict(zip(("query", "key", "value"), parts, strict=True))
+    out = value((1, 2, 3, 4))
+    return single("scaled_dot_product_attention", parts, [out], **names, scale=None, attn_mask=None), []
+
+
+FORMAT_ONLY: dict[str, Callable[[], Made]] = {"argmax_pool2d": _argmax, "attention": _attention}
+ALL = {
+    **{f"float-{k}": m for k, m in FLOAT.items()},
+    **{f"int8-{k}": m for k, m in EXACT.items()},
+    **{f"rows-{k}": m for k, m in ROWS.items()},
+    **FORMAT_ONLY,
+}
+
+
+def reread(graph: Graph) -> Graph:
+    blob, named = to_blob(graph)
+    return from_blob(read_blob(write_blob(blob)), named)
+
+
+def names(graph: Graph) -> set[str]:
+    return {node.row.name for node in to_blob(graph)[0].graph.xnodes}
+
+
+def test_every_node_has_a_case() -> None:
+    assert {name for make in ALL.values() for name in names(make()[0])} == {node.name for node in NODES}
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_nodes_survive_the_blob(name: str) -> None:
+    once = reread(ALL[name]()[0])
+    assert shown(reread(once)) == shown(once)
+
+
+def both(made: Made) -> tuple[list[Any], list[Any]]:
+    graph, arrays = made
+    data = program(graph)
+    ours = Runtime.get().load_program(data).load_method("forward").execute(arrays)
+    return [np.asarray(o) for o in ours], stock().run(data, "forward", arrays)
+
+
+@pytest.mark.parametrize("name", FLOAT)
+def test_real_numbers_are_stocks(name: str) -> None:
+    tolerance = 2e-3 if name.endswith("fp16") else 2e-6
+    for ours, theirs in zip(*both(FLOAT[name]()), strict=True):
+        assert ours.dtype == theirs.dtype
+        assert relative(ours, theirs) <= tolerance
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_integers_are_stocks_bit_for_bit(name: str) -> None:
+    for ours, theirs in zip(*both(EXACT[name]()), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+        assert np.unique(ours).size > 2  # a test of clamped ends only would show nothing
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_rows_quantized_on_the_fly_are_stocks(name: str) -> None:
+    for ours, theirs in zip(*both(ROWS[name]()), strict=True):
+        assert relative(ours, theirs) <= 1e-5
+
+
+def test_blob_and_graph_compute_the_same() -> None:
+    graph, arrays = EXACT["conv2d_by_channel"]()
+    direct, through = Executor(graph, XNNPACK).run(arrays), Executor(reread(graph), XNNPACK).run(arrays)
+    np.testing.assert_array_equal(direct[0], through[0])

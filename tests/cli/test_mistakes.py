@@ -1,0 +1,116 @@
+"""What people do wrong on their first day, and what they are told: the thing, the rule, and what to do next."""
+
+from __future__ import annotations
+
+import errno
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from edgewright import files
+from edgewright.cli import COMMANDS, build_parser, exit_codes
+from edgewright.cli.completion import _subparser
+from edgewright.cli.parser import wrap_line
+from tests.cli.cli import GOLDEN, Cli
+
+LINEAR = GOLDEN / "linear_fp32_portable.pte"
+
+
+def test_help_fits_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert [line for line in build_parser().format_help().splitlines() if len(line) > 80] == []
+    for command in COMMANDS:
+        parser = _subparser(build_parser(command), command)
+        shown = parser.format_help()
+        assert [line for line in shown.splitlines() if len(line) > 80] == [], command
+        assert set(str(parser.epilog).split()) <= set(shown.split()), command  # nothing is cut off
+
+
+def test_examples_stay_commands_when_they_are_broken() -> None:
+    line = "  edgewright compile net:Net --target xnnpack --quantize int8 --calibrate calib.npz -o net.pte"
+    parts = list(wrap_line(line, 40))
+    assert len(parts) > 2
+    assert max(map(len, parts)) <= 40
+    assert "".join(part.removesuffix("\\") for part in parts).split() == line.split()
+
+
+def test_reader_that_goes_away_ends_tables_as_it_ends_json() -> None:
+    """``edgewright inspect m.pte | head -1``: tables are printed by rich, which has an ending of its own."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "edgewright", "inspect", str(LINEAR)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    assert process.wait() == exit_codes.BROKEN_PIPE
+
+
+def test_files_that_were_cut_short_are_told_what_to_do(cli: Cli, tmp_path: Path) -> None:
+    whole = LINEAR.read_bytes()
+    cut = tmp_path / "cut.pte"
+    for length in (0, 20, len(whole) - 30):
+        cut.write_bytes(whole[:length])
+        result = cli("run", cut)
+        assert result.code == 4
+        assert "truncated" in result.err.splitlines()[-1]
+
+
+def test_remedy_of_an_error_is_said_once(cli: Cli, tmp_path: Path) -> None:
+    result = cli("run", tmp_path / "none.pte")
+    assert result.code == 3
+    assert result.err.count("Check the path") == 1
+
+
+def test_batch_that_is_too_large_says_how_many_fit(cli: Cli, tmp_path: Path) -> None:
+    np.savez(tmp_path / "x.npz", in0=np.ones((500, 4), np.float32))
+    result = cli("run", LINEAR, "--inputs", tmp_path / "x.npz")
+    assert result.code == 7
+    assert "got float32[500, 4]" in result.err
+    assert "at most 2 at a time" in result.err
+    np.savez(tmp_path / "x.npz", in0=np.ones((2, 8), np.float32))
+    assert "at a time" not in cli("run", LINEAR, "--inputs", tmp_path / "x.npz").err
+
+
+def test_folder_that_is_not_there_comes_with_the_command_that_makes_it(cli: Cli, tmp_path: Path) -> None:
+    missing = tmp_path / "not here"
+    result = cli("run", LINEAR, "--output", missing / "y.npz")
+    assert result.code == 3
+    assert f"mkdir -p '{missing}'" in result.err
+
+
+def test_full_disk_says_so_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = tmp_path / "m.pte"
+    target.write_bytes(b"old")
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.replace", full)
+    with pytest.raises(files.FileAccessError, match=r"No space left on device\n  Make room there"):
+        files.write_file(target, [b"new"])
+    assert [path.name for path in tmp_path.iterdir()] == ["m.pte"]
+    assert target.read_bytes() == b"old"
+
+
+@pytest.mark.parametrize(
+    ("given", "remedy"),
+    [
+        ("net.py", "Write net:NAME, with the name of the model in it."),
+        ("net", "Write net:NAME, with the name of the model in it."),
+        ("models/net.py:Net", "Write models.net:Net."),
+        ("my-net.py", ""),
+        ("m.pte", ""),
+        ("", ""),
+    ],
+)
+def test_file_of_python_is_told_how_to_name_it(given: str, remedy: str) -> None:
+    from edgewright.errors import UsageError
+    from edgewright.frontend.model_spec import load_spec
+
+    with pytest.raises(UsageError, match=r"must be package\.module:factory, or a \.pt2 file") as raised:
+        load_spec(given)
+    assert raised.value.remedy == remedy

@@ -1,9 +1,0 @@
-"""Every small module that is compiled and compared."""
-
-from __future__ import annotations
-
-from tests.compile import extras, layers, quantized, state, structures, tensors
-from tests.compile.case import Case
-
-CASES: list[Case] = [*layers.CASES, *tensors.CASES, *state.CASES, *structures.CASES, *quantized.CASES, *extras.CASES]
-BY_NAME = {case.name: case for case in CASES}

@@ -1,0 +1,134 @@
+"""TOSA's convolutions that are not followed by a RESCALE of their own, or have other windows; and smaller corners."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from edgewright.ir.graph import Graph, Op
+from tests.engine.dialects.test_tflite import window
+from tests.engine.dialects.test_tosa import factors, rescale, weights
+from tests.engine.vendors import anything, graph, numbers, plain, same, tosa
+
+
+def sums(dtype: str, deep: bool, pad: list[int], stride: int, dilation: int, zero: int) -> tuple[Op, Any]:
+    x = plain("x", (2, 8, 9, 21 if deep else 6), dtype)
+    w = weights(3, 2, 21, 1) if deep else weights(19, 3, 2, 6)
+    size = [window(n + pad[2 * i] + pad[2 * i + 1], k, stride, dilation) for i, (n, k) in
+            enumerate(zip(x.bound[1:3], (3, 2), strict=True))]  # fmt: skip
+    channels = 21 if deep else 19
+    acc = plain("acc", (2, *size, channels), "int32" if dtype == "int8" else "int64")
+    bias = numbers(np.random.default_rng(2).integers(-4000, 4000, channels), acc.dtype.name)  # type: ignore[union-attr]
+    op = tosa("depthwise_conv2d" if deep else "conv2d", acc, input=x, weight=w, bias=bias, input_zp=zero, weight_zp=0,
+              pad=pad, stride=[stride] * 2, dilation=[dilation] * 2)  # fmt: skip
+    return op, acc
+
+
+@pytest.mark.parametrize("deep", [False, True])
+@pytest.mark.parametrize("dtype", ["int8", "int16"])
+@pytest.mark.parametrize(("pad", "stride", "dilation"), [([0] * 4, 1, 1), ([1, 0, 2, 1], 2, 1), ([2] * 4, 1, 2)])
+def test_sums_that_several_read(deep: bool, dtype: str, pad: list[int], stride: int, dilation: int) -> None:
+    op, acc = sums(dtype, deep, pad, stride, dilation, 5 if dtype == "int8" else 0)
+    ops = [rescale(acc, plain(f"y{n}", acc.bound, dtype), 1 << 14, 22 + n) for n in range(2)]
+    same(graph([o.outputs[0] for o in ops], op, *ops), "tosa")
+
+
+def test_an_image_that_two_convolutions_pad_with_different_numbers() -> None:
+    x, outs, ops = plain("x", (1, 6, 6, 4), "int8"), [], []
+    for zero in (3, 4):
+        acc, out = plain("acc", (1, 6, 6, 8), "int32"), plain(f"out{zero}", (1, 6, 6, 8), "int8")
+        ops += [
+            tosa("conv2d", acc, input=x, weight=weights(8, 3, 3, 4), bias=numbers([0]), input_zp=zero, weight_zp=0,
+                 pad=[1] * 4, stride=[1, 1], dilation=[1, 1]),
+            rescale(acc, out, *factors(8, 0.01)),
+        ]  # fmt: skip
+        outs.append(out)
+    same(graph(outs, *ops), "tosa")
+
+
+def test_sums_that_32_bits_do_not_hold_are_left_to_the_reference() -> None:
+    x, acc = plain("x", (1, 3, 3, 40), "int16"), plain("acc", (1, 3, 3, 4), "int64")
+    w = numbers(np.full((4, 1, 1, 40), 32767), "int16")
+    op = tosa("conv2d", acc, input=x, weight=w, bias=numbers([0], "int64"), input_zp=0, weight_zp=0, pad=[0] * 4,
+              stride=[1, 1], dilation=[1, 1])  # fmt: skip
+    made = [rescale(acc, plain(f"y{n}", acc.bound, "int16"), 1 << 14, 30 + n) for n in range(2)]
+    same(graph([o.outputs[0] for o in made], op, *made), "tosa", native=False)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16"])
+def test_several_filters_for_each_channel(dtype: str) -> None:
+    x, w = plain("x", (2, 7, 6, 5), dtype), weights(3, 3, 5, 4)
+    acc = plain("acc", (2, 7, 6, 20), "int32" if dtype == "int8" else "int64")
+    y = plain("y", acc.bound, dtype)
+    op = tosa("depthwise_conv2d", acc, input=x, weight=w, bias=numbers([3], "int32" if dtype == "int8" else "int64"),
+              input_zp=-7 if dtype == "int8" else 0, weight_zp=0, pad=[1] * 4, stride=[1, 1],
+              dilation=[1, 1])  # fmt: skip
+    by = factors(20, 0.01) if dtype == "int8" else (np.full(20, 1 << 14), np.arange(20, 40))
+    same(graph([y], op, rescale(acc, y, *by)), "tosa")
+
+
+def test_many_taps_for_each_channel() -> None:
+    x, w = plain("x", (1, 12, 13, 20), "int8"), weights(9, 9, 20, 1)
+    acc, y = plain("acc", (1, 4, 5, 20), "int32"), plain("y", (1, 4, 5, 20), "int8")
+    op = tosa("depthwise_conv2d", acc, input=x, weight=w, bias=numbers([3]), input_zp=4, weight_zp=0, pad=[0] * 4,
+              stride=[1, 1], dilation=[1, 1])  # fmt: skip
+    same(graph([y], op, rescale(acc, y, *factors(20, 0.01))), "tosa")
+
+
+def volume(dtype: str, pad: list[int], stride: list[int], dilation: list[int], alone: bool) -> Graph:
+    x, w = plain("x", (2, 6, 7, 5, 3), dtype), weights(8, 2, 3, 2, 3)
+    size = [window(n + pad[2 * i] + pad[2 * i + 1], k, stride[i], dilation[i]) for i, (n, k) in
+            enumerate(zip(x.bound[1:4], (2, 3, 2), strict=True))]  # fmt: skip
+    wide = "int32" if dtype == "int8" else "int64"
+    acc = plain("acc", (2, *size, 8), wide)
+    op = tosa("conv3d", acc, input=x, weight=w, bias=numbers(np.arange(8), wide), input_zp=9 if dtype == "int8" else 0,
+              weight_zp=0, pad=pad, stride=stride, dilation=dilation)  # fmt: skip
+    ops = [rescale(acc, plain(f"y{n}", acc.bound, dtype), 1 << 14, 21 + n) for n in range(1 if alone else 2)]
+    return graph([o.outputs[0] for o in ops], op, *ops)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16"])
+@pytest.mark.parametrize("alone", [False, True])
+@pytest.mark.parametrize("sizes", [([0] * 6, [1] * 3, [1] * 3), ([1, 1, 0, 0, 1, 0], [2, 2, 1], [1] * 3),
+                                   ([2, 1, 1, 1, 1, 1], [3, 1, 2], [2, 1, 2])])  # fmt: skip
+def test_volumes(dtype: str, alone: bool, sizes: Any) -> None:
+    same(volume(dtype, *sizes, alone), "tosa")
+
+
+@pytest.mark.parametrize("dtype", ["int16", "int32"])
+def test_largest_of_padded_windows(dtype: str) -> None:
+    x, y = plain("x", (2, 7, 8, 21), dtype), plain("y", (2, 8, 5, 21), dtype)
+    given = np.minimum(anything(x), -5)  # less than what padding would be if it were 0
+    op = tosa("max_pool2d", y, input=x, kernel=[2, 3], stride=[1, 2], pad=[1, 1, 2, 1])
+    same(graph([y], op), "tosa", [given])
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16", "int32"])
+def test_shifts_of_fewer_bits(dtype: str) -> None:
+    a, b = plain("a", (9, 21), dtype), plain("b", (9, 21), dtype)
+    ops = [tosa(kind, plain(kind, a.bound, dtype), a=a, b=b) for kind in ("logical_left_shift", "logical_right_shift")]
+    bits = np.random.default_rng(1).integers(-2, 40, b.bound).astype(dtype)
+    same(graph([op.outputs[0] for op in ops], *ops), "tosa", [anything(a), bits])
+
+
+def test_quotients() -> None:
+    a, b, y = (plain(n, (9, 21), "int32") for n in "aby")
+    given = [anything(a), anything(b, 1) >> 20]
+    given[0][0, :4], given[1][0, :4] = [-(2**31), 7, -7, 5], [-1, 0, 0, -2]
+    given[0][0, 0] = -(2**31) + 1
+    same(graph([y], tosa("intdiv", y, a=a, b=b)), "tosa", given)
+
+
+def test_constants_of_constants_are_made_once() -> None:
+    x, y = plain("x", (3, 5), "int32"), plain("y", (3, 5), "int32")
+    least, most = plain("l", (1, 1), "int32"), plain("m", (1, 1), "int32")
+    ops = [tosa("maximum", least, a=numbers([[3]]), b=numbers([[9]])), tosa("minimum", most, a=least, b=numbers([[7]]))]
+    same(graph([y], *ops, tosa("mul", y, a=x, b=most, shift=0)), "tosa")
+
+
+def test_numbers_alone_are_made_once_too() -> None:
+    x, y, most = plain("x", (3, 5), "int32"), plain("y", (3, 5), "int32"), plain("m", (), "int32")
+    first = tosa("minimum", most, a=numbers(3), b=numbers(9))
+    same(graph([y], first, tosa("mul", y, a=x, b=most, shift=0)), "tosa")

@@ -1,0 +1,156 @@
+"""What ``prepare`` promises of the graph it makes."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, fx, nn
+from torch.export import ExportedProgram
+from torch.utils import _pytree as pytree
+
+from edgewright.errors import UnsupportedOperatorError
+from edgewright.frontend.prepare import prepare
+from edgewright.frontend.rewriter import _views_of_copies, fake_mode
+from edgewright.lowering.kernel_resolution import kernel_set
+from tests.program.case import Case
+from tests.program.modules import BY_NAME, CASES
+
+KERNELS = kernel_set("wheel")
+
+
+def prepared(exported: ExportedProgram) -> ExportedProgram:
+    return prepare(exported, KERNELS.takes)
+
+
+def calls(program: ExportedProgram) -> list[fx.Node]:
+    return [n for n in program.graph.nodes if n.op == "call_function"]
+
+
+def values(tree: Any) -> Any:
+    return pytree.tree_map_only(fx.Node, lambda n: n.meta["val"], tree)
+
+
+# ---------------------------------------------------------------------------------------------------- retracing
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_no_module_is_retraced(case: Case, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "edgewright.frontend"):
+        prepared(case.export())
+    retraced = [r.message for r in caplog.records if "retracing" in r.message]
+    assert not retraced
+
+
+class Strided(nn.Module):
+    """A write through memory that no view operator describes."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = x.clone()
+        y.as_strided((2,), (4,)).zero_()
+        return y
+
+
+def test_what_rewrites_do_not_cover_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    exported = torch.export.export(Strided(), (torch.randn(2, 3),))
+    with caplog.at_level(logging.WARNING, "edgewright.frontend"), pytest.raises(UnsupportedOperatorError):
+        prepared(exported)
+    assert (
+        "retracing the entire graph: functionalization does not support a write through aten.as_strided" in caplog.text
+    )
+
+
+# ----------------------------------------------------------------------------------------------------- metadata
+
+KEPT = [
+    "conv_bn_relu",
+    "transformer_encoder_layer",
+    "lstm",
+    "conv3d",
+    "state_versions",
+    "dynamic_views",
+    "dynamic_many",
+    "sdpa_gqa",
+    "reductions",
+    "products",
+    "creation",
+    "pads",
+    "quantized_per_channel",
+    "dynamic_conv",
+]
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_metadata_is_what_the_operator_gives(name: str) -> None:
+    """Every node run again on fakes gives the shape and type its metadata says."""
+    program = prepared(BY_NAME[name].export())
+    mode = fake_mode(n.meta.get("val") for n in program.graph.nodes)
+    for node in calls(program):
+        function: Any = _views_of_copies().get(node.target, node.target)  # torch cannot copy what is symbolic
+        with mode:
+            again = function(*values(node.args), **values(node.kwargs))
+        for have, want in zip(pytree.tree_leaves(node.meta["val"]), pytree.tree_leaves(again), strict=True):
+            if isinstance(want, Tensor):
+                assert have.dtype == want.dtype, node.format_node()
+                assert [str(s) for s in have.shape] == [str(s) for s in want.shape], node.format_node()
+
+
+@pytest.mark.parametrize("name", ["transformer_encoder_layer", "lstm", "conv_bn_relu", "state_submodules", "branches"])
+def test_every_node_says_where_it_came_from(name: str) -> None:
+    exported = BY_NAME[name].export()
+    paths = {str(n.meta.get("nn_module_stack")) for n in exported.graph.nodes if n.op == "call_function"}
+    for node in calls(prepared(exported)):
+        assert node.meta["stack_trace"], node
+        assert str(node.meta["nn_module_stack"]) in paths, node
+        assert node.meta["origin"] in {n.name for n in exported.graph.nodes}, node
+
+
+def test_graphs_are_functional_and_taken() -> None:
+    for name in ("state_versions", "state_chained_views", "masked_writes", "conv2d_circular", "gru_cell"):
+        for node in calls(prepared(BY_NAME[name].export())):
+            assert KERNELS.takes(node.target), node.format_node()
+            assert not getattr(node.target, "_schema", None) or not node.target._schema.is_mutable, node.format_node()
+
+
+def test_weights_are_shared_not_copied() -> None:
+    exported = BY_NAME["conv_bn_relu"].export()
+    made = prepared(exported)
+    for name, weight in exported.state_dict.items():
+        assert made.state_dict[name].data_ptr() == weight.data_ptr(), name
+
+
+# ------------------------------------------------------------------------------------------------------- errors
+
+LIBRARY = torch.library.Library("edgewright_tests", "DEF")
+LIBRARY.define("mystery(Tensor x) -> Tensor")
+LIBRARY.impl("mystery", lambda x: x * 2, "CompositeExplicitAutograd")
+LIBRARY.impl("mystery", lambda x: torch.empty_like(x), "Meta")
+
+
+class Inner(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.ops.edgewright_tests.mystery(x + 1)
+
+
+class Outer(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList([nn.ReLU(), Inner()])
+
+    def forward(self, x: Tensor) -> Tensor:
+        for block in self.blocks:
+            x = block(x)
+        return x
+
+
+def test_an_operator_without_kernel_names_itself_its_module_and_line() -> None:
+    exported = torch.export.export(Outer(), (torch.randn(2),))
+    with pytest.raises(UnsupportedOperatorError) as caught:
+        prepared(exported)
+    text = str(caught.value)
+    assert "edgewright_tests.mystery.default" in text
+    assert "'blocks.1'" in text
+    assert "test_prepare.py" in text
+    assert "torch.ops.edgewright_tests.mystery(x + 1)" in text
