@@ -38,7 +38,7 @@ from edgewright.frontend.export import export
 from edgewright.hints import did_you_mean
 from edgewright.ir.aten.ops import OPS
 from edgewright.ir.graph import Graph, Op, verify
-from edgewright.ir.qnn.twin import missing
+from edgewright.ir.qnn.twin import unsupported_ops
 from edgewright.lowering.partition.exclude import as_exclusion
 from edgewright.lowering.partition.partitioner import Partitioner
 from edgewright.lowering.partition.report import PartitionReport
@@ -128,7 +128,7 @@ class QnnPartitioner(Partitioner):
         if self.simulate_only:
             if twin is None:
                 rule = "cannot be simulated without Qualcomm's libraries"
-                raise UsageError(", ".join(missing(device)), rule, remedy="Leave it out with skip_node_op_set.")
+                raise UsageError(", ".join(unsupported_ops(device)), rule, remedy="Leave it out with skip_node_op_set.")
             specs["target"] = f"{self._target.soc.name}{SIMULATED}".encode()
             return LoweredBackendModule(self.backend_id, twin, specs, {}, estimates=expected)
         build = probe_for(self._target).build

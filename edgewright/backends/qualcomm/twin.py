@@ -19,7 +19,7 @@ from edgewright.formats.twin_writer import write_twin
 from edgewright.ir.graph import Graph
 from edgewright.ir.numerics import QNN
 from edgewright.ir.qnn.check import check
-from edgewright.ir.qnn.twin import missing, to_twin
+from edgewright.ir.qnn.twin import to_twin, unsupported_ops
 from edgewright.runtime.twin_delegate import HostTwin
 
 Array = np.ndarray[Any, Any]
@@ -28,7 +28,7 @@ log = logging.getLogger("edgewright.qualcomm")
 
 def make_twin(device: Graph) -> bytes | None:
     """The twin of a device graph; None, and a word about it, if an operator has no meaning here."""
-    unknown = missing(device)
+    unknown = unsupported_ops(device)
     if unknown:
         log.warning("no host twin: %s can be run by the emulator and by devices only", ", ".join(unknown))
         return None

@@ -17,8 +17,8 @@ from edgewright.engine.dialects import enn_conv, enn_move, enn_reduce  # noqa: F
 from edgewright.engine.dialects.elementwise import ELEMENTWISE, TABLE_ONLY
 from edgewright.engine.dialects.enn_int16 import uint16_to_int16
 from edgewright.engine.dialects.enn_rewrite import EnnRewrite, is_float32, non_empty, rule
-from edgewright.ir.enn.elementwise import fixed_sum
-from edgewright.ir.enn.numerics import byte, half, inputs_of, result_of
+from edgewright.ir.enn.elementwise import uses_fixed_point_sum
+from edgewright.ir.enn.numerics import inputs_of, is_qint8, result_of, round_to_fp16
 from edgewright.ir.enn.table import PREFIX
 from edgewright.ir.graph import Graph, Op, Value
 from edgewright.ir.numerics import Numerics
@@ -91,8 +91,8 @@ def _binary(rw: EnnRewrite, op: Op) -> bool:
 
 def _has_int8_kernel(kind: str, a: Value, b: Value, out: Value) -> bool:
     if kind == "mul":
-        return byte(a) and byte(b) and byte(out)
-    return kind in ("add", "sub") and fixed_sum(a, b, out)
+        return is_qint8(a) and is_qint8(b) and is_qint8(out)
+    return kind in ("add", "sub") and uses_fixed_point_sum(a, b, out)
 
 
 @rule(*_UNARY)
@@ -132,7 +132,7 @@ def _clamp(rw: EnnRewrite, op: Op) -> bool:
         return _elementwise(rw, op)
     image = _use_nhwc(rw, [x], out)
     operand = rw.float_operand(op, x, image)
-    if all(float(n) == e for n, e in zip(half(np.array(limits, np.float64)), limits, strict=True)):
+    if all(float(n) == e for n, e in zip(round_to_fp16(np.array(limits, np.float64)), limits, strict=True)):
         target = rw.define(out, image)
         rw.emit("clamp", op, target, self=operand, limits=(low, high))
         rw.mark_rounded(target)
@@ -145,7 +145,7 @@ def _clamp(rw: EnnRewrite, op: Op) -> bool:
 def _conversion(rw: EnnRewrite, op: Op) -> bool:
     """Int8 uses the core conversion."""
     (x,), out = inputs_of(op), result_of(op)
-    if not (byte(x) and is_float32(out)) and not (is_float32(x) and byte(out)):
+    if not (is_qint8(x) and is_float32(out)) and not (is_float32(x) and is_qint8(out)):
         return _elementwise(rw, op)
     image = _use_nhwc(rw, [x], out)
     rw.emit("convert", op, rw.define(out, image), self=rw.in_layout(x, image))

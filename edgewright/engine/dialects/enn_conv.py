@@ -21,7 +21,7 @@ from edgewright.engine.dialects.enn_rewrite import (
     rule,
 )
 from edgewright.ir.enn.conv import LIMITS
-from edgewright.ir.enn.numerics import byte, half, inputs_of, result_of
+from edgewright.ir.enn.numerics import inputs_of, is_qint8, result_of, round_to_fp16
 from edgewright.ir.float_scale import product_scale, quantize_bias
 from edgewright.ir.graph import Array, Op, QParams, Value
 
@@ -40,15 +40,17 @@ def _requantization(op: Op) -> dict[str, Any] | None:
         return None
     if all(is_float32(v) for v in (x, w, *bias_values, out)):
         return {
-            "bias": replace(bias_values[0], data=half(np.asarray(bias_values[0].data))) if bias_values else None,
+            "bias": replace(bias_values[0], data=round_to_fp16(np.asarray(bias_values[0].data)))
+            if bias_values
+            else None,
             "limits": _limits(op),
         }
-    if not ((byte(x) and byte(out)) or (is_int16(x) and is_int16(out))) or not _is_symmetric(w, byte(x)):
+    if not ((is_qint8(x) and is_qint8(out)) or (is_int16(x) and is_int16(out))) or not _is_symmetric(w, is_qint8(x)):
         return None
     bias = _bias(x, w, bias_values)
     if bias is False:
         return None
-    return {"bias": bias, "limits": _limits(op)} if byte(x) else {
+    return {"bias": bias, "limits": _limits(op)} if is_qint8(x) else {
         "bias": bias, "scaling": product_scale(x, w, out, _limits(op))}  # fmt: skip
 
 
@@ -65,9 +67,9 @@ def _split_asymmetric(rw: EnnRewrite, op: Op) -> Op | None:
     multiply the input twice. Returns None if two are not enough.
     """
     (x, w, *bias_values), out = inputs_of(op), result_of(op)
-    if w.data is None or w.q is None or w.q.axis is not None or not ((byte(x) and byte(out)) or is_int16(x)):
+    if w.data is None or w.q is None or w.q.axis is not None or not ((is_qint8(x) and is_qint8(out)) or is_int16(x)):
         return None
-    dtype = np.dtype(np.int8 if byte(x) else np.int16)
+    dtype = np.dtype(np.int8 if is_qint8(x) else np.int16)
     centred = w.data.astype(np.int32) - int(np.asarray(w.q.zero_point))
     int_range: Any = np.iinfo(dtype)
     first = np.clip(centred, int_range.min, int_range.max)
@@ -87,7 +89,7 @@ def _bias(x: Value, w: Value, bias_values: list[Value]) -> Value | bool | None:
     if not bias_values or bias_values[0].data is None:
         return None
     units = quantize_bias(x, w, bias_values[0].data)
-    is_int8 = byte(x)
+    is_int8 = is_qint8(x)
     if bias_values[0].data.dtype.kind != "f" or not np.all(np.abs(units) < _MAX_BIAS[1 if is_int8 else 2]):
         return False
     data = units.astype(np.int32 if is_int8 else np.int64)
@@ -96,7 +98,7 @@ def _bias(x: Value, w: Value, bias_values: list[Value]) -> Value | bool | None:
 
 def _filters(weight: Value, data: Array, channels: int) -> Value:
     """Weights in the given order; ``channels`` is the dimension of output channels."""
-    data = np.ascontiguousarray(half(data) if weight.q is None else data)
+    data = np.ascontiguousarray(round_to_fp16(data) if weight.q is None else data)
     q = weight.q if weight.q is None or weight.q.axis is None else replace(weight.q, axis=channels)
     return replace(weight, shape=data.shape, dim_order=tuple(range(data.ndim)), data=data, q=q)
 
@@ -228,7 +230,7 @@ def _linear(rw: EnnRewrite, op: Op) -> bool:
             return False
         rw.emit_nchw("view", op, out, self=rw.nchw(row_result), size=list(out.bound))
         return True
-    if w.q is not None and not _is_symmetric(w, byte(x)):
+    if w.q is not None and not _is_symmetric(w, is_qint8(x)):
         doubled = _split_asymmetric(rw, op)
         return doubled is not None and _linear(rw, doubled)
     requant = _requantization(op) if len(x.bound) > 1 else None
@@ -267,7 +269,7 @@ def _matmul(rw: EnnRewrite, op: Op) -> bool:
     if all(is_float32(v) for v in (a, b, out)):
         rw.emit_float("bmm", op, out, False, self=rw.float_operand(op, a, False), other=rw.float_operand(op, b, False))
         return True
-    if not (all(byte(v) for v in (a, b, out)) or all(is_int16(v) for v in (a, b, out))):
+    if not (all(is_qint8(v) for v in (a, b, out)) or all(is_int16(v) for v in (a, b, out))):
         return False
     assert a.q is not None and b.q is not None
     zeros = [int(np.asarray(q.zero_point)) for q in (a.q, b.q)]

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from edgewright.engine.dialects.enn_rewrite import UNLIMITED
-from edgewright.ir.enn.numerics import half
+from edgewright.ir.enn.numerics import round_to_fp16
 from edgewright.ir.enn.table import PREFIX
 from edgewright.ir.graph import Graph, Op, Value
 
@@ -55,7 +55,7 @@ def _may_be_nan(op: Op) -> bool:
     if op.kind in _NAN_KINDS or not np.float32(op.args.get("epsilon", 1)) > 0:
         return True
     floats = [v for v in op.inputs() if v.q is None and v.dtype is not None and v.dtype.kind == "f"]
-    return not all(v.data is not None and np.isfinite(half(v.data)).all() for v in floats)
+    return not all(v.data is not None and np.isfinite(round_to_fp16(v.data)).all() for v in floats)
 
 
 def _as_int16(value: Value) -> Value:

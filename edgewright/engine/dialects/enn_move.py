@@ -16,7 +16,7 @@ from edgewright.engine.dialects.enn_rewrite import (
     widen_to_int16,
 )
 from edgewright.ir.core.index_bounds import OutOfRangePolicy
-from edgewright.ir.enn.numerics import byte, inputs_of, result_of
+from edgewright.ir.enn.numerics import inputs_of, is_qint8, result_of
 from edgewright.ir.enn.table import PREFIX
 from edgewright.ir.graph import Array, Op, Value
 
@@ -98,7 +98,7 @@ def _emit_index_select(
     rw: EnnRewrite, op: Op, x: Value, dim: int, index: Value, out: Value, outside: OutOfRangePolicy | None = None
 ) -> None:
     """Row gathers need dense rows, which int8 tensors may not have: those are widened to int16."""
-    if not byte(x):
+    if not is_qint8(x):
         rw.emit("index_select", op, out, self=rw.nchw(x), dim=dim, index=index, outside=outside)
         return
     wide_input, wide_output = widen_to_int16(x), widen_to_int16(out)

@@ -23,7 +23,7 @@ from edgewright.engine.dialects.enn_rewrite import (
     same_kind,
     widen_to_int16,
 )
-from edgewright.ir.enn.numerics import byte, constant, inputs_of, result_of
+from edgewright.ir.enn.numerics import constant_float, inputs_of, is_qint8, result_of
 from edgewright.ir.enn.table import PREFIX
 from edgewright.ir.graph import Array, Op, Value
 
@@ -33,7 +33,7 @@ _IMAGE = 4
 def _emit_image_op(rw: EnnRewrite, kind: str, op: Op, name: str, /, **args: Any) -> None:
     """Emit an operator on NHWC images: int8 directly, others in float32."""
     x, out = inputs_of(op)[0], result_of(op)
-    if byte(x):
+    if is_qint8(x):
         rw.emit_nhwc(kind, op, out, **{name: rw.nhwc(x)}, **args)
     else:
         rw.emit_float(kind, op, out, True, **{name: rw.float_operand(op, x, True)}, **args)
@@ -53,7 +53,7 @@ def _max_pool(rw: EnnRewrite, op: Op) -> bool:
         target = rw.define(out, True)
         rw.emit("max_pool2d", op, target, self=rw.float_operand(op, x, True), **args)
         rw.mark_rounded(target)
-    elif byte(x) and x.q != out.q:
+    elif is_qint8(x) and x.q != out.q:
         target = rw.define(out, True)
         max_value = replace(target, name=f"{target.name}_largest", dtype=x.dtype, q=x.q)
         rw.emit("max_pool2d", op, max_value, self=rw.nhwc(x), **args)
@@ -131,7 +131,7 @@ def _reduce(rw: EnnRewrite, op: Op) -> bool:
         return False
     if mean and axes == [2, 3] and len(x.bound) == _IMAGE and x.q is None and rw.prefers_nhwc([x]):
         return _global_mean(rw, op)
-    if mean and axes == [2, 3] and len(x.bound) == _IMAGE and byte(x):
+    if mean and axes == [2, 3] and len(x.bound) == _IMAGE and is_qint8(x):
         return _global_mean(rw, op)
     use_nhwc = _can_reduce_nhwc(rw, x, axes, keep)
     dims = sorted(TO_NCHW[a] for a in axes) if use_nhwc else axes
@@ -158,7 +158,7 @@ def _global_mean(rw: EnnRewrite, op: Op) -> bool:
     (x,), out = inputs_of(op), result_of(op)
     batch, channels = x.bound[:2]
     mean_value = replace(out, name=f"{out.name}_mean", shape=(batch, channels, 1, 1), dim_order=(0, 1, 2, 3))
-    if byte(x):
+    if is_qint8(x):
         rw.emit_nhwc("global_avg_pool2d", op, mean_value, self=rw.nhwc(x))
     else:
         rw.emit_float("global_avg_pool2d", op, mean_value, True, self=rw.float_operand(op, x, True))
@@ -233,7 +233,7 @@ def _norm(rw: EnnRewrite, op: Op) -> bool:
         return False
     name = op.kind.partition(".")[2]
     if x.q is not None:
-        _emit_int_norm(rw, op, byte(x) and name != "LAYERNORM")
+        _emit_int_norm(rw, op, is_qint8(x) and name != "LAYERNORM")
         return True
     size = {"LAYERNORM": list(x.bound[-1:]), "RMSNORM": [int(n) for n in op.args.get("normalize_shape", [])]}.get(name)
     args: dict[str, Any] = {"num_groups": int(op.args["num_groups"])} if size is None else {"normalized_shape": size}
@@ -285,7 +285,7 @@ def _batch_norm(rw: EnnRewrite, op: Op) -> bool:
     ):
         return False
     image = len(x.bound) == _IMAGE
-    weight, bias, mean, variance = (constant(v).reshape(-1) for v in factors)
+    weight, bias, mean, variance = (constant_float(v).reshape(-1) for v in factors)
     scale = np.float32(1) / np.sqrt(variance + np.float32(op.args["epsilon"]))
     current, shape = rw.float_operand(op, x, image), (-1,) if image else (-1, *(1,) * (len(x.bound) - 2))
     for kind, operand in (("sub", mean), ("mul", scale), ("mul", weight)):

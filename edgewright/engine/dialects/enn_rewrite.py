@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from edgewright.engine.dialects.rewrite import GraphRewrite, RuleTable
-from edgewright.ir.enn.numerics import byte, constant
+from edgewright.ir.enn.numerics import constant_float, is_qint8
 from edgewright.ir.enn.table import PREFIX
 from edgewright.ir.graph import Graph, Op, Value
 
@@ -70,11 +70,11 @@ class EnnRewrite(GraphRewrite):
         """A value as float32: rounded to fp16, or dequantized."""
         current = self.in_layout(value, image)
         if current.data is not None:
-            return replace(current, dtype=_F32, q=None, data=constant(current))
+            return replace(current, dtype=_F32, q=None, data=constant_float(current))
         if value.q is None:
             return self.round_half(op, current)
         out = replace(current, name=f"{current.name}_real", dtype=_F32, q=None)
-        self.emit("convert" if byte(value) else f"{PREFIX}DEQUANTIZE", op, out, **_operand_args(value, current))
+        self.emit("convert" if is_qint8(value) else f"{PREFIX}DEQUANTIZE", op, out, **_operand_args(value, current))
         return out
 
     def round_half(self, op: Op, x: Value) -> Value:
@@ -120,7 +120,12 @@ class EnnRewrite(GraphRewrite):
             self.emit("round_to_half", op, target, self=source)
             self.rounded[target] = target
         else:
-            self.emit("convert" if byte(target) else f"{PREFIX}QUANTIZE", op, target, **_operand_args(target, source))
+            self.emit(
+                "convert" if is_qint8(target) else f"{PREFIX}QUANTIZE",
+                op,
+                target,
+                **_operand_args(target, source),
+            )
 
     def mark_rounded(self, value: Value) -> None:
         """Record that a result is already representable in fp16."""
@@ -131,7 +136,7 @@ rule: RuleTable[EnnRewrite] = RuleTable(PREFIX)
 
 
 def _operand_args(quantized: Value, x: Value) -> dict[str, Any]:
-    return {"self": x} if byte(quantized) else {"inputs": [x]}
+    return {"self": x} if is_qint8(quantized) else {"inputs": [x]}
 
 
 def as_nhwc(value: Value) -> Value:
@@ -164,7 +169,7 @@ def non_empty(*values: Value) -> bool:
 
 def same_kind(*values: Value) -> bool:
     """Whether all values are float32, all int8, or all int16."""
-    return any(all(kind(v) for v in values) for kind in (is_float32, byte, is_int16))
+    return any(all(kind(v) for v in values) for kind in (is_float32, is_qint8, is_int16))
 
 
 def hw_pair(op: Op, name: str) -> list[int]:

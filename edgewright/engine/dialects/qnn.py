@@ -21,7 +21,7 @@ from edgewright.engine.dialects import (  # noqa: F401  (register their rules)
 from edgewright.engine.dialects.qnn_rewrite import QnnRewrite, io_of, is_float32, rule
 from edgewright.ir.graph import Graph, Op
 from edgewright.ir.numerics import Numerics
-from edgewright.ir.qnn.binary import in_fixed_point
+from edgewright.ir.qnn.binary import is_fixed_point
 
 _SUMS = {"Add": "add", "Subtract": "sub"}
 
@@ -41,7 +41,7 @@ def _add_sub(rw: QnnRewrite, op: Op) -> bool:
     """Int8 sums in fixed point, which can be fused into convolutions; others in float32."""
     (a, b), _ = io_of(op)
     name = op.kind.partition("ElementWise")[2]
-    if not in_fixed_point(op):
+    if not is_fixed_point(op):
         return qnn_float.BINARY[name](rw, op)
     limits, last = qnn_conv.fuse_activation(rw, op)
     rw.emit(_SUMS[name], op, last, self=a, other=b, limits=limits)

@@ -28,8 +28,8 @@ from edgewright.engine.dialects.qnn_rewrite import (
 from edgewright.ir.float_scale import FloatScale, all_8bit, product_scale
 from edgewright.ir.graph import Array, Op, QParams, Value
 from edgewright.ir.numerics import QNN, as_float32
-from edgewright.ir.qnn.dtypes import half, quantized
-from edgewright.ir.qnn.scaling import bias_of, product_scaling, weights_of
+from edgewright.ir.qnn.dtypes import quantize_array, round_to_fp16
+from edgewright.ir.qnn.scaling import accumulator_bias, accumulator_scale, integer_weights
 from edgewright.ir.qnn.table import PREFIX
 
 _INT8, _INT16 = np.dtype(np.int8), np.dtype(np.int16)
@@ -57,7 +57,7 @@ def fuse_activation(rw: QnnRewrite, op: Op) -> tuple[Limits | None, Value]:
 
 def _same_limits(q: QParams, limits: Limits) -> bool:
     """Whether clamping quantized values equals clamping real values and quantizing."""
-    quantized_limits = quantized(np.array(limits, np.float32), q)
+    quantized_limits = quantize_array(np.array(limits, np.float32), q)
     return QNN.limits(q, limits) == (int(quantized_limits[0]), int(quantized_limits[1]))
 
 
@@ -97,14 +97,14 @@ def conv_operands(rw: QnnRewrite, op: Op, tiles: int = 1) -> ConvOperands | None
     if not non_empty(x, w, out) or w.data is None or any(b.data is None for b in bias_values):
         return None
     if is_float32(x, w, out, *bias_values):
-        bias = None if not bias_values else half(np.asarray(bias_values[0].data)).reshape(-1)
-        return ConvOperands(rw.round_half(op, x), half(w.data), None, bias, out, {})
+        bias = None if not bias_values else round_to_fp16(np.asarray(bias_values[0].data)).reshape(-1)
+        return ConvOperands(rw.round_half(op, x), round_to_fp16(w.data), None, bias, out, {})
     if not is_quantized(x, out) or w.q is None or w.q.dtype.itemsize > 2:
         return None
-    weights, scales = weights_of(w, w.data)
+    weights, scales = integer_weights(w, w.data)
     scales = np.tile(scales, tiles) if scales.size > 1 else scales
     units = as_float32(x.q.scale).astype(np.float64) * scales.astype(np.float64)  # type: ignore[union-attr]
-    bias = bias_of(bias_values[0], np.asarray(bias_values[0].data), units) if bias_values else None
+    bias = accumulator_bias(bias_values[0], np.asarray(bias_values[0].data), units) if bias_values else None
     all_int8 = all_8bit(x, w, out)
     max_weight = int(np.abs(weights).max(initial=0))
     if max_weight > (127 if all_int8 else 32767) or (not all_int8 and (is_int8(x) or is_int8(out))):
@@ -115,7 +115,7 @@ def conv_operands(rw: QnnRewrite, op: Op, tiles: int = 1) -> ConvOperands | None
     if all_int8:
         return ConvOperands(x, weights, scales, bias, result, {"limits": limits})
     return ConvOperands(
-        x, weights, scales, bias, result, {"scaling": _with_limits(product_scaling(x, scales, out), out, limits)}
+        x, weights, scales, bias, result, {"scaling": _with_limits(accumulator_scale(x, scales, out), out, limits)}
     )
 
 

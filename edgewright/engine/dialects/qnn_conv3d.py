@@ -17,7 +17,7 @@ from edgewright.engine.dialects.qnn_conv import (
 )
 from edgewright.engine.dialects.qnn_rewrite import QnnRewrite, io_of, is_float32, make_constant, non_empty, rule
 from edgewright.ir.graph import Op, Value
-from edgewright.ir.qnn.reduce import counts_of
+from edgewright.ir.qnn.reduce import element_counts
 
 _MAX_DEPTH = 256  # planes of a window, each of which is a copy
 
@@ -113,7 +113,7 @@ def _average(rw: QnnRewrite, op: Op) -> bool:
     columns_by_plane = _emit_avg_pool(
         rw, op, columns_by_plane, (images, out.bound[1], rows * columns, channels), [sizes[0], 1], [steps[0], 1]
     )
-    average, counts = rw.reshape(op, columns_by_plane, out.bound), counts_of(op)
+    average, counts = rw.reshape(op, columns_by_plane, out.bound), element_counts(op)
     if (counts != math.prod(sizes)).any():
         corrections = make_constant("factors", (math.prod(sizes) / counts).astype(np.float32))
         average = rw.emit_temporary("mul", op, average, out.bound, self=average, other=corrections)

@@ -17,14 +17,14 @@ from edgewright.engine.codegen.ranged_int import IntRangeError, RangedInt, Range
 from edgewright.engine.codegen.vector import clamp, round_to_int, to_float32
 from edgewright.engine.dialects.elementwise import ELEMENTWISE, TABLE_ONLY, Args, dtype_range, elementwise_rule
 from edgewright.ir.graph import Op, QParams, Value
-from edgewright.ir.qnn.binary import in_fixed_point, inverse
-from edgewright.ir.qnn.dtypes import limits_of, word_limits
+from edgewright.ir.qnn.binary import inverse_scale, is_fixed_point
+from edgewright.ir.qnn.dtypes import clamp_limits, int16_clamp_params
 from edgewright.ir.qnn.elementwise import BINARY, UNARY
-from edgewright.ir.qnn.int16 import MIDDLE, WordScaling, WordSum, word_scaling, word_sum
-from edgewright.ir.qnn.shapes import SINGLE
+from edgewright.ir.qnn.int16 import MIDPOINT, Int16Rescale, Int16Sum, int16_rescale_params, int16_sum_params
+from edgewright.ir.qnn.shapes import OTHER_UNARY
 from edgewright.ir.qnn.table import PREFIX
 
-TABLE_ONLY |= {PREFIX + name for name in (*SINGLE, "Prelu", *(f"ElementWise{n}" for n in (*UNARY, *BINARY)))}
+TABLE_ONLY |= {PREFIX + name for name in (*OTHER_UNARY, "Prelu", *(f"ElementWise{n}" for n in (*UNARY, *BINARY)))}
 FloatFunction = Callable[[RangedIntBuilder, Op, list[Reg]], Reg]
 _ARITHMETIC = {"Add": "fadd", "Subtract": "fsub", "Multiply": "fmul", "Divide": "fdiv"}
 _ROUND_HALF_UP = ("Add", "Subtract", "Multiply")
@@ -59,7 +59,7 @@ def quantize(i: RangedIntBuilder, x: Reg, out: Value, up: bool = False) -> Range
     """A float32 value as an integer of ``out``, rounded half to even or half up; NaN becomes 0."""
     f, q = i.f, _q(out)
     zero = int(np.asarray(q.zero_point))
-    scaled = f.op("fmul", x, const(float(inverse(out)), x.type))
+    scaled = f.op("fmul", x, const(float(inverse_scale(out)), x.type))
     scaled = f.select(f.compare("ord", scaled, scaled), scaled, const(-zero, scaled.type))
     if up:
         scaled = FUNCTIONS["floor"](f, f.op("fadd", scaled, const(0.5, scaled.type)))
@@ -84,29 +84,29 @@ def _arithmetic(i: RangedIntBuilder, op: Op, args: Args) -> RangedInt:
     values, out = _io(op)
     if all(v.q is None for v in (*values, out)):
         return _plain_arithmetic(i, op, args)
-    if in_fixed_point(op):
+    if is_fixed_point(op):
         raise IntRangeError("int8 sums have their own rule")
-    int16_sum = word_sum(op)
+    int16_sum = int16_sum_params(op)
     if int16_sum is not None:
         return _int16_sum(i, int16_sum, args)
     floats = [dequantize(i, x, v) for x, v in zip(args, values, strict=True)]
     return quantize(i, _float_binary(i, op, floats), out, up=True)
 
 
-def _int16_sum(i: RangedIntBuilder, params: WordSum, args: Args) -> RangedInt:
-    a, b = (i.plus(x, -MIDDLE) for x in args)
-    b = i.sub(i.constant(-1), b) if params.turned else b
-    total = i.add(i.mul(a, i.constant(params.first)), i.mul(b, i.constant(params.second)))
-    return _clamp_uint16(i, i.right(i.plus(i.right(total, 1), params.added), params.shift))
+def _int16_sum(i: RangedIntBuilder, params: Int16Sum, args: Args) -> RangedInt:
+    a, b = (i.plus(x, -MIDPOINT) for x in args)
+    b = i.sub(i.constant(-1), b) if params.complement else b
+    total = i.add(i.mul(a, i.constant(params.a_factor)), i.mul(b, i.constant(params.b_factor)))
+    return _clamp_uint16(i, i.right(i.plus(i.right(total, 1), params.offset), params.shift))
 
 
-def _int16_rescale(i: RangedIntBuilder, params: WordScaling, x: RangedInt) -> RangedInt:
-    scaled = i.right(i.plus(i.mul(i.plus(x, -MIDDLE), i.constant(params.gain)), 1 << 14), 15)
-    return _clamp_uint16(i, i.right(i.plus(scaled, params.added), 3))
+def _int16_rescale(i: RangedIntBuilder, params: Int16Rescale, x: RangedInt) -> RangedInt:
+    scaled = i.right(i.plus(i.mul(i.plus(x, -MIDPOINT), i.constant(params.gain)), 1 << 14), 15)
+    return _clamp_uint16(i, i.right(i.plus(scaled, params.offset), 3))
 
 
 def _clamp_uint16(i: RangedIntBuilder, x: RangedInt) -> RangedInt:
-    return i.plus(i.narrow(i.clamp(x, -MIDDLE, MIDDLE - 1)), MIDDLE)
+    return i.plus(i.narrow(i.clamp(x, -MIDPOINT, MIDPOINT - 1)), MIDPOINT)
 
 
 def _plain_arithmetic(i: RangedIntBuilder, op: Op, args: Args) -> RangedInt:
@@ -217,10 +217,10 @@ def _relu6(i: RangedIntBuilder, op: Op, args: Args) -> RangedInt:
 
 def _clamp_quantized(i: RangedIntBuilder, op: Op, x: RangedInt) -> RangedInt:
     values, out = _io(op)
-    int16_params = word_limits(op)
+    int16_params = int16_clamp_params(op)
     if int16_params is not None:
         return i.clamp(_int16_rescale(i, int16_params[0], x), *int16_params[1:])
-    low, high = map(float, limits_of(op))
+    low, high = map(float, clamp_limits(op))
     if not low <= high:
         raise IntRangeError("limits are not ordered")
     return quantize(i, clamp(i.f, dequantize(i, x, values[0]), low, high), out)
@@ -257,7 +257,7 @@ def _convert(i: RangedIntBuilder, op: Op, args: Args) -> RangedInt:
         return args[0]
     if x.q == out.q:
         return args[0]
-    int16_params = word_scaling(x, out) if op.kind == f"{PREFIX}Convert" else None
+    int16_params = int16_rescale_params(x, out) if op.kind == f"{PREFIX}Convert" else None
     if int16_params is not None:
         return _int16_rescale(i, int16_params, args[0])
     return quantize(i, dequantize(i, args[0], x), out)

@@ -21,7 +21,7 @@ from edgewright.engine.dialects.qnn_rewrite import (
     same_type,
 )  # fmt: skip
 from edgewright.ir.graph import Op, Value
-from edgewright.ir.qnn.elementwise import BY_NUMBER, NEURONS
+from edgewright.ir.qnn.elementwise import BINARY_BY_CODE, NEURONS
 
 _UNARY = {
     "Asin": "asin", "Atan": "atan", "Cos": "cos", "Exp": "exp", "Log": "log", "Rsqrt": "rsqrt", "Sin": "sin",
@@ -235,7 +235,7 @@ def _is_nan_or_inf(rw: QnnRewrite, op: Op) -> bool:
 
 @rule("ElementWiseBinary")
 def _numbered_binary(rw: QnnRewrite, op: Op) -> bool:
-    name, (inputs, out) = BY_NUMBER[op.args["operation"]], io_of(op)
+    name, (inputs, out) = BINARY_BY_CODE[op.args["operation"]], io_of(op)
     if name in BINARY:
         return BINARY[name](rw, op)
     operands = _round_operands(rw, op, inputs) if name == "FloorDiv" and is_float32(out) else None

@@ -21,7 +21,7 @@ from edgewright.engine.dialects.qnn_rewrite import (
 )
 from edgewright.ir.core.index_bounds import OutOfRangePolicy
 from edgewright.ir.graph import Array, Op, Value
-from edgewright.ir.qnn.execute import subject_of, zero_of
+from edgewright.ir.qnn.execute import subject_of, zero_point_of
 
 
 def _is_index(index: Value) -> bool:
@@ -64,7 +64,7 @@ def _gather_elements(rw: QnnRewrite, op: Op) -> bool:
     operands = _strip_operands(rw, op, source) if _is_index(index) else None
     if operands is None or operands[0].constant:
         return False
-    args = {"dim": int(op.args["axis"]), "index": index, "outside": OutOfRangePolicy(number=zero_of(out))}
+    args = {"dim": int(op.args["axis"]), "index": index, "outside": OutOfRangePolicy(number=zero_point_of(out))}
     return _emit_stored(rw, op, rw.emit_temporary("gather", op, operands[0], out.bound, self=operands[0], **args))
 
 

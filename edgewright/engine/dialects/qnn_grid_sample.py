@@ -21,7 +21,7 @@ from edgewright.engine.dialects.qnn_rewrite import (
 )  # fmt: skip
 from edgewright.engine.graph.grid_sample import Sampling, lower_grid_sample
 from edgewright.ir.graph import Op, Value
-from edgewright.ir.qnn.dtypes import real as numbers_of
+from edgewright.ir.qnn.dtypes import to_float as numbers_of
 
 
 @rule("GridSample")

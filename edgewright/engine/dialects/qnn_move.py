@@ -21,7 +21,7 @@ from edgewright.engine.dialects.qnn_rewrite import (
 )  # fmt: skip
 from edgewright.engine.dialects.static_gather import static_gather_rule
 from edgewright.ir.graph import Array, Op, Value
-from edgewright.ir.qnn.dtypes import half
+from edgewright.ir.qnn.dtypes import round_to_fp16
 from edgewright.ir.qnn.table import PREFIX
 
 IndexLists = Sequence[Any]
@@ -190,7 +190,7 @@ def _tile(rw: QnnRewrite, op: Op) -> bool:
 def _fill(op: Op) -> float:
     """The padding value; for float tensors rounded to fp16."""
     value = np.asarray(op.args["pad_constant_value"], np.float32)
-    return float(half(value) if is_float32(result_of(op)) else value)
+    return float(round_to_fp16(value) if is_float32(result_of(op)) else value)
 
 
 @rule("Pad")

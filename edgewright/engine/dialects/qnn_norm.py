@@ -19,8 +19,8 @@ from edgewright.engine.dialects.qnn_rewrite import (
     same_type,
 )
 from edgewright.ir.graph import Op, Value
-from edgewright.ir.qnn.dtypes import real as numbers_of
-from edgewright.ir.qnn.norm_softmax import rows_of
+from edgewright.ir.qnn.dtypes import to_float as numbers_of
+from edgewright.ir.qnn.norm_softmax import row_view
 
 _SOFTMAX = {"Softmax": "enn.SOFTMAX", "LogSoftmax": "enn.LOGSOFTMAX"}
 
@@ -71,7 +71,7 @@ def _emit_log_softmax(rw: QnnRewrite, op: Op, x: Value) -> Value:
 @rule("LayerNorm", "RmsNorm", "GroupNorm", "InstanceNorm")
 def _norm(rw: QnnRewrite, op: Op) -> bool:
     (x, *factors), out = io_of(op)
-    order = rows_of(op)
+    order = row_view(op)
     if order is None or not non_empty(x, out) or x.constant or any(v.data is None for v in factors):
         return False
     if not is_quantized(x, out) and not is_float32(x, out):

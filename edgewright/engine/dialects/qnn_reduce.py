@@ -14,7 +14,7 @@ from edgewright.engine.codegen.vector import clamp, round_to_int, to_float32
 from edgewright.engine.dialects.qnn_elementwise import dequantize, quantize
 from edgewright.engine.dialects.reduce import REDUCTIONS, IntReduction, reduce_epilogue
 from edgewright.ir.graph import Array, Op, Value
-from edgewright.ir.qnn.reduce import factors_of
+from edgewright.ir.qnn.reduce import mean_factors
 from edgewright.ir.qnn.table import PREFIX
 
 _POOLS = ("PoolAvg2d", "PoolAvg3d", "PoolMax2d")
@@ -42,7 +42,7 @@ def _pool_reduction(op: Op) -> IntReduction:
         raise IntRangeError("float operand")
     if is_max:
         return IntReduction(x, "max", window=sizes, stride=steps)
-    factors, zero = factors_of(op), int(np.asarray(x.q.zero_point))
+    factors, zero = mean_factors(op), int(np.asarray(x.q.zero_point))
     padding = (pads[0], pads[1], pads[2], pads[3]) if len(sizes) == 2 else (0, 0, 0, 0)
     extras = () if factors.size == 1 else (_factor_bits(factors),)
     return IntReduction(x, "sum", (), True, sizes, steps, padding, zero, extras)
@@ -89,7 +89,7 @@ def _mean_sum(i: RangedIntBuilder, op: Op, total: RangedInt, extras: list[Reg]) 
     f, q, zero = i.f, out.q, int(np.asarray(out.q.zero_point))
     centred = i.plus(total, -int(np.asarray(x.q.zero_point)) * _element_count(op, x))
     floats = to_float32(f, i.narrow(centred).reg)
-    factor = f.bitcast(extras[0], floats.type) if extras else const(float(factors_of(op).reshape(())), floats.type)
+    factor = f.bitcast(extras[0], floats.type) if extras else const(float(mean_factors(op).reshape(())), floats.type)
     clamped = clamp(f, f.op("fmul", floats, factor), q.qmin - zero, q.qmax - zero)
     return RangedInt(f.add(round_to_int(f, clamped), zero), q.qmin, q.qmax)
 

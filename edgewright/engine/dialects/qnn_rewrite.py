@@ -12,7 +12,7 @@ import numpy as np
 from edgewright.engine.dialects.elementwise import ELEMENTWISE
 from edgewright.engine.dialects.rewrite import GraphRewrite, RuleTable
 from edgewright.ir.graph import Array, Graph, Op, QParams, Value
-from edgewright.ir.qnn.dtypes import half
+from edgewright.ir.qnn.dtypes import round_to_fp16
 from edgewright.ir.qnn.table import PREFIX, QNN, STORED
 
 FLOAT32 = np.dtype(np.float32)
@@ -110,7 +110,7 @@ class QnnRewrite(GraphRewrite):
     def round_half(self, op: Op, x: Value) -> Value:
         """A float value rounded to fp16."""
         if x.data is not None:
-            return replace(x, data=half(x.data))
+            return replace(x, data=round_to_fp16(x.data))
         if x not in self.rounded:
             result = self.emit_temporary("round_to_half", op, x, x.bound, self=x)
             self.rounded[x] = self.rounded[result] = result

@@ -14,7 +14,7 @@ from edgewright.engine.kernels.elementwise import LoopNest, LoopOperand, plan_lo
 from edgewright.engine.kernels.int_rows import IntNormSpec, IntSoftmaxSpec, QuantizedStorage, emit_norm, emit_softmax
 from edgewright.engine.lower.base import Lowering, LoweringContext
 from edgewright.engine.plan import Address
-from edgewright.ir.enn.numerics import constant, inputs_of
+from edgewright.ir.enn.numerics import constant_float, inputs_of
 from edgewright.ir.graph import Op, Value
 from edgewright.ir.int_rows import exp_table, log_of_table_unit, norm_fits_int64
 
@@ -118,7 +118,7 @@ def _homes(node: Node, context: LoweringContext) -> list[Storage]:
 
 def _weights_and_bias(node: Node, context: LoweringContext) -> list[Address]:
     """Locations of weight and bias; the same one twice if there is no bias."""
-    arrays = [np.ascontiguousarray(constant(v).reshape(-1), np.float32) for v in inputs_of(node.op)[1:]]
+    arrays = [np.ascontiguousarray(constant_float(v).reshape(-1), np.float32) for v in inputs_of(node.op)[1:]]
     return [context.weights.add(arrays[0]), context.weights.add(arrays[-1])]
 
 

@@ -32,8 +32,8 @@ def find_implementation(kind: str) -> Implementation | None:
     dialect = kind.partition(".")[0]
     if kind in IMPLEMENTATIONS or dialect not in DIALECTS:
         return IMPLEMENTATIONS.get(kind) or aten_reference(kind)
-    known: Callable[[str], bool] = import_module(f"edgewright.ir.{dialect}.execute").known
-    return _in_dialect if known(kind) else None
+    has_op: Callable[[str], bool] = import_module(f"edgewright.ir.{dialect}.execute").has_op
+    return _in_dialect if has_op(kind) else None
 
 
 DIALECTS = ("tosa", "tflite", "qnn", "enn")

@@ -26,14 +26,14 @@ def _check_op(op: Op, memory: int) -> None:
     row = ENN.get(op.kind.removeprefix(PREFIX))
     if row is None or not op.kind.startswith(PREFIX):
         raise FormatError("must be an operator of ENN", value=op.kind)
-    given = op.args["inputs"]
+    inputs = op.args["inputs"]
     fewest, most = row.operands
-    if not isinstance(given, list) or not fewest <= len(given) <= (most or MAX_LENGTH):
+    if not isinstance(inputs, list) or not fewest <= len(inputs) <= (most or MAX_LENGTH):
         raise FormatError(f"must have {fewest} operands", where="inputs")
-    made = [o for o in op.outputs if o is not None]
-    if any(not isinstance(v, Value) for v in given) or (row.results or len(made)) != len(op.outputs) or not made:
+    outputs = [o for o in op.outputs if o is not None]
+    if any(not isinstance(v, Value) for v in inputs) or (row.results or len(outputs)) != len(op.outputs) or not outputs:
         raise FormatError("must have tensors for operands and results", value=op.kind)
-    for value in (*given, *made):
+    for value in (*inputs, *outputs):
         _check_value(value)
     for name in row.params:
         _check_param(name, op.args[name], row.kind(name))
@@ -54,10 +54,10 @@ def _check_param(name: str, value: Any, kind: str) -> None:
         for item in value:
             _check_param(name, item, INT if kind == INTS else REAL)
         return
-    whole = type(value) is int and -MAX_INT < value < MAX_INT
+    is_int = type(value) is int and -MAX_INT < value < MAX_INT
     holds = {
-        INT: whole,
-        REAL: whole or (type(value) is float and not math.isnan(value)),
+        INT: is_int,
+        REAL: is_int or (type(value) is float and not math.isnan(value)),
         FLAG: type(value) is bool,
         TEXT: type(value) is str and len(value) < MAX_LENGTH,
     }
@@ -77,13 +77,13 @@ def _check_others(op: Op, row: EnnOp) -> None:
 
 
 def _check_shapes(op: Op, row: EnnOp, memory: int) -> None:
-    wanted = row.shape(op)
-    found = [None if o is None else o.bound for o in op.outputs]
-    if len(wanted) != len(found) or any(f is not None and f != w for f, w in zip(found, wanted, strict=True)):
-        raise FormatError(f"must give {wanted}"[:200], value=found)
-    size = sum(math.prod(s) for s in wanted) + sum(math.prod(v.bound) for v in op.args["inputs"])
+    expected = row.shape(op)
+    declared = [None if o is None else o.bound for o in op.outputs]
+    if len(expected) != len(declared) or any(f is not None and f != w for f, w in zip(declared, expected, strict=True)):
+        raise FormatError(f"must give {expected}"[:200], value=declared)
+    size = sum(math.prod(s) for s in expected) + sum(math.prod(v.bound) for v in op.args["inputs"])
     if row.name.endswith("CONV2D"):
-        size += sum(math.prod(s) for s in wanted) * math.prod(op.args["inputs"][1].bound[2:])
+        size += sum(math.prod(s) for s in expected) * math.prod(op.args["inputs"][1].bound[2:])
     if "explicit_padding" in op.args and row.name != "PAD":
         top, left, bottom, right = op.args["explicit_padding"]
         n, c, h, w = op.args["inputs"][0].bound

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from edgewright.ir.aten.reference import conv, pool, resample
-from edgewright.ir.enn.numerics import Values, centred, exact, inputs_of, integers, result_of
+from edgewright.ir.enn.numerics import Values, all_quantized, in_exact_float, inputs_of, result_of, subtract_zero_point
 from edgewright.ir.float_scale import product_scale, quantize_bias
 from edgewright.ir.graph import Array, Op, Value
 from edgewright.ir.numerics import broadcast_params
@@ -19,26 +19,28 @@ def _pair(op: Op, name: str) -> list[int]:
     return [int(op.args[f"{name}_h"]), int(op.args[f"{name}_w"])]
 
 
-def _summed(values: Values, op: Op, product: Callable[[Array, Array], Array], terms: int, axis: int | None) -> None:
+def _sum_of_products(
+    values: Values, op: Op, product: Callable[[Array, Array], Array], terms: int, axis: int | None
+) -> None:
     """Sum of products, bias and fused activation. ``axis``: channel axis of the output."""
-    (x, w), rest, out = inputs_of(op)[:2], inputs_of(op)[2:], result_of(op)
+    (x, w), bias, out = inputs_of(op)[:2], inputs_of(op)[2:], result_of(op)
     limits = LIMITS[op.args["activation"]] if "activation" in op.args else None
-    if integers(op, x, w):
-        left, right = exact(*(centred(v, values.stored(v)) for v in (x, w)), terms=terms)
+    if all_quantized(op, x, w):
+        left, right = in_exact_float(*(subtract_zero_point(v, values.raw(v)) for v in (x, w)), terms=terms)
         total = product(left, right).astype(np.float64)
-        if rest:
-            total = total + broadcast_params(quantize_bias(x, w, values.stored(rest[0])), axis, total.ndim)
+        if bias:
+            total = total + broadcast_params(quantize_bias(x, w, values.raw(bias[0])), axis, total.ndim)
         scaling = product_scale(x, w, out, limits)
         last = scaling.apply(total if axis is None else np.moveaxis(total, axis, -1))
-        made = last if axis is None else np.moveaxis(last, -1, axis)
-        values.keep(out, np.ascontiguousarray(made.astype(out.dtype)))
+        result = last if axis is None else np.moveaxis(last, -1, axis)
+        values.set_raw(out, np.ascontiguousarray(result.astype(out.dtype)))
         return
-    made = product(values.real(x), values.real(w))
-    if rest:
-        made = made + broadcast_params(
-            values.stored(rest[0]) if out.q is not None else values.real(rest[0]), axis, made.ndim
+    result = product(values.dequantized(x), values.dequantized(w))
+    if bias:
+        result = result + broadcast_params(
+            values.raw(bias[0]) if out.q is not None else values.dequantized(bias[0]), axis, result.ndim
         )
-    values.give(out, made if limits is None else np.clip(made, *limits))
+    values.set_float(out, result if limits is None else np.clip(result, *limits))
 
 
 def convolution(values: Values, op: Op) -> None:
@@ -57,18 +59,18 @@ def convolution(values: Values, op: Op) -> None:
         return conv.convolution(image, filters, None, *steps, transposed, [0, 0], groups)
 
     terms = int(np.prod(w.bound[2:])) * (x.bound[1] // groups)
-    _summed(values, op, product, terms, 1)
+    _sum_of_products(values, op, product, terms, 1)
 
 
 def fully_connected(values: Values, op: Op) -> None:
     x = inputs_of(op)[0]
     rank = len(x.bound)
-    _summed(values, op, lambda rows, weight: rows @ weight.T, x.bound[-1], rank - 1)
+    _sum_of_products(values, op, lambda rows, weight: rows @ weight.T, x.bound[-1], rank - 1)
 
 
 def batch_matmul(values: Values, op: Op) -> None:
     a = inputs_of(op)[0]
-    _summed(values, op, np.matmul, a.bound[-1], None)
+    _sum_of_products(values, op, np.matmul, a.bound[-1], None)
 
 
 # ---------------------------------------------------------------------------------------------------------- pools
@@ -79,20 +81,20 @@ def _window(op: Op) -> tuple[list[int], list[int], list[int]]:
 
 
 def average_pool(values: Values, op: Op) -> None:
-    image = values.real(inputs_of(op)[0])
-    values.give(result_of(op), pool.avg_pool2d(image, *_window(op), False, bool(op.args["count_include_pad"])))
+    image = values.dequantized(inputs_of(op)[0])
+    values.set_float(result_of(op), pool.avg_pool2d(image, *_window(op), False, bool(op.args["count_include_pad"])))
 
 
 def max_pool(values: Values, op: Op) -> None:
     x, out = inputs_of(op)[0], result_of(op)
-    if _same(x, out):
-        made = pool.max_pool2d(values.stored(x), *_window(op), _pair(op, "dilation"), False)[0]
-        values.keep(out, made, x)
+    if _same_encoding(x, out):
+        result = pool.max_pool2d(values.raw(x), *_window(op), _pair(op, "dilation"), False)[0]
+        values.set_raw(out, result, x)
     else:
-        values.give(out, pool.max_pool2d(values.real(x), *_window(op), _pair(op, "dilation"), False)[0])
+        values.set_float(out, pool.max_pool2d(values.dequantized(x), *_window(op), _pair(op, "dilation"), False)[0])
 
 
-def _same(x: Value, out: Value) -> bool:
+def _same_encoding(x: Value, out: Value) -> bool:
     return x.q == out.q and x.dtype == out.dtype
 
 
@@ -102,16 +104,18 @@ def _same(x: Value, out: Value) -> bool:
 def resize_bilinear(values: Values, op: Op) -> None:
     """Half-pixel centers, or aligned corners."""
     out = result_of(op)
-    image = values.real(inputs_of(op)[0])
-    values.give(out, resample.upsample_bilinear2d(image, list(out.bound[2:]), bool(op.args["align_corners"]), None))
+    image = values.dequantized(inputs_of(op)[0])
+    values.set_float(
+        out, resample.upsample_bilinear2d(image, list(out.bound[2:]), bool(op.args["align_corners"]), None)
+    )
 
 
 def resize_nearest(values: Values, op: Op) -> None:
     """The pixel with the nearest center; ties select the lower index."""
     x, out = inputs_of(op)[0], result_of(op)
-    image = values.stored(x)
+    image = values.raw(x)
     for axis in (2, 3):
         size, count = image.shape[axis], out.bound[axis]
-        places = ((2 * np.arange(count) + 1) * size) // (2 * count)
-        image = image.take(np.minimum(places, size - 1), axis)
-    values.keep(out, np.ascontiguousarray(image), x)
+        indices = ((2 * np.arange(count) + 1) * size) // (2 * count)
+        image = image.take(np.minimum(indices, size - 1), axis)
+    values.set_raw(out, np.ascontiguousarray(image), x)

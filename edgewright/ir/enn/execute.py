@@ -14,32 +14,32 @@ def execute(graph: Graph, inputs: Sequence[Array]) -> list[Array]:
     """Run a graph; intermediate values are freed after their last use."""
     values = Values(graph, list(inputs))
     for op, dead in last_uses(graph).items():
-        ENN[op.kind.removeprefix(PREFIX)].meaning(values, op)
+        ENN[op.kind.removeprefix(PREFIX)].reference(values, op)
         for out in op.outputs:
             if out is not None:
-                _compare(op.kind, out, values.held[out])
+                _check_result(op.kind, out, values.arrays[out])
         for value in dead:
-            values.held.pop(value, None)
-    return [values.stored(v) for v in graph.outputs]
+            values.arrays.pop(value, None)
+    return [values.raw(v) for v in graph.outputs]
 
 
-def known(kind: str) -> bool:
+def has_op(kind: str) -> bool:
     return kind.removeprefix(PREFIX) in ENN
 
 
-def run_op(op: Op, held: Mapping[Value, Array], numerics: str = "enn") -> Array:
+def run_op(op: Op, arrays: Mapping[Value, Array], numerics: str = "enn") -> Array:
     """Evaluate one operator with a single output."""
     values = Values(Graph("step", [], [], [op]), [])
-    values.held.update(held)
-    ENN[op.kind.removeprefix(PREFIX)].meaning(values, op)
+    values.arrays.update(arrays)
+    ENN[op.kind.removeprefix(PREFIX)].reference(values, op)
     out = op.outputs[0]
     assert out is not None
-    made = values.held[out]
-    return made.reshape(out.bound) if made.size == 1 else made  # a scalar may arrive as a vector
+    result = values.arrays[out]
+    return result.reshape(out.bound) if result.size == 1 else result  # a scalar may arrive as a vector
 
 
-def _compare(kind: str, out: Value, made: Array) -> None:
-    if made.shape != out.bound or made.dtype != out.dtype:
+def _check_result(kind: str, out: Value, result: Array) -> None:
+    if result.shape != out.bound or result.dtype != out.dtype:
         raise GraphError(
-            f"{kind} {out.name!r}", f"must give {out.bound} of {out.dtype}", value=(made.shape, made.dtype)
+            f"{kind} {out.name!r}", f"must give {out.bound} of {out.dtype}", value=(result.shape, result.dtype)
         )

@@ -14,8 +14,6 @@ model of the NPU and not its exact rounding:
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from edgewright.ir.graph import Array, Graph, Op, QParams, Value
@@ -25,88 +23,88 @@ _F32, _F64 = np.dtype(np.float32), np.dtype(np.float64)
 _EXACT = 1 << 24  # integers up to this are exact in float32
 
 
-def half(x: Array) -> Array:
+def round_to_fp16(x: Array) -> Array:
     """Round to fp16, stored as float32."""
     with np.errstate(over="ignore"):
         return x.astype(np.float16).astype(_F32)
 
 
-def centred(value: Value, stored: Array) -> Array:
+def subtract_zero_point(value: Value, stored: Array) -> Array:
     """Stored integers minus the zero point, in double precision."""
     assert value.q is not None
     return np.asarray(stored.astype(_F64) - broadcast_params(np.asarray(value.q.zero_point), value.q.axis, stored.ndim))
 
 
-def dequantized(value: Value, stored: Array) -> Array:
+def dequantize_array(value: Value, stored: Array) -> Array:
     assert value.q is not None
     return XNNPACK.dequantize(stored, value.q)
 
 
-def quantized(x: Array, q: QParams) -> Array:
+def quantize_array(x: Array, q: QParams) -> Array:
     """Quantize; NaN becomes 0."""
     with np.errstate(all="ignore"):
         return XNNPACK.quantize(x, q)
 
 
-def constant(value: Value) -> Array:
+def constant_float(value: Value) -> Array:
     """The floating-point value of a constant."""
     assert value.data is not None
-    return dequantized(value, value.data) if value.q is not None else half(value.data)
+    return dequantize_array(value, value.data) if value.q is not None else round_to_fp16(value.data)
 
 
-def byte(value: Value) -> bool:
+def is_qint8(value: Value) -> bool:
     """True for 8-bit values quantized per tensor."""
     q = value.q
     return q is not None and q.axis is None and q.dtype.itemsize == 1 and value.dtype == q.dtype
 
 
-def exact(*arrays: Array, terms: int) -> list[Array]:
+def in_exact_float(*arrays: Array, terms: int) -> list[Array]:
     """Integers in the narrowest float type in which a sum of ``terms`` products is exact."""
-    reach = terms
+    bound = terms
     for array in arrays:
-        reach *= max(1, int(np.abs(array).max(initial=0)))
-    return [a.astype(_F32 if reach < _EXACT else _F64) for a in arrays]
+        bound *= max(1, int(np.abs(array).max(initial=0)))
+    return [a.astype(_F32 if bound < _EXACT else _F64) for a in arrays]
 
 
 class Values:
     """The value table of a running graph."""
 
     def __init__(self, graph: Graph, inputs: list[Array]) -> None:
-        self.held: dict[Value, Array] = dict(zip(graph.inputs, inputs, strict=True))
+        self.arrays: dict[Value, Array] = dict(zip(graph.inputs, inputs, strict=True))
         self._half: set[Value] = set()  # values that are rounded to fp16 already
 
-    def stored(self, value: Value) -> Array:
-        return value.data if value.data is not None else self.held[value]
+    def raw(self, value: Value) -> Array:
+        return value.data if value.data is not None else self.arrays[value]
 
-    def real(self, value: Value) -> Array:
+    def dequantized(self, value: Value) -> Array:
         """The floating-point value of a tensor."""
-        array = self.stored(value)
+        array = self.raw(value)
         if value.q is not None:
-            return dequantized(value, array)
+            return dequantize_array(value, array)
         if array.dtype.kind != "f" or value in self._half:
             return array
-        return half(array)
+        return round_to_fp16(array)
 
-    def give(self, value: Value, made: Array) -> None:
+    def set_float(self, value: Value, result: Array) -> None:
         """Store a floating-point result in the type of its value."""
         if value.q is not None:
-            self.held[value] = quantized(made, value.q)
+            self.arrays[value] = quantize_array(result, value.q)
         elif value.dtype == _F32:
-            self.held[value] = half(made)
+            self.arrays[value] = round_to_fp16(result)
             self._half.add(value)
         else:
-            self.held[value] = made.astype(value.dtype)
+            self.arrays[value] = result.astype(value.dtype)
 
-    def keep(self, value: Value, made: Array, like: Value | None = None) -> None:
+    def set_raw(self, value: Value, result: Array, like: Value | None = None) -> None:
         """Store a result that is in its final type already; ``like``: the value its elements come from."""
-        self.held[value] = made
+        self.arrays[value] = result
         if like is not None and like in self._half:
             self._half.add(value)
 
 
 def inputs_of(op: Op) -> list[Value]:
-    given: list[Value] = op.args["inputs"]
-    return given
+    inputs: list[Value] = op.args["inputs"]
+    return inputs
 
 
 def result_of(op: Op) -> Value:
@@ -115,10 +113,6 @@ def result_of(op: Op) -> Value:
     return out
 
 
-def integers(op: Op, *operands: Value) -> bool:
+def all_quantized(op: Op, *operands: Value) -> bool:
     """True if operands and output are all quantized."""
     return all(v.q is not None for v in (*operands, result_of(op)))
-
-
-def number(op: Op, name: str, default: Any = 0) -> Any:
-    return op.args.get(name, default)

@@ -15,7 +15,7 @@ from edgewright.ir.graph import Op
 
 PREFIX = "enn."
 INT, REAL, FLAG, TEXT, INTS, REALS = "int", "real", "flag", "text", "ints", "reals"  # kinds of parameters
-Meaning = Callable[[Values, Op], None]
+Reference = Callable[[Values, Op], None]
 Shapes = Callable[[Op], list[tuple[int, ...]]]
 
 # Optional parameters.
@@ -40,7 +40,7 @@ class EnnOp:
     name: str
     operands: tuple[int, int | None]
     shape: Shapes
-    meaning: Meaning
+    reference: Reference
     params: tuple[str, ...] = ()
     results: int | None = 1
 
@@ -49,29 +49,29 @@ class EnnOp:
         return INTS if param == "axis" and self.name.startswith("REDUCE") else KINDS[param]
 
 
-_SPREAD = ("kernel_h", "kernel_w", "stride_h", "stride_w")
-_DILATED = ("dilation_h", "dilation_w")
-_PADDED = ("padding", "explicit_padding")
-_CONV = (*_SPREAD, *_DILATED, "groups", "padding", "padding_type", "explicit_padding", "in_channels", "out_channels")
-_RESIZED = ("align_corners", "upsampling_factor", "half_pixel_centers")
+_WINDOW = ("kernel_h", "kernel_w", "stride_h", "stride_w")
+_DILATION = ("dilation_h", "dilation_w")
+_PADDING = ("padding", "explicit_padding")
+_CONV = (*_WINDOW, *_DILATION, "groups", "padding", "padding_type", "explicit_padding", "in_channels", "out_channels")
+_RESIZE = ("align_corners", "upsampling_factor", "half_pixel_centers")
 _ONE, _TWO, _BIASED = (1, 1), (2, 2), (2, 3)
 
 
 def _rows() -> tuple[EnnOp, ...]:
     return (
         *(EnnOp(name, _TWO, shapes.broadcast, f) for name, f in elementwise.BINARY.items()),
-        *(EnnOp(name, _ONE, shapes.same, elementwise.of(f)) for name, f in elementwise.UNARY.items()),
+        *(EnnOp(name, _ONE, shapes.same, elementwise.on_dequantized(f)) for name, f in elementwise.UNARY.items()),
         *(EnnOp(f"{d}CONV2D", _BIASED, shapes.convolution, conv.convolution, _CONV) for d in ("", "DW")),
         *(EnnOp(f"{d}DECONV2D", _BIASED, shapes.deconvolution, conv.convolution, _CONV) for d in ("", "DW")),
         EnnOp("FC", _BIASED, shapes.fully_connected, conv.fully_connected, ("in_channels", "out_channels")),
         EnnOp("BATCH_MATMUL", _TWO, shapes.batch_matmul, conv.batch_matmul),
-        EnnOp("AVGPOOL2D", _ONE, shapes.pool, conv.average_pool, (*_SPREAD, *_PADDED, "count_include_pad")),
-        EnnOp("MAXPOOL2D", _ONE, shapes.pool, conv.max_pool, (*_SPREAD, *_PADDED, *_DILATED)),
-        *(EnnOp(f"REDUCE{n}", _ONE, shapes.reduced, elementwise.MEANS[f"REDUCE{n}"], ("keep_dims", "axis"))
+        EnnOp("AVGPOOL2D", _ONE, shapes.pool, conv.average_pool, (*_WINDOW, *_PADDING, "count_include_pad")),
+        EnnOp("MAXPOOL2D", _ONE, shapes.pool, conv.max_pool, (*_WINDOW, *_PADDING, *_DILATION)),
+        *(EnnOp(f"REDUCE{n}", _ONE, shapes.reduce, elementwise.REDUCTIONS[f"REDUCE{n}"], ("keep_dims", "axis"))
           for n in ("MEAN", "SUM")),
         EnnOp("CLIP", _ONE, shapes.same, elementwise.clip, ("minimum", "maximum")),
         EnnOp("PRELU", _TWO, shapes.by_channel, elementwise.prelu),
-        *(EnnOp(n, _ONE, shapes.axis, elementwise.MEANS[n], ("axis",)) for n in ("SOFTMAX", "LOGSOFTMAX")),
+        *(EnnOp(n, _ONE, shapes.axis, elementwise.REDUCTIONS[n], ("axis",)) for n in ("SOFTMAX", "LOGSOFTMAX")),
         EnnOp("BatchNormalization", (5, 5), shapes.by_channel_exactly, elementwise.batch_norm, ("epsilon",)),
         EnnOp("LAYERNORM", (3, 3), shapes.last_axis, elementwise.layer_norm, ("epsilon",)),
         EnnOp("GROUPNORM", (3, 3), shapes.group_norm, elementwise.group_norm, ("num_groups", "epsilon")),
@@ -85,8 +85,8 @@ def _rows() -> tuple[EnnOp, ...]:
         EnnOp("GATHER", _TWO, shapes.gather, move.gather, ("axis",)),
         EnnOp("TopK", _ONE, shapes.top_k, move.top_k, ("k_dims",), 2),
         EnnOp("DEPTH_TO_SPACE", _ONE, shapes.depth_to_space, move.depth_to_space, ("block_size", "mode")),
-        EnnOp("RESIZE_BILINEAR", _ONE, shapes.resized, conv.resize_bilinear, _RESIZED),
-        EnnOp("RESIZE_NEAREST_NEIGHBOR", _ONE, shapes.resized, conv.resize_nearest, _RESIZED),
+        EnnOp("RESIZE_BILINEAR", _ONE, shapes.resize, conv.resize_bilinear, _RESIZE),
+        EnnOp("RESIZE_NEAREST_NEIGHBOR", _ONE, shapes.resize, conv.resize_nearest, _RESIZE),
         EnnOp("CAST", _ONE, shapes.same, move.cast, ("out_dtype",)),
         EnnOp("QUANTIZE", _ONE, shapes.same, move.quantize, ("scales", "zero_points")),
         EnnOp("DEQUANTIZE", _ONE, shapes.same, move.dequantize, ("scales", "zero_points")),

@@ -1,7 +1,7 @@
-"""Checks of host twins, which are files, before they run: meanings trust their arguments.
+"""Verifier of host twins, which come from files: references trust their arguments.
 
-Every operator must make exactly what the graph says that it makes, out of parameters that are what they should be; no
-operator may take more memory than is allowed. Meanings pad nothing, so that results and operands bound what they take.
+Checks operators, parameters, element types and shapes, and that no operator needs more memory than is allowed.
+References allocate no padded copies, so the sizes of operands and results bound what an operator needs.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ import numpy as np
 from edgewright.errors import FormatError
 from edgewright.ir.dialect_checks import MAX_INT, MAX_LENGTH, check_graph, check_memory, check_ops
 from edgewright.ir.graph import Graph, Op, QParams, Value
-from edgewright.ir.qnn.shapes import elementwise, shapes_of
+from edgewright.ir.qnn.shapes import infer_shapes, is_elementwise
 from edgewright.ir.qnn.signatures import check_types
-from edgewright.ir.qnn.table import PREFIX, QNN, Numbers
+from edgewright.ir.qnn.table import PREFIX, QNN, Param
 
 _TYPES = ("uint8", "int8", "uint16", "int16", "int32", "int64", "uint32", "bool", "float32", "float16")
 
 
 def check(graph: Graph, memory: int) -> None:
-    """Raise unless every operator is one of QNN's, fits its tensors, and can be afforded."""
+    """Raise unless every operator is a QNN operator with valid types and shapes that fits in ``memory`` bytes."""
     check_graph(graph)
     for value in graph.values():
         _check_value(value, memory)
@@ -40,44 +40,51 @@ def _check_value(value: Value, memory: int) -> None:
 
 
 def _check_blocks(value: Value, q: QParams) -> None:
-    """Blocks of input channels, the last dimension but one, of each output channel."""
+    """Check blockwise quantization: blocks of input channels (dimension -2) of each output channel (dimension -1)."""
     shape = value.bound
     fits = len(shape) > 1 and q.axis == len(shape) - 1 and q.block is not None and shape[-2] % q.block == 0
     if not fits or value.data is None or np.any(q.zero_point):
-        raise FormatError("must have a scale for each block, and no zero point", where=value.name, value=q.block)
+        raise FormatError("must have one scale per block and no zero point", where=value.name, value=q.block)
 
 
 def _check_op(op: Op) -> None:
     row = QNN.get(op.kind.removeprefix(PREFIX))
     if row is None or not op.kind.startswith(PREFIX):
         raise FormatError("must be an operator of QNN", value=op.kind)
-    given = op.args["inputs"]
-    if not isinstance(given, list) or any(not isinstance(v, Value) for v in given):
+    inputs = op.args["inputs"]
+    if not isinstance(inputs, list) or any(not isinstance(v, Value) for v in inputs):
         raise FormatError("must be tensors", where="inputs")
-    if len(given) < row.operands[0] or (row.operands[1] and len(given) > row.operands[1]):
+    if len(inputs) < row.operands[0] or (row.operands[1] and len(inputs) > row.operands[1]):
         raise FormatError(
-            f"must have {row.operands[0]} to {row.operands[1]} operands", where="inputs", value=len(given)
+            f"must have {row.operands[0]} to {row.operands[1]} operands", where="inputs", value=len(inputs)
         )
     if set(op.args) - {"inputs"} - set(row.params):
         raise FormatError(f"must be parameters of {op.kind}", value=sorted(set(op.args) - set(row.params)))
     for name, numbers in row.params.items():
         _check_numbers(name, numbers, op.args[name], numbers.dims)
     check_types(op, op.kind.removeprefix(PREFIX))
-    made, found = shapes_of(op), [None if o is None else o.bound for o in op.outputs]
-    if not elementwise(op):  # a scalar has a dimension in QNN
-        made, found = [m or (1,) for m in made], [None if f is None else f or (1,) for f in found]
-    if len(found) != len(made) or any(f not in (None, m) for f, m in zip(found, made, strict=True)) or found[0] is None:
-        raise FormatError("must give what its operands and parameters make", value=f"{found}, not {made}"[:120])
+    expected, declared = infer_shapes(op), [None if o is None else o.bound for o in op.outputs]
+    if not is_elementwise(op):  # a scalar has a dimension in QNN
+        expected, declared = [m or (1,) for m in expected], [None if f is None else f or (1,) for f in declared]
+    if (
+        len(declared) != len(expected)
+        or any(f not in (None, m) for f, m in zip(declared, expected, strict=True))
+        or declared[0] is None
+    ):
+        raise FormatError(
+            "must have the shapes that follow from its operands and parameters",
+            value=f"{declared}, not {expected}"[:120],
+        )
 
 
-def _check_numbers(name: str, wanted: Numbers, given: Any, dims: int) -> None:
+def _check_numbers(name: str, param: Param, inputs: Any, dims: int) -> None:
     if dims:
-        if not isinstance(given, list) or len(given) > MAX_LENGTH:
-            raise FormatError("must be a list of numbers", where=name, value=type(given).__name__)
-        for item in given:
-            _check_numbers(name, wanted, item, dims - 1)
-    elif wanted.real:
-        if type(given) not in (float, int) or not math.isfinite(given) or abs(given) > 3.5e38:
-            raise FormatError("must be a number", where=name, value=given)
-    elif type(given) not in (int, bool) or not wanted.low <= given < MAX_INT:
-        raise FormatError(f"must be whole numbers from {wanted.low}", where=name, value=given)
+        if not isinstance(inputs, list) or len(inputs) > MAX_LENGTH:
+            raise FormatError("must be a list of numbers", where=name, value=type(inputs).__name__)
+        for item in inputs:
+            _check_numbers(name, param, item, dims - 1)
+    elif param.real:
+        if type(inputs) not in (float, int) or not math.isfinite(inputs) or abs(inputs) > 3.5e38:
+            raise FormatError("must be a number", where=name, value=inputs)
+    elif type(inputs) not in (int, bool) or not param.low <= inputs < MAX_INT:
+        raise FormatError(f"must be integers of at least {param.low}", where=name, value=inputs)

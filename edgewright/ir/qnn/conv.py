@@ -13,48 +13,49 @@ import numpy as np
 from edgewright.ir.aten.reference.windows import reach
 from edgewright.ir.graph import Array, Op, Value
 from edgewright.ir.numerics import as_float32
-from edgewright.ir.qnn.dtypes import centred, real, stored
-from edgewright.ir.qnn.scaling import bias_of, stored_sums, weights_of
+from edgewright.ir.qnn.dtypes import from_float, subtract_zero_point, to_float
+from edgewright.ir.qnn.scaling import accumulator_bias, integer_weights, requantize_accumulators
 
-_EXACT = 1 << 24  # sums below it are exact in single precision
+_EXACT = 1 << 24  # sums below it are exact in float32
 
 
-def _ends(op: Op) -> tuple[list[Value], Value]:
+def _io(op: Op) -> tuple[list[Value], Value]:
     out = op.outputs[0]
     assert out is not None
     return op.args["inputs"], out
 
 
 def _operands(op: Op, arrays: Sequence[Array], terms: int) -> tuple[Array, Array, Array | None]:
-    """Both factors, and the scales of the second; None for real numbers. ``terms``: products in a sum."""
+    """Both operands ready to multiply, and the scales of the second (None in floating point). ``terms``: products per
+    sum, which decide whether float32 accumulates integers exactly."""
     (x, w, *_), (left, right) = op.args["inputs"], arrays[:2]
     if x.q is None or w.q is None:
-        return real(x, left), real(w, right), None
-    whole, scales = weights_of(w, right)
-    largest = (x.q.qmax - x.q.qmin) * int(np.abs(whole).max(initial=0)) * terms
-    dtype = np.float32 if largest < _EXACT else np.float64
-    return centred(left, x.q, dtype), whole.astype(dtype), scales
+        return to_float(x, left), to_float(w, right), None
+    integers, scales = integer_weights(w, right)
+    bound = (x.q.qmax - x.q.qmin) * int(np.abs(integers).max(initial=0)) * terms
+    dtype = np.float32 if bound < _EXACT else np.float64
+    return subtract_zero_point(left, x.q, dtype), integers.astype(dtype), scales
 
 
-def _finished(op: Op, total: Array, scales: Array | None, arrays: Sequence[Array]) -> Array:
-    """Scaled, with its bias, as the result holds it. Channels are last."""
-    given, out = _ends(op)
-    x, bias = given[0], given[2] if len(given) > 2 else None
+def _requantize(op: Op, total: Array, scales: Array | None, arrays: Sequence[Array]) -> Array:
+    """Add the bias and convert accumulators to the output type. Channels are last."""
+    inputs, out = _io(op)
+    x, bias = inputs[0], inputs[2] if len(inputs) > 2 else None
     if scales is None or out.q is None:
         scaled = total if scales is None else total * (np.asarray(x.q.scale) * scales)  # type: ignore[union-attr]
         if bias is not None:
-            scaled = scaled + np.resize(real(bias, arrays[2]), scaled.shape[-1])
-        return stored(out, scaled)
-    whole = total.astype(np.int64)
+            scaled = scaled + np.resize(to_float(bias, arrays[2]), scaled.shape[-1])
+        return from_float(out, scaled)
+    integers = total.astype(np.int64)
     if bias is not None:
         assert x.q is not None
         units = as_float32(x.q.scale).astype(np.float64) * scales.astype(np.float64)
-        whole = whole + np.resize(bias_of(bias, arrays[2], units), whole.shape[-1])
-    return stored_sums(whole, x, scales, out)
+        integers = integers + np.resize(accumulator_bias(bias, arrays[2], units), integers.shape[-1])
+    return requantize_accumulators(integers, x, scales, out)
 
 
-def _times(part: Array, tap: Array, groups: int) -> Array:
-    """Channels times one tap of the filters, by groups."""
+def _multiply_tap(part: Array, tap: Array, groups: int) -> Array:
+    """Multiply input channels with one kernel tap, per group."""
     inputs, outputs = tap.shape
     if groups == 1:
         rows = np.ascontiguousarray(part).reshape(-1, inputs) @ tap
@@ -67,69 +68,69 @@ def _times(part: Array, tap: Array, groups: int) -> Array:
 
 
 def convolution(op: Op, arrays: Sequence[Array]) -> Array:
-    """``Conv2d``, ``Conv3d``, ``DepthWiseConv2d``: filters are the window, input channels, output channels."""
-    (_, weight, *_), out = _ends(op)
+    """``Conv2d``, ``Conv3d``, ``DepthWiseConv2d``: filters are HWIO (DHWIO)."""
+    (_, weight, *_), out = _io(op)
     rank = len(weight.bound) - 2
     window = weight.bound[:rank]
     groups = arrays[0].shape[-1] // weight.bound[-2] if op.kind.endswith("DepthWiseConv2d") else op.args["group"]
     x, w, scales = _operands(op, arrays, int(np.prod(weight.bound[:-1])))
     total = np.zeros(out.bound, x.dtype)
     for tap in np.ndindex(*window):
-        met = [
+        ranges = [
             reach(size, count, stride, t * step - before)
             for size, count, stride, t, step, (before, _) in zip(
                 x.shape[1:-1], out.bound[1:-1], op.args["stride"], tap, op.args["dilation"], op.args["pad_amount"],
                 strict=True,
             )
         ]  # fmt: skip
-        if None in met:
+        if None in ranges:
             continue
-        at, read = ((slice(None), *(m[i] for m in met if m is not None)) for i in (0, 1))
-        total[at] += _times(x[read], w[tap], groups)
-    return _finished(op, total, scales, arrays)
+        write, read = ((slice(None), *(m[i] for m in ranges if m is not None)) for i in (0, 1))
+        total[write] += _multiply_tap(x[read], w[tap], groups)
+    return _requantize(op, total, scales, arrays)
 
 
-def transposed(op: Op, arrays: Sequence[Array]) -> Array:
-    """``TransposeConv2d``, ``TransposeConv3d``: filters are the window, input channels, output channels of a group."""
-    (_, weight, *_), out = _ends(op)
+def conv_transpose(op: Op, arrays: Sequence[Array]) -> Array:
+    """``TransposeConv2d``, ``TransposeConv3d``: filters are HWIO (DHWIO), O per group."""
+    (_, weight, *_), out = _io(op)
     rank, groups = len(weight.bound) - 2, op.args["group"]
     x, w, scales = _operands(op, arrays, int(np.prod(weight.bound[:-1])))
     inputs, outputs = weight.bound[-2:]
     total = np.zeros(out.bound, x.dtype)
     for tap in np.ndindex(*weight.bound[:rank]):
-        met = [
+        ranges = [
             reach(size, count, stride, t - before)
             for size, count, stride, t, (before, _) in zip(
                 out.bound[1:-1], x.shape[1:-1], op.args["stride"], tap, op.args["pad_amount"], strict=True
             )
         ]
-        if None in met:
+        if None in ranges:
             continue
-        read, at = ((slice(None), *(m[i] for m in met if m is not None)) for i in (0, 1))
+        read, write = ((slice(None), *(m[i] for m in ranges if m is not None)) for i in (0, 1))
         filters = w[tap].reshape(groups, inputs // groups, outputs).transpose(1, 0, 2)
-        total[at] += _times(x[read], filters.reshape(-1, groups * outputs), groups)
-    return _finished(op, total, scales if scales is None or scales.size == 1 else np.tile(scales, groups), arrays)
+        total[write] += _multiply_tap(x[read], filters.reshape(-1, groups * outputs), groups)
+    return _requantize(op, total, scales if scales is None or scales.size == 1 else np.tile(scales, groups), arrays)
 
 
 def fully_connected(op: Op, arrays: Sequence[Array]) -> Array:
     x, w, scales = _operands(op, arrays, arrays[1].shape[-1])
-    return _finished(op, x.reshape(-1, w.shape[1]) @ w.T, scales, arrays)
+    return _requantize(op, x.reshape(-1, w.shape[1]) @ w.T, scales, arrays)
 
 
 def matmul(op: Op, arrays: Sequence[Array]) -> Array:
     a, b, scales = _operands(op, arrays, arrays[0].shape[-1])
     a = np.swapaxes(a, -1, -2) if op.args["transpose_in0"] else a
     b = np.swapaxes(b, -1, -2) if op.args["transpose_in1"] else b
-    return _finished(op, np.matmul(a, b), scales, arrays)
+    return _requantize(op, np.matmul(a, b), scales, arrays)
 
 
 def quantize(op: Op, arrays: Sequence[Array]) -> Array:
-    """From 32 bits: real numbers at a graph's ends are not rounded to 16 first."""
-    (_,), out = _ends(op)
-    return stored(out, arrays[0].astype(np.float32))
+    """Quantize float32: graph inputs are not rounded to fp16 first."""
+    (_,), out = _io(op)
+    return from_float(out, arrays[0].astype(np.float32))
 
 
 def dequantize(op: Op, arrays: Sequence[Array]) -> Array:
-    (x,), out = _ends(op)
+    (x,), out = _io(op)
     assert out.dtype is not None
-    return real(x, arrays[0]).astype(out.dtype)
+    return to_float(x, arrays[0]).astype(out.dtype)

@@ -1,8 +1,8 @@
-"""How the HTP holds numbers, and what it rounds: integers by their scale, real numbers in 16 bits.
+"""Storage and rounding of the HTP: quantized integers, and floating point in fp16.
 
-Arithmetic is in single precision or better; what is stored is rounded once: halves to even, and up where two tensors
-are added, subtracted or multiplied, as in the emulator. Qualcomm does not publish more of its rounding, so results may
-differ from the emulator's by a step of the last place. All is said in terms that machine code can do bit for bit.
+References compute in float32 or better and round once on store: half to even, and half up in addition, subtraction and
+multiplication of two tensors, as the emulator does. Qualcomm does not publish more of its rounding, so results may
+differ from the emulator's by one quantization step. Compiled kernels reproduce these references bit for bit.
 """
 
 from __future__ import annotations
@@ -14,98 +14,99 @@ import numpy as np
 
 from edgewright.ir.graph import Array, Op, QParams, Value
 from edgewright.ir.numerics import QNN, broadcast_params
-from edgewright.ir.qnn.int16 import WordScaling, word_scaling
+from edgewright.ir.qnn.int16 import Int16Rescale, int16_rescale_params
 
 _F32 = np.float32
-LARGEST = _F32(np.finfo(np.float16).max)
 
 
-def half(array: Array) -> Array:
-    """Real numbers as 16 bits hold them."""
+def round_to_fp16(array: Array) -> Array:
+    """Round to fp16, stored as float32."""
     with np.errstate(over="ignore"):
         return array.astype(np.float16).astype(_F32)
 
 
-def centred(array: Array, q: QParams, dtype: Any = _F32) -> Array:
-    """Integers without their zero point."""
+def subtract_zero_point(array: Array, q: QParams, dtype: Any = _F32) -> Array:
+    """Stored integers minus the zero point."""
     return array.astype(dtype) - broadcast_params(np.asarray(q.zero_point, dtype), q.axis, array.ndim)
 
 
-def scales(q: QParams, array: Array) -> Array:
-    """Scales, shaped to broadcast; those of blocks are for so many input channels of each output channel, which is
-    last."""
-    given = np.asarray(q.scale, _F32)
+def broadcast_scales(q: QParams, array: Array) -> Array:
+    """Scales, shaped to broadcast. Blockwise scales are expanded to one per input channel (dimension -2) and output
+    channel (dimension -1)."""
+    scale = np.asarray(q.scale, _F32)
     if q.block is None:
-        return broadcast_params(given, q.axis, array.ndim)
-    return np.repeat(given.reshape(array.shape[-1], -1).T, q.block, axis=0)
+        return broadcast_params(scale, q.axis, array.ndim)
+    return np.repeat(scale.reshape(array.shape[-1], -1).T, q.block, axis=0)
 
 
-def real(value: Value, array: Array) -> Array:
-    """What stored elements stand for. Integers and truth values that were never real numbers stay what they are."""
+def to_float(value: Value, array: Array) -> Array:
+    """Dequantize, or round floating point to fp16. Plain integers and booleans are returned unchanged."""
     q = value.q
     if q is not None:
         zero = 0 if q.block is not None else broadcast_params(np.asarray(q.zero_point, _F32), q.axis, array.ndim)
-        return (array.astype(_F32) - zero) * scales(q, array)
-    return half(array) if array.dtype.kind == "f" else array
+        return (array.astype(_F32) - zero) * broadcast_scales(q, array)
+    return round_to_fp16(array) if array.dtype.kind == "f" else array
 
 
-def stored(value: Value, numbers: Array) -> Array:
-    """Real numbers as a tensor holds them."""
+def from_float(value: Value, numbers: Array) -> Array:
+    """Convert numbers to the storage of ``value``: quantize, or round to fp16."""
     if value.q is not None:
-        return quantized(numbers, value.q)
+        return quantize_array(numbers, value.q)
     assert value.dtype is not None
     if value.dtype.kind == "f":
-        return half(numbers).astype(value.dtype)
+        return round_to_fp16(numbers).astype(value.dtype)
     return np.asarray(numbers).astype(value.dtype)
 
 
-def quantized(numbers: Array, q: QParams) -> Array:
-    """The nearest integers, within their range."""
+def quantize_array(numbers: Array, q: QParams) -> Array:
+    """Quantize, rounding half to even and saturating."""
     with np.errstate(all="ignore"):
         return QNN.quantize(np.asarray(numbers, _F32), q)
 
 
-def converted(value: Value, array: Array, out: Value) -> Array:
-    """Elements of one tensor as another holds them; the same integers where both hold them alike, and real numbers in
-    half precision, moved or computed: Qualcomm documents that the HTP runs float graphs in float16."""
+def convert_elements(value: Value, array: Array, out: Value) -> Array:
+    """Convert stored elements of ``value`` to the storage of ``out``. Equal encodings keep their integers; floats are
+    rounded to fp16 even if it is only moved: Qualcomm documents that the HTP runs float graphs in float16."""
     if value.q is None and out.q is None:
-        return half(array).astype(array.dtype) if array.dtype.kind == "f" else array
+        return round_to_fp16(array).astype(array.dtype) if array.dtype.kind == "f" else array
     if value.q is None or out.q is None or value.q == out.q:
-        return array if out.q is None or value.q is not None else stored(out, array)
-    words = word_scaling(value, out)
-    return quantized(real(value, array), out.q) if words is None else words.apply(array)
+        return array if out.q is None or value.q is not None else from_float(out, array)
+    rescale = int16_rescale_params(value, out)
+    return quantize_array(to_float(value, array), out.q) if rescale is None else rescale.apply(array)
 
 
-def limits_of(op: Op) -> tuple[np.float32, np.float32]:
-    """What ``Relu``, ``Relu6`` and ``ReluMinMax`` keep real numbers within."""
+def clamp_limits(op: Op) -> tuple[np.float32, np.float32]:
+    """Lower and upper limit of ``Relu``, ``Relu6`` and ``ReluMinMax``."""
     if op.kind.endswith("ReluMinMax"):
         return _F32(op.args["min_value"]), _F32(op.args["max_value"])
     return _F32(0), _F32(6 if op.kind.endswith("Relu6") else np.inf)
 
 
-def word_limits(op: Op) -> tuple[WordScaling, int, int] | None:
-    """Of 16 bits, limits are those of a change of scale: how it is made, and the least and largest integer."""
+def int16_clamp_params(op: Op) -> tuple[Int16Rescale, int, int] | None:
+    """For 16-bit tensors: the rescale, and the quantized limits that are applied after it."""
     (x,), out = op.args["inputs"], op.outputs[0]
-    words = None if out is None else word_scaling(x, out)
-    low, high = limits_of(op)
-    if words is None or out is None or out.q is None or not low <= high:
+    rescale = None if out is None else int16_rescale_params(x, out)
+    low, high = clamp_limits(op)
+    if rescale is None or out is None or out.q is None or not low <= high:
         return None
-    least, most = (int(quantized(np.asarray(n), out.q)) for n in (low, high))
-    return words, least, most
+    least, most = (int(quantize_array(np.asarray(n), out.q)) for n in (low, high))
+    return rescale, least, most
 
 
-def limited(op: Op, arrays: Sequence[Array]) -> Array:
+def clamp(op: Op, arrays: Sequence[Array]) -> Array:
     """``Relu``, ``Relu6``, ``ReluMinMax``."""
     (x,), out = op.args["inputs"], op.outputs[0]
     assert out is not None
-    words = word_limits(op)
-    if words is None:
-        return stored(out, np.clip(real(x, arrays[0]), *limits_of(op)))
-    return np.clip(words[0].apply(arrays[0]), np.uint16(words[1]), np.uint16(words[2]))
+    rescale = int16_clamp_params(op)
+    if rescale is None:
+        return from_float(out, np.clip(to_float(x, arrays[0]), *clamp_limits(op)))
+    return np.clip(rescale[0].apply(arrays[0]), np.uint16(rescale[1]), np.uint16(rescale[2]))
 
 
 def convert(op: Op, arrays: Sequence[Array]) -> Array:
     """``Convert``."""
     (x,), out = op.args["inputs"], op.outputs[0]
     assert out is not None
-    return stored(out, real(x, arrays[0])) if x.q is None or out.q is None else converted(x, arrays[0], out)
+    return (
+        from_float(out, to_float(x, arrays[0])) if x.q is None or out.q is None else convert_elements(x, arrays[0], out)
+    )

@@ -1,4 +1,4 @@
-"""References of elementwise functions. ``neuron``, ``unary`` and ``binary`` are QNN's numbered operator families."""
+"""References of elementwise functions. ``neuron``, ``unary`` and ``binary`` take an operation code."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from edgewright.ir.aten.reference.special import erf
 from edgewright.ir.graph import Array
 
 Params = Mapping[str, Any]
-Meaning = Callable[..., Array]
+Reference = Callable[..., Array]
 _F32 = np.float32
 
 
-def _quiet(function: Any) -> Meaning:
-    def meaning(params: Params, *arrays: Array) -> Array:
+def _fn(function: Any) -> Reference:
+    def reference(params: Params, *arrays: Array) -> Array:
         with np.errstate(all="ignore"):
             return np.asarray(function(*arrays))
 
-    return meaning
+    return reference
 
 
 def _sign(x: Array) -> Array:
-    """0 of NaN, as torch has it; numpy keeps NaN."""
+    """0 for NaN, as in torch; numpy returns NaN."""
     return np.asarray(np.sign(np.where(np.isnan(x), x.dtype.type(0), x)))
 
 
@@ -37,26 +37,26 @@ def _divide(a: Array, b: Array) -> Array:
     return np.asarray(a / b) if a.dtype.kind == "f" else np.asarray(np.trunc(a / b))
 
 
-UNARY: dict[str, Meaning] = {
-    "Abs": _quiet(np.abs), "Asin": _quiet(np.arcsin), "Atan": _quiet(np.arctan), "Ceil": _quiet(np.ceil),
-    "Cos": _quiet(np.cos), "Exp": _quiet(np.exp), "Floor": _quiet(np.floor), "Log": _quiet(np.log),
-    "Neg": _quiet(np.negative), "Not": _quiet(np.logical_not), "Round": _quiet(np.rint),
-    "Rsqrt": _quiet(lambda x: 1 / np.sqrt(x)), "Sign": _quiet(_sign), "Sin": _quiet(np.sin),
-    "SquareRoot": _quiet(np.sqrt),
+UNARY: dict[str, Reference] = {
+    "Abs": _fn(np.abs), "Asin": _fn(np.arcsin), "Atan": _fn(np.arctan), "Ceil": _fn(np.ceil),
+    "Cos": _fn(np.cos), "Exp": _fn(np.exp), "Floor": _fn(np.floor), "Log": _fn(np.log),
+    "Neg": _fn(np.negative), "Not": _fn(np.logical_not), "Round": _fn(np.rint),
+    "Rsqrt": _fn(lambda x: 1 / np.sqrt(x)), "Sign": _fn(_sign), "Sin": _fn(np.sin),
+    "SquareRoot": _fn(np.sqrt),
 }  # fmt: skip
-BINARY: dict[str, Meaning] = {
-    "Add": _quiet(np.add), "Subtract": _quiet(np.subtract), "Multiply": _quiet(np.multiply), "Divide": _quiet(_divide),
-    "Maximum": _quiet(np.maximum), "Minimum": _quiet(np.minimum), "Power": _quiet(np.power),
-    "FloorDiv": _quiet(np.floor_divide), "SquaredDifference": _quiet(lambda a, b: np.square(a - b)),
-    "Equal": _quiet(np.equal), "NotEqual": _quiet(np.not_equal), "Greater": _quiet(np.greater),
-    "GreaterEqual": _quiet(np.greater_equal), "Less": _quiet(np.less), "LessEqual": _quiet(np.less_equal),
-    "And": _quiet(np.logical_and), "Or": _quiet(np.logical_or), "Xor": _quiet(np.logical_xor),
+BINARY: dict[str, Reference] = {
+    "Add": _fn(np.add), "Subtract": _fn(np.subtract), "Multiply": _fn(np.multiply), "Divide": _fn(_divide),
+    "Maximum": _fn(np.maximum), "Minimum": _fn(np.minimum), "Power": _fn(np.power),
+    "FloorDiv": _fn(np.floor_divide), "SquaredDifference": _fn(lambda a, b: np.square(a - b)),
+    "Equal": _fn(np.equal), "NotEqual": _fn(np.not_equal), "Greater": _fn(np.greater),
+    "GreaterEqual": _fn(np.greater_equal), "Less": _fn(np.less), "LessEqual": _fn(np.less_equal),
+    "And": _fn(np.logical_and), "Or": _fn(np.logical_or), "Xor": _fn(np.logical_xor),
 }  # fmt: skip
-_UNARY_BY_NUMBER = dict(enumerate((
+_UNARY_BY_CODE = dict(enumerate((
     "Abs", "Asin", "Atan", "Ceil", "Cos", "Exp", "Floor", "Log", "Neg", "Not", None, "Round", "Rsqrt", "Sign", "Sin",
     "SquareRoot",
 )))  # fmt: skip
-BY_NUMBER = dict(enumerate((
+BINARY_BY_CODE = dict(enumerate((
     "Add", "And", "Divide", "Equal", "FloorDiv", None, "Greater", "GreaterEqual", "Less", "LessEqual", "Maximum",
     "Minimum", None, "Multiply", "NotEqual", "Or", "Power", "SquaredDifference", "Subtract", "Xor",
 )))  # fmt: skip
@@ -80,18 +80,18 @@ def softplus(params: Params, x: Array) -> Array:
         return np.asarray(np.where(x * beta > params["threshold"], x, np.log1p(np.exp(x * beta)) / beta))
 
 
-relu = _quiet(lambda x: np.maximum(x, 0))
-gelu, tanh = _quiet(_gelu), _quiet(np.tanh)
-sigmoid = _quiet(lambda x: 1 / (1 + np.exp(-x)))
-hard_swish = _quiet(activations.hardswish)
-prelu = _quiet(lambda x, slope: np.where(x < 0, x * slope, x))
-select = _quiet(np.where)
-is_nan, is_inf = _quiet(np.isnan), _quiet(np.isinf)
-_NEURONS: dict[str, Meaning] = {
+relu = _fn(lambda x: np.maximum(x, 0))
+gelu, tanh = _fn(_gelu), _fn(np.tanh)
+sigmoid = _fn(lambda x: 1 / (1 + np.exp(-x)))
+hard_swish = _fn(activations.hardswish)
+prelu = _fn(lambda x, slope: np.where(x < 0, x * slope, x))
+select = _fn(np.where)
+is_nan, is_inf = _fn(np.isnan), _fn(np.isinf)
+_NEURONS: dict[str, Reference] = {
     "elu": elu, "gelu": gelu, "hard_sigmoid": hard_sigmoid, "hard_swish": hard_swish, "relu": relu,
     "relu_min_max": relu_min_max, "sigmoid": sigmoid, "softplus": softplus, "tanh": tanh,
 }  # fmt: skip
-NEURONS = tuple(_NEURONS)  # by number
+NEURONS = tuple(_NEURONS)  # by operation code
 
 
 def neuron(params: Params, x: Array) -> Array:
@@ -99,13 +99,13 @@ def neuron(params: Params, x: Array) -> Array:
 
 
 def unary(params: Params, x: Array) -> Array:
-    return UNARY[str(_UNARY_BY_NUMBER[params["operation"]])](params, x)
+    return UNARY[str(_UNARY_BY_CODE[params["operation"]])](params, x)
 
 
 def binary(params: Params, a: Array, b: Array) -> Array:
-    return BINARY[str(BY_NUMBER[params["operation"]])](params, a, b)
+    return BINARY[str(BINARY_BY_CODE[params["operation"]])](params, a, b)
 
 
 def cast(params: Params, x: Array) -> Array:
-    """The result's type is that of its tensor."""
+    """The caller converts to the type of the output."""
     return x

@@ -9,65 +9,65 @@ import numpy as np
 
 from edgewright.ir.graph import Array, Graph, GraphError, Op, Value
 from edgewright.ir.liveness import last_uses
-from edgewright.ir.qnn.dtypes import converted, real, stored
+from edgewright.ir.qnn.dtypes import convert_elements, from_float, to_float
 from edgewright.ir.qnn.table import PREFIX, QNN, REAL, STORED, QnnOp
 
 
 def execute(graph: Graph, inputs: Sequence[Array]) -> list[Array]:
-    """The outputs for ``inputs``; what nobody reads any more is let go."""
-    held: dict[Value, Array] = dict(zip(graph.inputs, inputs, strict=True))
+    """Run a graph; intermediate arrays are freed after their last use."""
+    arrays: dict[Value, Array] = dict(zip(graph.inputs, inputs, strict=True))
     for op, dead in last_uses(graph).items():
-        for out, made in zip(op.outputs, _made(op, _given(op, held)), strict=True):
+        for out, result in zip(op.outputs, _evaluate(op, _input_arrays(op, arrays)), strict=True):
             if out is not None:
-                held[out] = _fitting(op, out, made)
+                arrays[out] = _check_result(op, out, result)
         for value in dead:
-            held.pop(value, None)
-    return [v.data if v.data is not None else held[v] for v in graph.outputs]
+            arrays.pop(value, None)
+    return [v.data if v.data is not None else arrays[v] for v in graph.outputs]
 
 
-def known(kind: str) -> bool:
+def has_op(kind: str) -> bool:
     return kind.removeprefix(PREFIX) in QNN
 
 
-def run_op(op: Op, held: Mapping[Value, Array], numerics: str = "qnn") -> Array | tuple[Array, ...]:
-    """What an operator makes of its constants and of the values held."""
+def run_op(op: Op, arrays: Mapping[Value, Array], numerics: str = "qnn") -> Array | tuple[Array, ...]:
+    """Evaluate one operator on its constants and ``arrays``."""
     if len(op.outputs) > 1:
-        made = _made(op, _given(op, held))
-        return tuple(m if v is None else _fitting(op, v, m) for v, m in zip(op.outputs, made, strict=True))
-    (one,), out = _made(op, _given(op, held)), op.outputs[0]
+        result = _evaluate(op, _input_arrays(op, arrays))
+        return tuple(m if v is None else _check_result(op, v, m) for v, m in zip(op.outputs, result, strict=True))
+    (one,), out = _evaluate(op, _input_arrays(op, arrays)), op.outputs[0]
     return one.reshape(out.bound) if out is not None and one.size == 1 else one
 
 
-def _given(op: Op, held: Mapping[Value, Array]) -> list[Array]:
-    return [v.data if v.data is not None else held[v] for v in op.args["inputs"]]
+def _input_arrays(op: Op, arrays: Mapping[Value, Array]) -> list[Array]:
+    return [v.data if v.data is not None else arrays[v] for v in op.args["inputs"]]
 
 
-def _made(op: Op, given: Sequence[Array]) -> list[Array]:
+def _evaluate(op: Op, arrays: Sequence[Array]) -> list[Array]:
     row, values, out = QNN[op.kind.removeprefix(PREFIX)], op.args["inputs"], op.outputs[0]
     assert out is not None
     if row.domain == REAL:
-        if row.single and values[0].q is not None and values[0].dtype.itemsize == 1:
-            return [_looked_up(op, row, values[0], out, given[0])]
-        made = row.meaning(_params(op, out), *(real(v, a) for v, a in zip(values, given, strict=True)))
-        return [stored(out, made)]
+        if row.elementwise and values[0].q is not None and values[0].dtype.itemsize == 1:
+            return [_evaluate_by_table(op, row, values[0], out, arrays[0])]
+        result = row.reference(_params(op, out), *(to_float(v, a) for v, a in zip(values, arrays, strict=True)))
+        return [from_float(out, result)]
     if row.domain == STORED:
-        alike = [_movable(v, a, out) for v, a in zip(values, given, strict=True)]
-        moved = row.meaning(_params(op, out), *alike)
-        return list(moved) if isinstance(moved, list) else [moved]
-    return [row.meaning(op, given)]
+        operands = [_convert_operand(v, a, out) for v, a in zip(values, arrays, strict=True)]
+        results = row.reference(_params(op, out), *operands)
+        return list(results) if isinstance(results, list) else [results]
+    return [row.reference(op, arrays)]
 
 
-def _movable(value: Value, array: Array, out: Value) -> Array:
-    """What is moved, as the result holds it; integers that are indices stay what they are."""
-    return converted(value, array, out) if value.q is not None or array.dtype.kind == "f" else array
+def _convert_operand(value: Value, array: Array, out: Value) -> Array:
+    """Convert an operand of data movement to the storage of the output; index tensors are left unchanged."""
+    return convert_elements(value, array, out) if value.q is not None or array.dtype.kind == "f" else array
 
 
 def _params(op: Op, out: Value) -> dict[str, Any]:
-    """Parameters, what errors are about, the result's shape, and how it stores 0 and what it is filled up with."""
-    params = {**op.args, "shape": out.bound, "subject": subject_of(op), "zero": zero_of(out)}
+    """Parameters of the operator, with the subject of error messages, the output's shape, zero point and fill value."""
+    params = {**op.args, "shape": out.bound, "subject": subject_of(op), "zero": zero_point_of(out)}
     if "pad_constant_value" in params:
         fill = np.asarray(params["pad_constant_value"], np.float32)
-        params["fill"] = stored(out, fill)
+        params["fill"] = from_float(out, fill)
     return params
 
 
@@ -76,21 +76,21 @@ def subject_of(op: Op) -> str:
     return op.kind if out is None else f"{op.kind} {out.name!r}"
 
 
-def zero_of(out: Value) -> int:
-    """What stands for 0."""
+def zero_point_of(out: Value) -> int:
+    """The stored integer that represents 0."""
     return 0 if out.q is None or out.q.axis is not None else int(np.asarray(out.q.zero_point))
 
 
-def _looked_up(op: Op, row: QnnOp, value: Value, out: Value, array: Array) -> Array:
-    """Functions of bytes are computed once for each of the 256."""
+def _evaluate_by_table(op: Op, row: QnnOp, value: Value, out: Value, array: Array) -> Array:
+    """Evaluate a function of 8-bit values through a table of 256 entries."""
     assert value.dtype is not None
     every = np.arange(256, dtype=np.uint8).view(value.dtype)
-    table = stored(out, row.meaning(_params(op, out), real(value, every)))
+    table = from_float(out, row.reference(_params(op, out), to_float(value, every)))
     return table[array.view(np.uint8)]
 
 
-def _fitting(op: Op, out: Value, made: Array) -> Array:
-    if (made.shape or (1,)) != (out.bound or (1,)):  # a number alone has a dimension in QNN
-        raise GraphError(f"{op.kind} {out.name!r}", f"must give the shape {out.bound}", value=made.shape)
-    typed = made if made.dtype == out.dtype else made.astype(out.dtype)
+def _check_result(op: Op, out: Value, result: Array) -> Array:
+    if (result.shape or (1,)) != (out.bound or (1,)):  # a scalar has rank 1 in QNN
+        raise GraphError(f"{op.kind} {out.name!r}", f"must give the shape {out.bound}", value=result.shape)
+    typed = result if result.dtype == out.dtype else result.astype(out.dtype)
     return np.ascontiguousarray(typed).reshape(out.bound)

@@ -1,8 +1,8 @@
-"""Sums and changes of scale of 16-bit integers, in fixed point.
+"""Fixed-point addition and rescaling of 16-bit tensors.
 
-The rules are those of Hexagon NN, the library of operators for the same vector unit whose source Qualcomm gave out
-under a BSD licence: factors of 16 bits for two operands, one of 18 bits behind the point for one; halves go up. They
-are said of integers less 32768, which changes no result and keeps sums within 32 bits.
+The arithmetic follows Hexagon NN, the operator library for the same vector unit that Qualcomm published under a BSD
+licence: 16-bit factors for two operands, one factor with 18 fraction bits for one; rounding half up. Here 32768 is
+subtracted from all integers first, which changes no result and keeps sums within 32 bits.
 """
 
 from __future__ import annotations
@@ -15,95 +15,95 @@ import numpy as np
 from edgewright.ir.graph import Array, Op, QParams, Value
 from edgewright.ir.numerics import as_float32
 
-MIDDLE = 1 << 15
-_WORD = np.dtype(np.uint16)
-_FACTOR, _GAIN = 15, 18  # bits behind the point, where scales are alike
-_GUARD = np.float32(1.00004)  # a ratio just below a power of two would be rounded to 16 bits and a sign
-_KEPT = 3  # bits of a product that the last rounding sees
+MIDPOINT = 1 << 15
+_UINT16 = np.dtype(np.uint16)
+_FACTOR_BITS, _GAIN_BITS = 15, 18  # fraction bits of the factors for equal scales
+_GUARD = np.float32(1.00004)  # keeps a ratio just below a power of two from rounding up to 17 bits
+_FRACTION_BITS = 3  # fraction bits before the last rounding
 
 
 @dataclass(frozen=True)
-class WordSum:
-    """``((a * first + b * second >> 1) + added >> shift) + 32768``, where ``turned`` has -1 - b in place of b."""
+class Int16Sum:
+    """``((a * a_factor + b * b_factor >> 1) + offset >> shift) + 32768``; ``complement`` replaces b with -1 - b."""
 
-    first: int
-    second: int
-    added: int
+    a_factor: int
+    b_factor: int
+    offset: int
     shift: int
-    turned: bool
+    complement: bool
 
     def apply(self, a: Array, b: Array) -> Array:
-        x, y = a.astype(np.int64) - MIDDLE, b.astype(np.int64) - MIDDLE
-        y = -1 - y if self.turned else y
-        total = (x * self.first + y * self.second >> 1) + self.added >> self.shift
-        return _stored(total)
+        x, y = a.astype(np.int64) - MIDPOINT, b.astype(np.int64) - MIDPOINT
+        y = -1 - y if self.complement else y
+        total = (x * self.a_factor + y * self.b_factor >> 1) + self.offset >> self.shift
+        return _saturate(total)
 
 
 @dataclass(frozen=True)
-class WordScaling:
-    """``((x * gain + 2^14 >> 15) + added >> 3) + 32768``."""
+class Int16Rescale:
+    """``((x * gain + 2^14 >> 15) + offset >> 3) + 32768``."""
 
     gain: int
-    added: int
+    offset: int
 
     def apply(self, x: Array) -> Array:
-        centred = x.astype(np.int64) - MIDDLE
-        return _stored((centred * self.gain + (1 << 14) >> 15) + self.added >> _KEPT)
+        centred = x.astype(np.int64) - MIDPOINT
+        return _saturate((centred * self.gain + (1 << 14) >> 15) + self.offset >> _FRACTION_BITS)
 
 
-def _stored(total: Array) -> Array:
-    return np.clip(total + MIDDLE, 0, 2 * MIDDLE - 1).astype(_WORD)
+def _saturate(total: Array) -> Array:
+    return np.clip(total + MIDPOINT, 0, 2 * MIDPOINT - 1).astype(_UINT16)
 
 
-def _words(*values: Value | None) -> list[QParams] | None:
-    """The scales of tensors that are all of 16 bits without a sign, and use them all."""
-    found = [v.q for v in values if v is not None and v.q is not None]
-    return found if len(found) == len(values) and all(map(_is_word, found)) else None
+def _int16_params(*values: Value | None) -> list[QParams] | None:
+    """Quantization parameters if all values are uint16 with the full range, else None."""
+    params = [v.q for v in values if v is not None and v.q is not None]
+    return params if len(params) == len(values) and all(map(_uses_full_uint16, params)) else None
 
 
-def _is_word(q: QParams) -> bool:
-    whole = q.dtype == _WORD and q.axis is None and (q.qmin, q.qmax) == (0, 2 * MIDDLE - 1)
-    return whole and q.qmin <= _zero(q) <= q.qmax
+def _uses_full_uint16(q: QParams) -> bool:
+    full_range = q.dtype == _UINT16 and q.axis is None and (q.qmin, q.qmax) == (0, 2 * MIDPOINT - 1)
+    return full_range and q.qmin <= _zero_point(q) <= q.qmax
 
 
 def _ratio(q: QParams, out: QParams) -> np.float32:
     return np.float32(as_float32(q.scale) / as_float32(out.scale))
 
 
-def _nearest(ratio: np.float32, bits: int, most: int) -> int:
+def _round_factor(ratio: np.float32, bits: int, most: int) -> int:
     return min(most, math.floor(math.ldexp(float(ratio), bits) + 0.5))
 
 
-def _zero(q: QParams) -> int:
+def _zero_point(q: QParams) -> int:
     return int(np.asarray(q.zero_point))
 
 
-def word_sum(op: Op) -> WordSum | None:
-    """How a sum or difference is computed; None if it is not of such tensors, or their scales are too far apart."""
+def int16_sum_params(op: Op) -> Int16Sum | None:
+    """Parameters of a fixed-point sum or difference; None if tensors are not uint16 or scales differ too much."""
     (a, b), sums = op.args["inputs"], op.kind.endswith("Add")
-    found = _words(a, b, op.outputs[0]) if sums or op.kind.endswith("Subtract") else None
-    if found is None:
+    params = _int16_params(a, b, op.outputs[0]) if sums or op.kind.endswith("Subtract") else None
+    if params is None:
         return None
-    first, second, out = found
-    ratios = [_ratio(q, out) for q in (first, second)]
-    shift = _FACTOR - max(-1, int(np.frexp(_GUARD * max(ratios))[1])) if np.isfinite(ratios).all() else 0
-    if not 2 <= shift <= _FACTOR + 1:
+    a_q, b_q, out = params
+    ratios = [_ratio(q, out) for q in (a_q, b_q)]
+    shift = _FACTOR_BITS - max(-1, int(np.frexp(_GUARD * max(ratios))[1])) if np.isfinite(ratios).all() else 0
+    if not 2 <= shift <= _FACTOR_BITS + 1:
         return None
-    left, right = (_nearest(r, shift, MIDDLE - 1) for r in ratios)
-    zeros = (_zero(first), _zero(second) if sums else 2 * MIDDLE - 1 - _zero(second))
-    without = (zeros[0] * left + zeros[1] * right >> 1) - (MIDDLE >> 1) * (left + right)
-    added = (_zero(out) - MIDDLE << shift - 1) + (1 << shift - 2) - without
-    return WordSum(left, right, added, shift - 1, not sums)
+    a_factor, b_factor = (_round_factor(r, shift, MIDPOINT - 1) for r in ratios)
+    zeros = (_zero_point(a_q), _zero_point(b_q) if sums else 2 * MIDPOINT - 1 - _zero_point(b_q))
+    zero_sum = (zeros[0] * a_factor + zeros[1] * b_factor >> 1) - (MIDPOINT >> 1) * (a_factor + b_factor)
+    offset = (_zero_point(out) - MIDPOINT << shift - 1) + (1 << shift - 2) - zero_sum
+    return Int16Sum(a_factor, b_factor, offset, shift - 1, not sums)
 
 
-def word_scaling(x: Value, out: Value) -> WordScaling | None:
-    """How integers of one scale become those of another; None if they are not such, or the scales too far apart."""
-    found = _words(x, out)
-    if found is None:
+def int16_rescale_params(x: Value, out: Value) -> Int16Rescale | None:
+    """Parameters of a fixed-point rescale; None if the tensors are not uint16 or their scales differ too much."""
+    params = _int16_params(x, out)
+    if params is None:
         return None
-    ratio = _ratio(*found)
-    if not (np.isfinite(ratio) and ratio <= MIDDLE >> 2):
+    ratio = _ratio(*params)
+    if not (np.isfinite(ratio) and ratio <= MIDPOINT >> 2):
         return None
-    gain = _nearest(ratio, _GAIN, (1 << 31) - 1)
-    below = (_zero(found[0]) - MIDDLE) * gain + (1 << 14) >> 15
-    return WordScaling(gain, (_zero(found[1]) - MIDDLE << _KEPT) - below + (1 << _KEPT - 1))
+    gain = _round_factor(ratio, _GAIN_BITS, (1 << 31) - 1)
+    below = (_zero_point(params[0]) - MIDPOINT) * gain + (1 << 14) >> 15
+    return Int16Rescale(gain, (_zero_point(params[1]) - MIDPOINT << _FRACTION_BITS) - below + (1 << _FRACTION_BITS - 1))

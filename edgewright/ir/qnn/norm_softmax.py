@@ -1,4 +1,4 @@
-"""Softmax and norms. Those of integers are made of exact sums, so that their order does not matter
+"""Softmax and normalization. Quantized inputs use exact integer sums, independent of summation order
 (``ir/int_rows.py``)."""
 
 from __future__ import annotations
@@ -11,27 +11,27 @@ import numpy as np
 from edgewright.ir.graph import Array, Op, Value
 from edgewright.ir.int_rows import log_softmax, norm_fits_int64, normalize_rows, softmax
 from edgewright.ir.qnn import image, norms
-from edgewright.ir.qnn.dtypes import centred, real, stored
+from edgewright.ir.qnn.dtypes import from_float, subtract_zero_point, to_float
 
 
-def whole(*values: Value) -> bool:
-    """Integers of one scale, of 8 or 16 bits."""
+def is_quantized(*values: Value) -> bool:
+    """True if all values are 8 or 16-bit integers quantized per tensor."""
     return all(v.q is not None and v.q.axis is None and v.q.dtype.itemsize <= 2 for v in values)
 
 
-def _ends(op: Op) -> tuple[list[Value], Value]:
+def _io(op: Op) -> tuple[list[Value], Value]:
     out = op.outputs[0]
     assert out is not None
     return op.args["inputs"], out
 
 
-def shares(op: Op, arrays: Sequence[Array]) -> Array:
+def softmax_op(op: Op, arrays: Sequence[Array]) -> Array:
     """``Softmax``, ``LogSoftmax``."""
-    (x,), out = _ends(op)
+    (x,), out = _io(op)
     log = op.kind.endswith("LogSoftmax")
-    if whole(x, out) and op.args["beta"] == 1 and arrays[0].size:
-        return stored(out, (log_softmax if log else softmax)(x, arrays[0], int(op.args["axis"])))
-    return stored(out, (image.log_softmax if log else image.softmax)(op.args, real(x, arrays[0])))
+    if is_quantized(x, out) and op.args["beta"] == 1 and arrays[0].size:
+        return from_float(out, (log_softmax if log else softmax)(x, arrays[0], int(op.args["axis"])))
+    return from_float(out, (image.log_softmax if log else image.softmax)(op.args, to_float(x, arrays[0])))
 
 
 _NORMS: dict[str, Any] = {
@@ -40,27 +40,27 @@ _NORMS: dict[str, Any] = {
 }  # fmt: skip
 
 
-def normed(op: Op, arrays: Sequence[Array]) -> Array:
+def normalize(op: Op, arrays: Sequence[Array]) -> Array:
     """``LayerNorm``, ``RmsNorm``, ``GroupNorm``, ``InstanceNorm``."""
-    (x, *factors), out = _ends(op)
-    constants = [real(v, a) for v, a in zip(factors, arrays[1:], strict=True)]
-    order = rows_of(op)
-    if order is None or not whole(x, out):
-        made = _NORMS[op.kind.partition(".")[2]](op.args, real(x, arrays[0]), *constants)
-        return stored(out, made)
+    (x, *factors), out = _io(op)
+    constants = [to_float(v, a) for v, a in zip(factors, arrays[1:], strict=True)]
+    order = row_view(op)
+    if order is None or not is_quantized(x, out):
+        result = _NORMS[op.kind.partition(".")[2]](op.args, to_float(x, arrays[0]), *constants)
+        return from_float(out, result)
     dims, shape = order
     assert x.q is not None
-    rows = centred(arrays[0], x.q, np.int64).transpose(dims)
-    made = normalize_rows(x, rows.reshape(shape), float(op.args["epsilon"]), not op.kind.endswith("RmsNorm"))
-    made = made.reshape(rows.shape).transpose(np.argsort(dims))
+    rows = subtract_zero_point(arrays[0], x.q, np.int64).transpose(dims)
+    result = normalize_rows(x, rows.reshape(shape), float(op.args["epsilon"]), not op.kind.endswith("RmsNorm"))
+    result = result.reshape(rows.shape).transpose(np.argsort(dims))
     for index, numbers in enumerate(constants):
-        made = made + numbers if index else made * numbers
-    return stored(out, made)
+        result = result + numbers if index else result * numbers
+    return from_float(out, result)
 
 
-def rows_of(op: Op) -> tuple[list[int], tuple[int, ...]] | None:
-    """The order and the shape in which the last dimension is all that a mean is of; None if there is none, or if sums
-    of its squares have more than 64 bits."""
+def row_view(op: Op) -> tuple[list[int], tuple[int, ...]] | None:
+    """Permutation and shape that make the normalized dimensions the last one; None if the tensor is empty or a sum of
+    squares may exceed 64 bits."""
     x = op.args["inputs"][0]
     rank, size = len(x.bound), int(np.prod(x.bound, dtype=np.int64))
     if not size:

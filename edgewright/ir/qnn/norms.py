@@ -12,42 +12,42 @@ from edgewright.ir.graph import Array
 Params = Mapping[str, Any]
 
 
-def _scaled(x: Array, given: tuple[Array, ...]) -> Array:
-    """Times the first constant, plus the second, as far as they are there."""
-    for index, constant in enumerate(given):
+def _affine(x: Array, constants: tuple[Array, ...]) -> Array:
+    """Multiply with the first constant and add the second, if present."""
+    for index, constant in enumerate(constants):
         x = x + constant if index else x * constant
     return np.asarray(x, np.float32)
 
 
 def batch_norm(params: Params, x: Array, *constants: Array) -> Array:
-    """In single precision, each operation rounded."""
-    return _scaled(x, constants)
+    """In float32, rounded after each operation."""
+    return _affine(x, constants)
 
 
-def _normal(x: Array, axes: tuple[int, ...], epsilon: float) -> Array:
+def _normalize(x: Array, axes: tuple[int, ...], epsilon: float) -> Array:
     wide = x.astype(np.float64)
-    away = wide - wide.mean(axes, keepdims=True)
-    return np.asarray(away / np.sqrt(np.square(away).mean(axes, keepdims=True) + epsilon))
+    centered = wide - wide.mean(axes, keepdims=True)
+    return np.asarray(centered / np.sqrt(np.square(centered).mean(axes, keepdims=True) + epsilon))
 
 
 def layer_norm(params: Params, x: Array, *constants: Array) -> Array:
-    return _scaled(_normal(x, tuple(params["axes"]), params["epsilon"]), constants)
+    return _affine(_normalize(x, tuple(params["axes"]), params["epsilon"]), constants)
 
 
 def rms_norm(params: Params, x: Array, *constants: Array) -> Array:
     wide = x.astype(np.float64)
     power = np.square(wide).mean(tuple(params["axes"]), keepdims=True)
-    return _scaled(wide / np.sqrt(power + params["epsilon"]), constants)
+    return _affine(wide / np.sqrt(power + params["epsilon"]), constants)
 
 
 def group_norm(params: Params, x: Array, *constants: Array) -> Array:
     split = x.reshape(*x.shape[:-1], params["group"], x.shape[-1] // params["group"])
     axes = (*range(1, x.ndim - 1), x.ndim)
-    return _scaled(_normal(split, axes, params["epsilon"]).reshape(x.shape), constants)
+    return _affine(_normalize(split, axes, params["epsilon"]).reshape(x.shape), constants)
 
 
 def instance_norm(params: Params, x: Array, *constants: Array) -> Array:
-    return _scaled(_normal(x, tuple(range(1, x.ndim - 1)), params["epsilon"]), constants)
+    return _affine(_normalize(x, tuple(range(1, x.ndim - 1)), params["epsilon"]), constants)
 
 
 def l2_norm(params: Params, x: Array) -> Array:
@@ -57,7 +57,7 @@ def l2_norm(params: Params, x: Array) -> Array:
 
 
 def hadamard(params: Params, x: Array) -> Array:
-    """Along the last dimension, whose size is a power of two; lengths are kept but for ``scale``."""
+    """Orthonormal Walsh-Hadamard transform of the last dimension, times ``scale``; its size is a power of two."""
     wide, size = x.astype(np.float64), x.shape[-1]
     step = 1
     while step < size:

@@ -14,27 +14,27 @@ import numpy as np
 from edgewright.ir.aten.reference.windows import reach
 from edgewright.ir.graph import Array, Op, Value
 from edgewright.ir.numerics import QNN, as_float32
-from edgewright.ir.qnn.dtypes import centred, converted, half, stored
+from edgewright.ir.qnn.dtypes import convert_elements, from_float, round_to_fp16, subtract_zero_point
 
 Params = Mapping[str, Any]
 
 
-def visits(params: Params, sizes: Sequence[int], counts: Sequence[int]) -> Iterator[tuple[Any, Any]]:
-    """Where each tap of the window is written and read."""
+def window_taps(params: Params, sizes: Sequence[int], counts: Sequence[int]) -> Iterator[tuple[Any, Any]]:
+    """For each tap of the window: the output slice it contributes to, and the input slice it reads."""
     for tap in np.ndindex(*params["filter_size"]):
-        met = [
+        ranges = [
             reach(size, count, stride, t - before)
             for size, count, stride, t, (before, _) in zip(
                 sizes, counts, params["stride"], tap, params["pad_amount"], strict=True
             )
         ]
-        if None not in met:
-            at, read = (tuple(m[i] for m in met if m is not None) for i in (0, 1))
-            yield (slice(None), *at), (slice(None), *read)
+        if None not in ranges:
+            write, read = (tuple(m[i] for m in ranges if m is not None) for i in (0, 1))
+            yield (slice(None), *write), (slice(None), *read)
 
 
-def counts_of(op: Op) -> Array:
-    """How many elements each mean is of: [1, ..., 1], or for each pixel of the result."""
+def element_counts(op: Op) -> Array:
+    """Number of elements of each mean: shape [1, ..., 1], or one per output pixel."""
     (x,), out = op.args["inputs"], op.outputs[0]
     assert out is not None
     if "axes" in op.args:
@@ -42,76 +42,76 @@ def counts_of(op: Op) -> Array:
     if op.args["count_pad_for_edges"]:
         return np.full((1,) * len(out.bound), math.prod(op.args["filter_size"]))
     inside = np.zeros((1, *out.bound[1:-1], 1), np.int64)
-    for at, _ in visits(op.args, x.bound[1:-1], out.bound[1:-1]):
-        inside[at] += 1
+    for write, _ in window_taps(op.args, x.bound[1:-1], out.bound[1:-1]):
+        inside[write] += 1
     return np.maximum(inside, 1)
 
 
-def factors_of(op: Op) -> Array:
-    """What integer sums are multiplied by, shaped as ``counts_of``."""
+def mean_factors(op: Op) -> Array:
+    """Factors that rescale integer sums, in the shape of ``element_counts``."""
     (x,), out = op.args["inputs"], op.outputs[0]
     assert out is not None and x.q is not None and out.q is not None
-    counts = counts_of(op) if not op.kind.endswith("ReduceSum") else np.ones((1,) * len(out.bound))
+    counts = element_counts(op) if not op.kind.endswith("ReduceSum") else np.ones((1,) * len(out.bound))
     return np.asarray(as_float32(x.q.scale) / (as_float32(out.q.scale) * counts.astype(np.float32)), np.float32)
 
 
-def _ends(op: Op) -> tuple[Value, Value]:
+def _io(op: Op) -> tuple[Value, Value]:
     (x,), out = op.args["inputs"], op.outputs[0]
     assert out is not None
     return x, out
 
 
-def _wide(x: Value, array: Array) -> Array:
+def _widen(x: Value, array: Array) -> Array:
     if x.q is not None:
-        return centred(array, x.q, np.int64)
-    return half(array).astype(np.float64) if array.dtype.kind == "f" else array
+        return subtract_zero_point(array, x.q, np.int64)
+    return round_to_fp16(array).astype(np.float64) if array.dtype.kind == "f" else array
 
 
-def average(op: Op, arrays: Sequence[Array]) -> Array:
+def average_pool(op: Op, arrays: Sequence[Array]) -> Array:
     """``PoolAvg2d``, ``PoolAvg3d``."""
-    x, out = _ends(op)
-    wide = _wide(x, arrays[0])
+    x, out = _io(op)
+    wide = _widen(x, arrays[0])
     total = np.zeros(out.bound, wide.dtype)
-    for at, read in visits(op.args, x.bound[1:-1], out.bound[1:-1]):
-        total[at] += wide[read]
-    return _finished(op, total)
+    for write, read in window_taps(op.args, x.bound[1:-1], out.bound[1:-1]):
+        total[write] += wide[read]
+    return _requantize(op, total)
 
 
-def reduced(op: Op, arrays: Sequence[Array]) -> Array:
+def sum_or_mean(op: Op, arrays: Sequence[Array]) -> Array:
     """``ReduceMean``, ``ReduceSum``."""
-    x, out = _ends(op)
-    return _finished(op, _wide(x, arrays[0]).sum(axis=tuple(op.args["axes"])).reshape(out.bound))
+    x, out = _io(op)
+    return _requantize(op, _widen(x, arrays[0]).sum(axis=tuple(op.args["axes"])).reshape(out.bound))
 
 
-def _finished(op: Op, total: Array) -> Array:
-    x, out = _ends(op)
+def _requantize(op: Op, total: Array) -> Array:
+    x, out = _io(op)
     if x.q is not None and out.q is not None:
-        return QNN.requantize(total, factors_of(op), out.q)
+        return QNN.requantize(total, mean_factors(op), out.q)
     real = total if x.q is None else total * np.float64(as_float32(x.q.scale))
     if op.kind.endswith("ReduceSum"):
-        return stored(out, real if real.dtype.kind != "f" else real.astype(np.float32))
-    return stored(out, (real / counts_of(op)).astype(np.float32))
+        return from_float(out, real if real.dtype.kind != "f" else real.astype(np.float32))
+    return from_float(out, (real / element_counts(op)).astype(np.float32))
 
 
-def extreme(function: Any) -> Any:
-    """``ReduceMax``, ``ReduceMin``: of what is stored, which is in the order of what it stands for."""
+def min_or_max(function: Any) -> Any:
+    """``ReduceMax``, ``ReduceMin``: on stored values, since quantization preserves order."""
 
-    def meaning(op: Op, arrays: Sequence[Array]) -> Array:
-        x, out = _ends(op)
-        made = np.asarray(function(arrays[0], axis=tuple(op.args["axes"]))).reshape(out.bound)
-        return converted(x, made, out) if x.q is not None else stored(out, made)
+    def reference(op: Op, arrays: Sequence[Array]) -> Array:
+        x, out = _io(op)
+        result = np.asarray(function(arrays[0], axis=tuple(op.args["axes"]))).reshape(out.bound)
+        return convert_elements(x, result, out) if x.q is not None else from_float(out, result)
 
-    return meaning
+    return reference
 
 
-def running(op: Op, arrays: Sequence[Array]) -> Array:
+def cumulative_sum(op: Op, arrays: Sequence[Array]) -> Array:
     """``CumulativeSum``."""
-    x, out = _ends(op)
-    axis, wide = int(op.args["axis"]), _wide(x, arrays[0])
-    turned = np.flip(wide, axis) if op.args["reverse"] else wide
-    total = np.cumsum(turned, axis, dtype=turned.dtype)
-    total = total - turned if op.args["exclusive"] else total
+    x, out = _io(op)
+    axis, wide = int(op.args["axis"]), _widen(x, arrays[0])
+    ordered = np.flip(wide, axis) if op.args["reverse"] else wide
+    total = np.cumsum(ordered, axis, dtype=ordered.dtype)
+    total = total - ordered if op.args["exclusive"] else total
     total = np.flip(total, axis) if op.args["reverse"] else total
     if x.q is not None and out.q is not None:
         return QNN.requantize(total, as_float32(x.q.scale) / as_float32(out.q.scale), out.q)
-    return stored(out, total if total.dtype.kind != "f" else total.astype(np.float32))
+    return from_float(out, total if total.dtype.kind != "f" else total.astype(np.float32))

@@ -14,19 +14,19 @@ from edgewright.ir.float_scale import FloatScale, all_8bit
 from edgewright.ir.graph import Array, QParams, Value
 from edgewright.ir.numerics import QNN, as_float32
 
-_MULTIPLES = 16  # of a channel's scale that a block's may be
+_MULTIPLES = 16  # 4-bit multiplier of a block's scale
 
 
 def block_scales(q: QParams, channels: int) -> tuple[Array, Array]:
-    """A scale for each output channel, and what its blocks multiply it by: 1 to 16."""
+    """One scale per output channel, and the integer multipliers (1 to 16) of its blocks."""
     scales = np.asarray(q.scale, np.float64).reshape(channels, -1)
     units = scales.max(axis=1) / _MULTIPLES
     return units, np.clip(np.round(scales / units[:, None]), 1, _MULTIPLES).astype(np.int64)
 
 
-def weights_of(value: Value, data: Array) -> tuple[Array, Array]:
-    """Integers without their zero point, and a scale for each output channel or one for all. Those of blocks, whose
-    output channels are last, are multiplied by what the block has of its channel's scale."""
+def integer_weights(value: Value, data: Array) -> tuple[Array, Array]:
+    """Weights minus the zero point, and one scale per output channel or per tensor. Blockwise weights, whose output
+    channels are last, are multiplied with the integer multipliers of their blocks."""
     q = value.q
     assert q is not None
     if q.block is None:
@@ -40,8 +40,8 @@ def weights_of(value: Value, data: Array) -> tuple[Array, Array]:
     return data.astype(np.int64) * np.repeat(multiples.T, q.block, axis=0), as_float32(units)
 
 
-def bias_of(value: Value, data: Array, units: Array) -> Array:
-    """A bias in units of the accumulator; real numbers are rounded to them."""
+def accumulator_bias(value: Value, data: Array, units: Array) -> Array:
+    """The bias in the accumulator's scale, rounded if it has another one."""
     numbers = data.astype(np.float64).reshape(-1)
     if value.q is not None:
         scale = as_float32(value.q.scale).astype(np.float64).reshape(-1)
@@ -51,15 +51,15 @@ def bias_of(value: Value, data: Array, units: Array) -> Array:
     return np.asarray(np.rint(numbers / units), np.float64).astype(np.int64)
 
 
-def stored_sums(total: Array, x: Value, scales: Array, out: Value) -> Array:
-    """Exact sums as the result holds them. Channels are last; ``scales`` are those of the weights."""
+def requantize_accumulators(total: Array, x: Value, scales: Array, out: Value) -> Array:
+    """Requantize exact accumulators. Channels are last; ``scales`` are those of the weights."""
     assert x.q is not None and out.q is not None
     if all_8bit(x, out):
         return QNN.requantize(total, as_float32(x.q.scale) * scales / as_float32(out.q.scale), out.q)
-    return product_scaling(x, scales, out).apply(total).astype(out.q.dtype)
+    return accumulator_scale(x, scales, out).apply(total).astype(out.q.dtype)
 
 
-def product_scaling(x: Value, scales: Array, out: Value) -> FloatScale:
+def accumulator_scale(x: Value, scales: Array, out: Value) -> FloatScale:
     assert x.q is not None and out.q is not None
     units = as_float32(x.q.scale).astype(np.float64) * scales.astype(np.float64)
     factors: Any = (units / as_float32(out.q.scale).astype(np.float64)).reshape(-1)

@@ -10,89 +10,90 @@ from edgewright.ir.graph import Op
 from edgewright.ir.qnn import shapes_conv as products
 from edgewright.ir.qnn import shapes_move as moves
 from edgewright.ir.qnn.elementwise import BINARY, UNARY
-from edgewright.ir.qnn.shape_checks import Rule, Shape, axes_of, need
+from edgewright.ir.qnn.shape_checks import Shape, ShapeRule, checked_axes, require
 from edgewright.ir.qnn.table import PREFIX
 
 
-def shapes_of(op: Op) -> list[Shape]:
-    """The shapes of the results. A scalar has a dimension in QNN; it stays a scalar in element-wise operators."""
-    given = [v.bound if elementwise(op) else v.bound or (1,) for v in op.args["inputs"]]
-    return [tuple(int(n) for n in s) for s in RULES[op.kind.removeprefix(PREFIX)](op, given)]
+def infer_shapes(op: Op) -> list[Shape]:
+    """Infer output shapes. A scalar has rank 1 in QNN, but keeps rank 0 in elementwise operators."""
+    shapes = [v.bound if is_elementwise(op) else v.bound or (1,) for v in op.args["inputs"]]
+    return [tuple(int(n) for n in s) for s in RULES[op.kind.removeprefix(PREFIX)](op, shapes)]
 
 
-def elementwise(op: Op) -> bool:
+def is_elementwise(op: Op) -> bool:
     return op.kind.removeprefix(PREFIX) in ELEMENTWISE
 
 
-def _same(op: Op, given: list[Shape]) -> list[Shape]:
-    return [given[0]]
+def _like_first(op: Op, shapes: list[Shape]) -> list[Shape]:
+    return [shapes[0]]
 
 
-def _broadcast(op: Op, given: list[Shape]) -> list[Shape]:
-    return [np.broadcast_shapes(*given)]
+def _broadcast(op: Op, shapes: list[Shape]) -> list[Shape]:
+    return [np.broadcast_shapes(*shapes)]
 
 
-def _onto_first(op: Op, given: list[Shape]) -> list[Shape]:
-    """Constants fit the last dimension of what they are applied to."""
-    for shape in given[1:]:
-        need(np.broadcast_shapes(given[0], shape) == given[0], "must fit the last dimension", shape)
-    return [given[0]]
+def _onto_first(op: Op, shapes: list[Shape]) -> list[Shape]:
+    """The first shape; further operands must broadcast to it."""
+    for shape in shapes[1:]:
+        require(np.broadcast_shapes(shapes[0], shape) == shapes[0], "must fit the last dimension", shape)
+    return [shapes[0]]
 
 
-def _numbered(count: int) -> Rule:
-    def rule(op: Op, given: list[Shape]) -> list[Shape]:
-        need(op.args["operation"] < count, f"must be below {count}", op.args["operation"])
-        return _broadcast(op, given)
+def _by_code(count: int) -> ShapeRule:
+    def rule(op: Op, shapes: list[Shape]) -> list[Shape]:
+        require(op.args["operation"] < count, f"must be below {count}", op.args["operation"])
+        return _broadcast(op, shapes)
 
     return rule
 
 
-def _reduced(op: Op, given: list[Shape]) -> list[Shape]:
-    axes, kept = axes_of(op, given), bool(op.args["keep_dims"])
-    return [tuple(1 if i in axes else n for i, n in enumerate(given[0]) if kept or i not in axes)]
+def _reduce(op: Op, shapes: list[Shape]) -> list[Shape]:
+    axes, keep = checked_axes(op, shapes), bool(op.args["keep_dims"])
+    return [tuple(1 if i in axes else n for i, n in enumerate(shapes[0]) if keep or i not in axes)]
 
 
-def _along(op: Op, given: list[Shape]) -> list[Shape]:
-    axes_of(op, given)
-    return _onto_first(op, given)
+def _along_axes(op: Op, shapes: list[Shape]) -> list[Shape]:
+    checked_axes(op, shapes)
+    return _onto_first(op, shapes)
 
 
-def _grouped(op: Op, given: list[Shape]) -> list[Shape]:
-    need(len(given[0]) > 2 and given[0][-1] % op.args["group"] == 0, "groups must be alike", given[0])
-    return _onto_first(op, given)
+def _group_norm(op: Op, shapes: list[Shape]) -> list[Shape]:
+    require(len(shapes[0]) > 2 and shapes[0][-1] % op.args["group"] == 0, "must be divisible into groups", shapes[0])
+    return _onto_first(op, shapes)
 
 
-def _power_of_two(op: Op, given: list[Shape]) -> list[Shape]:
-    size = given[0][-1]
-    need(size > 0 and size & (size - 1) == 0, "must be a power of two", size)
-    return [given[0]]
+def _power_of_two(op: Op, shapes: list[Shape]) -> list[Shape]:
+    size = shapes[0][-1]
+    require(size > 0 and size & (size - 1) == 0, "must be a power of two", size)
+    return [shapes[0]]
 
 
-def _each(rule: Rule, names: Sequence[str]) -> dict[str, Rule]:
+def _rule_for(rule: ShapeRule, names: Sequence[str]) -> dict[str, ShapeRule]:
     return dict.fromkeys(names, rule)
 
 
-SINGLE = ("Relu", "Relu6", "ReluMinMax", "Sigmoid", "Tanh", "Gelu", "HardSwish", "Elu", "IsNan", "IsInf", "Cast",
+OTHER_UNARY = ("Relu", "Relu6", "ReluMinMax", "Sigmoid", "Tanh", "Gelu", "HardSwish", "Elu", "IsNan", "IsInf", "Cast",
           "Convert", "Quantize", "Dequantize")  # fmt: skip
-ELEMENTWISE: dict[str, Rule] = {
-    **_each(_same, [*(f"ElementWise{n}" for n in UNARY), *SINGLE]),
-    **_each(_broadcast, [*(f"ElementWise{n}" for n in BINARY), "ElementWiseSelect"]),
-    "ElementWiseUnary": _numbered(16), "ElementWiseBinary": _numbered(20), "ElementWiseNeuron": _numbered(9),
+ELEMENTWISE: dict[str, ShapeRule] = {
+    **_rule_for(_like_first, [*(f"ElementWise{n}" for n in UNARY), *OTHER_UNARY]),
+    **_rule_for(_broadcast, [*(f"ElementWise{n}" for n in BINARY), "ElementWiseSelect"]),
+    "ElementWiseUnary": _by_code(16), "ElementWiseBinary": _by_code(20), "ElementWiseNeuron": _by_code(9),
 }  # fmt: skip
-RULES: dict[str, Rule] = {
+RULES: dict[str, ShapeRule] = {
     **ELEMENTWISE,
-    **_each(_onto_first, ["Prelu", "Batchnorm", "InstanceNorm"]),
-    **_each(products.convolution, ["Conv2d", "Conv3d", "DepthWiseConv2d"]),
-    **_each(products.grown, ["TransposeConv2d", "TransposeConv3d"]),
-    **_each(products.pool, ["PoolMax2d", "PoolAvg2d", "PoolAvg3d"]),
-    **_each(products.resized, ["ResizeNearestNeighbor", "ResizeBilinear", "Resize"]),
-    **_each(_reduced, ["ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin", "Argmax", "Argmin"]),
-    **_each(_along, ["CumulativeSum", "Softmax", "LogSoftmax", "LayerNorm", "RmsNorm", "L2Norm"]),
-    "FullyConnected": products.fully_connected, "MatMul": products.matmul, "GridSample": products.grid,
-    "GroupNorm": _grouped, "HadamardTransform": _power_of_two, "Reshape": moves.reshape,
+    **_rule_for(_onto_first, ["Prelu", "Batchnorm", "InstanceNorm"]),
+    **_rule_for(products.convolution, ["Conv2d", "Conv3d", "DepthWiseConv2d"]),
+    **_rule_for(products.conv_transpose, ["TransposeConv2d", "TransposeConv3d"]),
+    **_rule_for(products.pool, ["PoolMax2d", "PoolAvg2d", "PoolAvg3d"]),
+    **_rule_for(products.resize, ["ResizeNearestNeighbor", "ResizeBilinear", "Resize"]),
+    **_rule_for(_reduce, ["ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin", "Argmax", "Argmin"]),
+    **_rule_for(_along_axes, ["CumulativeSum", "Softmax", "LogSoftmax", "LayerNorm", "RmsNorm", "L2Norm"]),
+    "FullyConnected": products.fully_connected, "MatMul": products.matmul, "GridSample": products.grid_sample,
+    "GroupNorm": _group_norm, "HadamardTransform": _power_of_two, "Reshape": moves.reshape,
     "Transpose": moves.transpose, "Concat": moves.concat, "Pack": moves.pack, "UnPack": moves.split,
-    "Split": moves.split, "StridedSlice": moves.sliced, "Tile": moves.tile, "Pad": moves.pad,
-    "ChannelShuffle": moves.shuffled, "DepthToSpace": moves.blocks(False), "SpaceToDepth": moves.blocks(True),
+    "Split": moves.split, "StridedSlice": moves.strided_slice, "Tile": moves.tile, "Pad": moves.pad,
+    "ChannelShuffle": moves.channel_shuffle, "DepthToSpace": moves.block_shape(False),
+    "SpaceToDepth": moves.block_shape(True),
     "Gather": moves.gather, "GatherElements": moves.gather_elements, "ScatterElements": moves.scatter_elements,
-    "ScatterNd": moves.scatter_nd, "TopK": moves.top,
+    "ScatterNd": moves.scatter_nd, "TopK": moves.top_k,
 }  # fmt: skip

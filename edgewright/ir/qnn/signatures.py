@@ -1,56 +1,55 @@
 """Element types of QNN's operators on the HTP.
 
-Real numbers are float (held in 16 bits, whatever their type says) or quantized with one scale, in 8 or 16 bits. What
-is computed in real numbers may change from one to another. What only moves elements keeps their type; quantized ones
-may change their scale on the way. Integers and truth values stand for themselves.
+``real`` is floating point (fp16, whatever the declared type) or 8 or 16 bits quantized per tensor; arithmetic may mix
+them. Data movement keeps element types, but may requantize. Integers and booleans are plain.
 """
 
 from __future__ import annotations
 
 from edgewright.errors import FormatError
 from edgewright.ir.graph import Op, Value
-from edgewright.ir.qnn.binary import PAIRS
+from edgewright.ir.qnn.binary import ADD_SUB_MUL
 from edgewright.ir.qnn.elementwise import BINARY, UNARY
 from edgewright.ir.signatures import Signatures
 
 _QUANTIZED = "qu8 qi8 qu16 qi16"
-_WHOLE = "i32 u32 i64 u8 i8 u16 i16 bool"
+_INTEGER = "i32 u32 i64 u8 i8 u16 i16 bool"
 _CLASSES = {
     "real": f"f32 f16 {_QUANTIZED}",
     "number": f"f32 f16 {_QUANTIZED} i32 bool",
     "quantized": _QUANTIZED,
     "Q": _QUANTIZED,
-    "M": f"f32 f16 {_WHOLE}",
+    "M": f"f32 f16 {_INTEGER}",
     "W": "i32 bool",
-    "any": f"f32 f16 {_QUANTIZED} {_WHOLE}",
+    "any": f"f32 f16 {_QUANTIZED} {_INTEGER}",
     "index": "i32 u32 i64",
     "float": "f32 f16",
     "weight": f"{_QUANTIZED} ci8 cu8 ci16 cu16 bi8",
     "bias": "qi32 ci32 i32 f32 f16",
     "factor": f"f32 f16 {_QUANTIZED} qi32",
 }
-_COMPARED = ("Equal", "NotEqual", "Greater", "GreaterEqual", "Less", "LessEqual")
+_COMPARISONS = ("Equal", "NotEqual", "Greater", "GreaterEqual", "Less", "LessEqual")
 _LOGIC = ("And", "Or", "Xor")
-_KEPT = ("Abs", "Ceil", "Floor", "Neg", "Round", "Sign")  # integers stay integers
+_INTEGER_UNARY = ("Abs", "Ceil", "Floor", "Neg", "Round", "Sign")  # also defined on integers
 
 
-def _named(*names: str) -> str:
+def _elementwise_names(*names: str) -> str:
     return " ".join(f"ElementWise{name}" for name in names)
 
 
-_ARITHMETIC = [name for name in dict.fromkeys((*BINARY, *PAIRS)) if name not in (*_COMPARED, *_LOGIC)]
-_FUNCTIONS = [name for name in UNARY if name not in (*_KEPT, "Not")]
+_ARITHMETIC = [name for name in dict.fromkeys((*BINARY, *ADD_SUB_MUL)) if name not in (*_COMPARISONS, *_LOGIC)]
+_FUNCTIONS = [name for name in UNARY if name not in (*_INTEGER_UNARY, "Not")]
 SIGNATURES = Signatures(_CLASSES, {
-    _named(*_FUNCTIONS): "number -> real",
-    _named(*_KEPT): "number -> real | W -> W",
-    _named("Not"): "bool -> bool",
-    _named(*_ARITHMETIC): "number number -> real | W W -> W",
-    _named(*_COMPARED): "number number -> bool",
-    _named(*_LOGIC): "bool bool -> bool",
-    _named("Unary"): "number -> real | W -> W",
-    _named("Binary"): "number number -> real | number number -> bool | W W -> W",
-    _named("Neuron"): "number -> real",
-    _named("Select"): "bool number number -> real | bool W W -> W",
+    _elementwise_names(*_FUNCTIONS): "number -> real",
+    _elementwise_names(*_INTEGER_UNARY): "number -> real | W -> W",
+    _elementwise_names("Not"): "bool -> bool",
+    _elementwise_names(*_ARITHMETIC): "number number -> real | W W -> W",
+    _elementwise_names(*_COMPARISONS): "number number -> bool",
+    _elementwise_names(*_LOGIC): "bool bool -> bool",
+    _elementwise_names("Unary"): "number -> real | W -> W",
+    _elementwise_names("Binary"): "number number -> real | number number -> bool | W W -> W",
+    _elementwise_names("Neuron"): "number -> real",
+    _elementwise_names("Select"): "bool number number -> real | bool W W -> W",
     "Relu Relu6 ReluMinMax": "number -> real | W -> W",
     "Sigmoid Tanh": "number -> real",
     "Gelu HardSwish Elu": "real -> real",
@@ -88,10 +87,10 @@ def check_types(op: Op, name: str) -> None:
 
 
 def _check_axis(op: Op, name: str, weight: Value) -> None:
-    """Scales are for output channels."""
+    """Check that the quantized dimension of weights is the output channels."""
     rank = len(weight.bound)
-    turned = name == "MatMul" and bool(op.args["transpose_in1"])
-    axis = 0 if name == "FullyConnected" else rank - 2 if turned else rank - 1
+    transposed = name == "MatMul" and bool(op.args["transpose_in1"])
+    axis = 0 if name == "FullyConnected" else rank - 2 if transposed else rank - 1
     assert weight.q is not None
     if weight.q.axis != axis:
         rule = f"must have a scale for each slice of dimension {axis}, the output channels"

@@ -47,5 +47,5 @@ def overrides(numerics: str) -> Mapping[str, Reference]:
     return NUMERICS[numerics]
 
 
-def known(kind: str) -> bool:
+def has_op(kind: str) -> bool:
     return kind.removeprefix(PREFIX) in TFLITE

@@ -25,7 +25,7 @@ def execute(graph: Graph, inputs: Sequence[Array]) -> list[Array]:
     return [_array(v, arrays) for v in graph.outputs]
 
 
-def known(kind: str) -> bool:
+def has_op(kind: str) -> bool:
     return kind.removeprefix(PREFIX) in TOSA
 
 

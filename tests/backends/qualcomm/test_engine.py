@@ -16,7 +16,7 @@ from edgewright.ir.aten.ops import OPS
 from edgewright.ir.graph import Array
 from edgewright.ir.qnn.check import check
 from edgewright.ir.qnn.execute import execute
-from edgewright.ir.qnn.twin import missing, to_twin
+from edgewright.ir.qnn.twin import to_twin, unsupported_ops
 from edgewright.program.edge import to_edge_transform_and_lower
 from tests.backends.qualcomm.lowered import quantize
 from tests.backends.qualcomm.rows import FP16, cases
@@ -52,7 +52,7 @@ def tried(op: str, bits: float, most: int) -> int:
         if partitioner.refusals(case.op):
             continue
         device = to_qnn(case.copy(), partitioner.target())
-        assert not missing(device), case.name
+        assert not unsupported_ops(device), case.name
         twin = to_twin(device)
         check(twin, 1 << 30)
         given = [np.asarray(a).reshape(v.bound) for a, v in zip(case.inputs, twin.inputs, strict=True)]

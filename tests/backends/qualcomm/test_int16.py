@@ -8,7 +8,7 @@ import pytest
 from edgewright import engine
 from edgewright.ir.graph import Array, Graph, Op, QParams, Value
 from edgewright.ir.qnn.execute import execute
-from edgewright.ir.qnn.int16 import word_scaling, word_sum
+from edgewright.ir.qnn.int16 import int16_rescale_params, int16_sum_params
 from tests.engine.vendors import cpus
 
 WORD = np.dtype(np.uint16)
@@ -55,7 +55,7 @@ def test_sums(kind: str, shapes: list[tuple[int, ...]], scales: list[tuple[float
     given = [mixed(v.bound, seed) for seed, v in enumerate(graph.inputs)]
     same_in_machine_code(graph, given)
     apart = scales[0][0] / scales[2][0] > 8192
-    assert (word_sum(graph.ops[0]) is None) == apart  # in single precision then
+    assert (int16_sum_params(graph.ops[0]) is None) == apart  # in single precision then
     if apart:
         return
     real = [(x.astype(np.float64) - q[1]) * np.float32(q[0]) for x, q in zip(given, scales, strict=False)]
@@ -69,7 +69,7 @@ def test_sums(kind: str, shapes: list[tuple[int, ...]], scales: list[tuple[float
 def test_changes_of_scale(scales: list[tuple[float, int]]) -> None:
     graph = graph_of("Convert", [(2, 37, 5), (2, 37, 5)], [scales[0], scales[2]])
     apart = scales[0][0] / scales[2][0] > 8192
-    assert (word_scaling(graph.inputs[0], graph.outputs[0]) is None) == apart
+    assert (int16_rescale_params(graph.inputs[0], graph.outputs[0]) is None) == apart
     same_in_machine_code(graph, [mixed((2, 37, 5), 3)])
 
 

@@ -210,11 +210,11 @@ def test_what_holds_together_passes() -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"stride": [0, 1]}, "must be whole numbers from 1; got 0"),
+        ({"stride": [0, 1]}, "must be integers of at least 1; got 0"),
         ({"stride": [1]}, "must have 2 numbers"),
-        ({"stride": [1 << 40, 1]}, "must be whole numbers from 1"),
+        ({"stride": [1 << 40, 1]}, "must be integers of at least 1"),
         ({"stride": "11"}, "must be a list of numbers"),
-        ({"pad_amount": [[1, 1], [1, 1 << 30]]}, "must give what its operands and parameters make"),
+        ({"pad_amount": [[1, 1], [1, 1 << 30]]}, "must have the shapes that follow from its operands and parameters"),
         ({"pad_amount": [[1], [1, 1]]}, "must be pairs"),
         ({"dilation": [9, 1]}, "a window must fit its padded image"),
         ({"group": 3}, "filters must fit the channels of each group"),
