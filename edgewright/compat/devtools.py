@@ -16,7 +16,7 @@ from torch.utils._pytree import tree_leaves
 from edgewright.errors import MissingError, UsageError
 from edgewright.formats import bpte
 from edgewright.frontend.delegate import executorch_call_delegate
-from edgewright.frontend.importer import to_array
+from edgewright.frontend.tensors import to_array
 
 
 class MethodTestCase:

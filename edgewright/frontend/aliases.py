@@ -226,18 +226,6 @@ VIEW_INVERSES: dict[Any, ViewInverse] = {
 }  # fmt: skip
 
 
-def viewed_argument(op: Any) -> int | None:
-    """The position of the argument that an operator's result aliases, or None."""
-    if not isinstance(op, torch._ops.OpOverload) or op._schema.is_mutable:
-        return None
-    returned = {alias for r in op._schema.returns if r.alias_info for alias in r.alias_info.before_set}
-    returns_list = any("List" in str(r.type) or "[]" in str(r.type) for r in op._schema.returns)
-    for position, argument in enumerate(op._schema.arguments):
-        if argument.alias_info and (returns_list or returned & set(argument.alias_info.before_set)):
-            return position
-    return None
-
-
 def functional_variant(op: Any) -> Any:
     """The functional variant of an in-place operator (``aten.add_.Tensor`` gives ``aten.add.Tensor``)."""
     namespace, _, name = op._schema.name.partition("::")

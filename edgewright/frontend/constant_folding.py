@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch import fx
 
-from edgewright.frontend.aliases import viewed_argument
-from edgewright.frontend.constant_eval import ConstantEvaluator, is_pure, written_names, written_roots
+from edgewright.frontend.constant_eval import ConstantEvaluator, is_pure
+from edgewright.frontend.mutation import viewed_argument, written_names, written_roots
 from edgewright.frontend.rewriter import is_dynamic
 
 _MAX_GROWTH = 1 << 16  # bytes: the size up to which a folded constant may exceed its sources

@@ -10,6 +10,7 @@ from torch._ops import HigherOrderOperator
 
 from edgewright.formats.flatbuffer import Buffer
 from edgewright.formats.twin_reader import read_twin
+from edgewright.frontend.tensors import to_array
 from edgewright.ir.graph import Graph
 from edgewright.runtime.delegates import Result
 
@@ -41,7 +42,6 @@ class LoweredBackendModule(torch.nn.Module):
 
     def forward(self, *inputs: torch.Tensor) -> list[torch.Tensor]:
         """Run the delegate on the host."""
-        from edgewright.frontend.importer import to_array  # a cyclic import at module level
         from edgewright.runtime.delegates import DelegateBlob, invoke, require_delegate
         from edgewright.runtime.method_io import to_caller
 

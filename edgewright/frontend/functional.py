@@ -15,8 +15,8 @@ from edgewright.frontend.aliases import (
     ViewOp,
     functional_variant,
     item_view,
-    viewed_argument,
 )
+from edgewright.frontend.mutation import viewed_argument
 from edgewright.frontend.rewriter import Rewriter, fake_mode
 
 aten = torch.ops.aten

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -17,17 +17,8 @@ from torch.utils._sympy.value_ranges import bound_sympy
 from edgewright.errors import ExportError
 from edgewright.frontend.delegate import executorch_call_delegate
 from edgewright.frontend.origin import frames, module_classes, module_path, source_line
-from edgewright.ir.dtypes import ScalarType, bfloat16, to_numpy
-from edgewright.ir.graph import Array, Dim, Graph, Op, Origin, Size, Value, verify
-
-DTYPES: dict[torch.dtype, Any] = {
-    torch.uint8: np.uint8, torch.int8: np.int8, torch.int16: np.int16, torch.int32: np.int32, torch.int64: np.int64,
-    torch.float16: np.float16, torch.bfloat16: bfloat16, torch.float32: np.float32, torch.float64: np.float64,
-    torch.bool: np.bool_, torch.complex64: np.complex64, torch.complex128: np.complex128,
-    torch.uint16: np.uint16, torch.uint32: np.uint32, torch.uint64: np.uint64,
-}  # fmt: skip
-for _name in ("float8_e5m2", "float8_e4m3fn", "float8_e5m2fnuz", "float8_e4m3fnuz"):
-    DTYPES[getattr(torch, _name)] = to_numpy(ScalarType[_name.upper()])
+from edgewright.frontend.tensors import DTYPES, dim_order_of, to_array
+from edgewright.ir.graph import Dim, Graph, Op, Origin, Size, Value, verify
 
 _KINDS = {torch.SymInt: "int", int: "int", torch.SymBool: "bool", bool: "bool", torch.SymFloat: "float", float: "float"}
 _UNBOUNDED = (1 << 31) - 1
@@ -169,9 +160,7 @@ class _Importer:
     def _control(self, op: Op, node: fx.Node) -> None:
         """Import branches and loop bodies as subgraphs."""
         if isinstance(node.target, torch._ops.HigherOrderOperator):
-            from edgewright.frontend.control_flow import import_branches
-
-            import_branches(self, op, node)
+            _import_branches(self, op, node)
 
     def _read(self, tree: Any) -> Any:
         return pytree.tree_map_only(fx.Node, self.env.__getitem__, tree)
@@ -220,6 +209,58 @@ def _describe_delegate(op: Op, args: Any, node: fx.Node) -> None:
             value.dim_order = order
 
 
+# ------------------------------------------------------------------------------------------------ control flow
+
+
+def _import_branches(importer: _Importer, op: Op, node: fx.Node) -> None:
+    """Import the subgraphs of a control flow operator, and name its arguments.
+
+    Subgraphs capture operands: they read the outer graph's values directly. Loop-carried values are the outputs of the
+    loop operator, which its subgraphs read; the outputs of the body are their next values. ``inputs`` of a body are
+    slices of ``xs``.
+    """
+    args = list(op.args.values())
+    if op.kind == "cond":
+        op.args = {"pred": args[0], "operands": list(args[3])}
+        op.graphs = {
+            name: _import_subgraph(importer, args[i], name, args[3]) for i, name in ((1, "true"), (2, "false"))
+        }
+    elif op.kind == "while_loop":
+        op.args = {"initial": list(args[2]), "operands": list(args[3])}
+        bindings = [*op.outputs, *args[3]]
+        op.graphs = {
+            name: _import_subgraph(importer, args[i], name, bindings) for i, name in ((0, "condition"), (1, "body"))
+        }
+    elif op.kind in ("map_impl", "scan"):
+        initial, xs, operands = ([], *args[1:]) if op.kind == "map_impl" else args[1:]
+        op.args = {"initial": list(initial), "xs": list(xs), "operands": list(operands)}
+        bindings = [*op.outputs[: len(initial)], *([_SLICE] * len(xs)), *operands]
+        op.graphs = {"body": _import_subgraph(importer, args[0], "body", bindings)}
+
+
+_SLICE = object()
+
+
+def _import_subgraph(importer: _Importer, module: fx.GraphModule, name: str, bindings: Iterable[Any]) -> Graph:
+    child = type(importer)(importer.exported, name)
+    child.module = module
+    for node, value in zip(module.graph.find_nodes(op="placeholder"), bindings, strict=True):
+        if value is _SLICE:
+            value = child._value(node)
+            value.dim_order = tuple(range(len(value.shape)))
+            child.graph.inputs.append(value)
+        child.env[node] = value
+    for node in module.graph.nodes:
+        if node.op not in ("placeholder", "output"):
+            child.visit(node)
+    results = child._read(module.graph.output_node().args[0])
+    child.graph.outputs = list(results) if isinstance(results, tuple | list) else [results]
+    return child.graph
+
+
+# ------------------------------------------------------------------------------------------------------- names
+
+
 def kind_of(target: Any) -> str:
     """An operator's name: ``aten.add.Tensor``, ``operator.mul``."""
     if isinstance(target, torch._ops.OpOverload | torch._ops.HigherOrderOperator):
@@ -252,22 +293,3 @@ def _expand_int_list(value: Any, argument: Any) -> Any:
     ):
         return [value] * argument.N
     return list(value) if isinstance(value, tuple) else value
-
-
-def to_array(tensor: torch.Tensor) -> Array:
-    """A tensor as a numpy array of the same memory and strides."""
-    tensor = tensor.detach()
-    if tensor.dtype in (torch.bfloat16,) or (tensor.dtype.itemsize == 1 and tensor.dtype.is_floating_point):
-        carrier = torch.int16 if tensor.dtype == torch.bfloat16 else torch.uint8
-        array: Array = tensor.view(carrier).numpy().view(DTYPES[tensor.dtype])
-        return array
-    return np.asarray(tensor.resolve_conj().resolve_neg().numpy())
-
-
-def dim_order_of(tensor: torch.Tensor) -> tuple[int, ...]:
-    """The dim order in which a tensor is stored: channels-last if it is contiguous in that format, else contiguous."""
-    contiguous = tuple(range(tensor.dim()))
-    if tensor.dim() not in (4, 5) or tensor.is_contiguous():
-        return contiguous
-    last = torch.channels_last if tensor.dim() == 4 else torch.channels_last_3d
-    return (0, *range(2, tensor.dim()), 1) if tensor.is_contiguous(memory_format=last) else contiguous

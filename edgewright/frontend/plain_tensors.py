@@ -10,7 +10,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 
 from edgewright.errors import ExportError
-from edgewright.frontend.constant_eval import first_writes
+from edgewright.frontend.mutation import first_writes
 from edgewright.frontend.origin import source_line
 
 

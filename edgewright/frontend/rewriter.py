@@ -1,13 +1,15 @@
-"""Builds a functional graph of supported operators from an exported one, node by node, in a single pass.
+"""``Rewriter``: builds a functional graph of supported operators from an exported one, node by node, in a single pass.
 
 Views and in-place operators become functional (``aliases.py``), rules rewrite composite operators (``decompose/``), and
 an operator that has neither a kernel nor a rule is traced on its own (``decompose/trace_op.py``). Metadata is copied
-from the exported node; nothing that is already known is retraced.
+from the exported node; nothing that is already known is retraced. Rules and traces see this interface; the choice
+between them is ``decompose/driver.py``.
 """
 
 from __future__ import annotations
 
 import operator
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cache
 from typing import Any
@@ -18,6 +20,7 @@ from torch.utils import _pytree as pytree
 
 from edgewright.errors import UnsupportedOperatorError
 from edgewright.frontend.constant_eval import ConstantEvaluator
+from edgewright.frontend.decompose.renames import RENAMES
 from edgewright.frontend.origin import describe_node
 
 IsSupported = Callable[[Any], bool]
@@ -34,10 +37,9 @@ _REPLACEMENTS = {
     "aten._grouped_mm": "Models of transformers: call set_experts_implementation('batched_mm') before export.",
     "transformers.grouped_mm_fallback": "Call the model's set_experts_implementation('batched_mm') before export.",
 }
-_MAX_DEPTH = 12  # of nested decompositions
 
 
-class Rewriter:
+class Rewriter(ABC):
     """Builds the new graph. ``is_supported(op)`` is True for operators with kernels; ``no_decompose`` are operators
     to leave as they are regardless."""
 
@@ -50,7 +52,6 @@ class Rewriter:
         self.strict = strict
         self.origin: fx.Node | None = None  # the exported node being rewritten
         self.mode: Any = None  # the fake mode, for operators that create tensors
-        self._depth = 0
         self.constants = ConstantEvaluator(lambda node: None)  # of a program, it looks up weights
         self.add_constant: Callable[[torch.Tensor], fx.Node] | None = None  # None if the graph may have no constants
         self.rule_cache: dict[Any, Any] = {}  # nodes that a rule reuses
@@ -71,37 +72,9 @@ class Rewriter:
             node.meta["given"] = self.origin.meta.get("given", (self.origin.name,))  # names in the user's program
         return node
 
+    @abstractmethod
     def call(self, op: Any, *args: Any, val: Any = None, **kwargs: Any) -> Any:
-        """The result of ``op``: rewritten by a rule, emitted as is, or decomposed. ``val``: its fake result, if any."""
-        # Imported here because they import this module.
-        from edgewright.frontend.decompose import backward, conv3d, layers, matmul, order_statistics, recurrent, softmax  # noqa: F401
-        from edgewright.frontend.decompose.canonical import RENAMES, RULES
-        from edgewright.frontend.decompose.trace_op import decompose
-
-        if op is aten.sym_size.int and isinstance(args[0], fx.Node) and op not in self.no_decompose:
-            return self.size(args[0], args[1])
-        op = op if op in self.no_decompose else RENAMES.get(op, op)
-        rule = RULES.get(op)
-        if rule is not None and op not in self.no_decompose:
-            result = rule(self, *args, **kwargs)
-            if result is not NotImplemented:
-                return result
-        if self.is_supported(op) or op in self.no_decompose:
-            if val is None:
-                val = self.fake(op, args, kwargs)
-            return self.unpack(self.emit(op, args, kwargs, val=val), val)
-        if self._depth >= _MAX_DEPTH:
-            raise self.unsupported(op, "decomposes without end")
-        self._depth += 1
-        try:
-            return decompose(self, op, args, kwargs)
-        except UnsupportedOperatorError:
-            if self.strict:
-                raise
-            val = self.fake(op, args, kwargs) if val is None else val
-            return self.unpack(self.emit(op, args, kwargs, val=val), val)
-        finally:
-            self._depth -= 1
+        """The result of ``op`` in terms of supported operators. ``val``: its fake result, if any."""
 
     def unpack(self, node: fx.Node, val: Any) -> Any:
         """A multi-output call as a list of nodes, one per result; any other call as it is."""
@@ -171,8 +144,6 @@ class Rewriter:
 @cache
 def _views_of_copies() -> dict[Any, Any]:
     """Copying operators and their view variants: the fake kernels of some copies fail on symbolic sizes."""
-    from edgewright.frontend.decompose.canonical import RENAMES
-
     return {aten.split_copy.Tensor: aten.split.Tensor, **{c: v for v, c in RENAMES.items() if "_copy" in str(c)}}
 
 

@@ -12,8 +12,8 @@ from torch.utils import _pytree as pytree
 
 from edgewright.errors import UsageError
 from edgewright.formats.bpte import TestCase
-from edgewright.frontend.importer import to_array
 from edgewright.frontend.model_spec import ModelSpec
+from edgewright.frontend.tensors import to_array
 
 
 def eager_case(spec: ModelSpec, exported: ExportedProgram) -> TestCase:

@@ -12,10 +12,10 @@ from edgewright.errors import UnsupportedOperatorError
 from edgewright.formats import schema
 from edgewright.formats.operator_signatures import OPERATORS, Kind
 from edgewright.ir.graph import Dim, Graph, Op, Value
-from edgewright.program.emit import RESHAPES, Emitter
+from edgewright.program.plan_builder import RESHAPES, PlanBuilder
 
 
-def emit_cond(emitter: Emitter, op: Op) -> None:
+def emit_cond(emitter: PlanBuilder, op: Op) -> None:
     """Both branches write their results to the same values."""
     for out in op.outputs:
         emitter.argument(out, Kind.ANY)
@@ -27,7 +27,7 @@ def emit_cond(emitter: Emitter, op: Op) -> None:
     _patch_jump(emitter, leave)
 
 
-def _emit_branch(emitter: Emitter, op: Op, graph: Graph) -> None:
+def _emit_branch(emitter: PlanBuilder, op: Op, graph: Graph) -> None:
     """Emit a branch; its operators write the results in place where possible."""
     direct: set[Value] = set()
     defined = {v for producer in graph.ops if producer.kind not in RESHAPES for v in producer.outputs}
@@ -48,7 +48,7 @@ def _fits(value: Value, out: Value) -> bool:
     return same_type and all(a <= b for a, b in zip(value.bound, out.bound, strict=True))
 
 
-def emit_while_loop(emitter: Emitter, op: Op) -> None:
+def emit_while_loop(emitter: PlanBuilder, op: Op) -> None:
     """The loop's outputs are its carried values, from the start."""
     for out, initial in zip(op.outputs, op.args["initial"], strict=True):
         _assign(emitter, out, initial, op)
@@ -63,7 +63,7 @@ def emit_while_loop(emitter: Emitter, op: Op) -> None:
     _patch_jump(emitter, leave)
 
 
-def emit_scan(emitter: Emitter, op: Op) -> None:
+def emit_scan(emitter: PlanBuilder, op: Op) -> None:
     """``map`` and ``scan``: one iteration per slice of ``xs``; the results are stacked."""
     carried, stacked = op.outputs[: len(op.args["initial"])], op.outputs[len(op.args["initial"]) :]
     xs = [_contiguous(emitter, x, op) for x in op.args["xs"]]
@@ -86,7 +86,7 @@ def emit_scan(emitter: Emitter, op: Op) -> None:
 
 
 def _emit_loop(
-    emitter: Emitter, op: Op, xs: list[Value], carried: Sequence[Any], stacks: Sequence[Any], count: Any
+    emitter: PlanBuilder, op: Op, xs: list[Value], carried: Sequence[Any], stacks: Sequence[Any], count: Any
 ) -> None:
     body = op.graphs["body"]
     iteration, done = Value("at", kind="int"), Value("done", kind="bool")
@@ -107,7 +107,7 @@ def _emit_loop(
     emitter.storage.loops.append((start, _emit_jump(emitter, done, op, start)))
 
 
-def _resize_stack(emitter: Emitter, op: Op, stack: Value, piece: Value, iteration: Value) -> None:
+def _resize_stack(emitter: PlanBuilder, op: Op, stack: Value, piece: Value, iteration: Value) -> None:
     """Resize a stack to the sizes of its slices in the first iteration: later only its first dimension grows."""
     first = Value("first", kind="bool")
     sizes: list[Any] = [1, *piece.shape]
@@ -121,7 +121,7 @@ def _resize_stack(emitter: Emitter, op: Op, stack: Value, piece: Value, iteratio
     _patch_jump(emitter, later)
 
 
-def _skip_if_empty(emitter: Emitter, op: Op, count: Any, stacks: Sequence[Value | None]) -> int | None:
+def _skip_if_empty(emitter: PlanBuilder, op: Op, count: Any, stacks: Sequence[Value | None]) -> int | None:
     """Skip the loop if there are no iterations; its results are then empty."""
     if count == 0:
         return None
@@ -138,7 +138,7 @@ def _min_size(size: Any) -> int:
     return size.min if isinstance(size, Dim) else int(size)
 
 
-def _stack(emitter: Emitter, out: Value | None) -> Value | None:
+def _stack(emitter: PlanBuilder, out: Value | None) -> Value | None:
     """The tensor that collects slices: planned memory that grows slice by slice."""
     if out is None:
         return None
@@ -153,7 +153,7 @@ def _stack(emitter: Emitter, out: Value | None) -> Value | None:
 # ----------------------------------------------------------------------------------------------------- helpers
 
 
-def _carry(emitter: Emitter, targets: Sequence[Any], sources: Sequence[Any], op: Op) -> None:
+def _carry(emitter: PlanBuilder, targets: Sequence[Any], sources: Sequence[Any], op: Op) -> None:
     """Assign in parallel: a value that is both read and written goes through a temporary."""
     staged = []
     for target, source in zip(targets, sources, strict=True):
@@ -168,12 +168,12 @@ def _carry(emitter: Emitter, targets: Sequence[Any], sources: Sequence[Any], op:
         _assign(emitter, target, source, op)
 
 
-def _shares_memory(emitter: Emitter, target: Any, source: Any) -> bool:
+def _shares_memory(emitter: PlanBuilder, target: Any, source: Any) -> bool:
     tensors = isinstance(target, Value) and isinstance(source, Value)
     return tensors and emitter.storage.same(target, source)
 
 
-def _assign(emitter: Emitter, target: Value | None, source: Any, op: Op) -> None:
+def _assign(emitter: PlanBuilder, target: Value | None, source: Any, op: Op) -> None:
     """Copy a tensor, or move a scalar."""
     assert target is not None
     if target.dtype is None:
@@ -183,7 +183,7 @@ def _assign(emitter: Emitter, target: Value | None, source: Any, op: Op) -> None
     emitter.op(Op("aten.clone.default", {"self": source, "memory_format": None}, [target], op.origin))
 
 
-def _contiguous(emitter: Emitter, value: Value, op: Op) -> Value:
+def _contiguous(emitter: PlanBuilder, value: Value, op: Op) -> Value:
     order = tuple(range(len(value.shape)))
     if value.dim_order == order:
         return value
@@ -192,7 +192,7 @@ def _contiguous(emitter: Emitter, value: Value, op: Op) -> Value:
     return copy
 
 
-def _emit_call(emitter: Emitter, op: Op, key: str, args: Sequence[Any]) -> None:
+def _emit_call(emitter: PlanBuilder, op: Op, key: str, args: Sequence[Any]) -> None:
     if key not in emitter.options.kernels.keys:
         where = f" in module {op.origin.module!r}" if op.origin.module else ""
         rule = f"needs {key}, which the {emitter.options.kernels.name!r} runtime does not have"
@@ -200,18 +200,18 @@ def _emit_call(emitter: Emitter, op: Op, key: str, args: Sequence[Any]) -> None:
     emitter.call(OPERATORS[key], [emitter.argument(a, Kind.ANY) for a in args], [], op)
 
 
-def _emit_jump(emitter: Emitter, unless: Any, op: Op, to: int = 0) -> int:
+def _emit_jump(emitter: PlanBuilder, unless: Any, op: Op, to: int = 0) -> int:
     """Emit a jump taken if ``unless`` is false; returns its index, for a destination that is patched later."""
     condition = emitter.argument(unless, Kind.ANY)
     return emitter.instruction(schema.JumpFalseCall(cond_value_index=condition, destination_instruction=to), op)
 
 
-def _patch_jump(emitter: Emitter, jump: int) -> None:
+def _patch_jump(emitter: PlanBuilder, jump: int) -> None:
     """Patch a jump to the next instruction."""
     emitter.instructions[jump].destination_instruction = len(emitter.instructions)
 
 
-CONTROL_FLOW: dict[str, Callable[[Emitter, Op], None]] = {
+CONTROL_FLOW: dict[str, Callable[[PlanBuilder, Op], None]] = {
     "cond": emit_cond,
     "map_impl": emit_scan,
     "scan": emit_scan,

@@ -1,29 +1,49 @@
-"""``to_edge`` and ``to_edge_transform_and_lower``: exported models to programs."""
+"""The program managers: exported models to rewritten and delegated methods, and those to one program in a file.
+
+``to_edge`` and ``to_edge_transform_and_lower`` return an ``EdgeProgramManager``, whose methods are exported programs of
+supported operators and delegate calls. Its ``to_executorch`` emits them: an ``ExecutorchProgramManager``.
+"""
 
 from __future__ import annotations
 
+import io
+import os
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
 
 from torch.export import ExportedProgram
 
 from edgewright.errors import UsageError
+from edgewright.formats import schema
+from edgewright.formats.flatbuffer import Buffer
+from edgewright.formats.ptd import PtdEntry, write_data
+from edgewright.formats.pte_writer import program_chunks
+from edgewright.formats.twin_writer import TWIN_KEY
+from edgewright.frontend.importer import import_graph
 from edgewright.frontend.plain_tensors import require_buffers
 from edgewright.frontend.prepare import prepare
 from edgewright.hints import did_you_mean
 from edgewright.lowering.kernel_resolution import KernelSet, kernel_set
 from edgewright.lowering.partition.partitioner import Partitioner
 from edgewright.lowering.partition.report import PartitionReport, merge
+from edgewright.program import manifest
 from edgewright.program.config import EdgeCompileConfig, ExecutorchBackendConfig
-from edgewright.program.methods import Programs, check_methods, methods_by_name
+from edgewright.program.constants import ConstantPool
+from edgewright.program.delegates import DelegatePool
+from edgewright.program.emit import Emitter
+from edgewright.program.external import DEFAULT_TAG, external_tag, training_methods
+from edgewright.program.layout import assign_dim_orders
+from edgewright.program.methods import Programs, check_methods, constant_plan, encode_structure, methods_by_name
 from edgewright.program.passes import Passes, apply_passes, pass_list, tabulate
-from edgewright.program.program_manager import ExecutorchProgramManager
-from edgewright.program.shared_state import keep_reads_of_state
+from edgewright.program.shared_state import SharedLayout, keep_reads_of_state, shared_layout
+from edgewright.program.tensors import EmitOptions
 from edgewright.quantize.affine import affine_operators
 from edgewright.quantize.eval_mode import require_inference
 
-__all__ = ["EdgeProgramManager", "ExecutorchProgramManager", "to_edge", "to_edge_transform_and_lower"]
+if TYPE_CHECKING:
+    from edgewright.program.etrecord import ETRecord
 
 
 def to_edge(
@@ -173,3 +193,156 @@ class EdgeProgramManager:
 
     def __str__(self) -> str:
         return "\n\n".join(f"{name}\n{tabulate(p.graph)}" for name, p in self._programs.items())
+
+
+class ExecutorchProgramManager:
+    """A finished program and its external data."""
+
+    def __init__(self, edge: EdgeProgramManager, config: ExecutorchBackendConfig) -> None:
+        self._edge = edge
+        self.config = config
+        self._constants = ConstantPool(config.constant_tensor_alignment or 16)
+        self._states = ConstantPool(1)
+        self._blobs = DelegatePool()
+        self.instruction_sources: dict[str, list[tuple[str, ...]]] = {}  # by method: nodes of the exported program
+        check_methods("memory_planning_pass", config.memory_planning_pass, edge.methods)
+        self.executorch_program = self._build()
+        self._buffer: bytes | None = None
+
+    @property
+    def methods(self) -> set[str]:
+        return self._edge.methods
+
+    @property
+    def config_methods(self) -> set[str]:
+        return self._edge.config_methods
+
+    def exported_program(self, method_name: str = "forward") -> ExportedProgram:
+        return self._edge.exported_program(method_name)
+
+    @property
+    def partition_reports(self) -> dict[str, PartitionReport]:
+        """What is delegated, and why not more, by method."""
+        return self._edge.partition_reports
+
+    @property
+    def buffer(self) -> bytes:
+        """The file's bytes."""
+        if self._buffer is None:
+            self._buffer = b"".join(self._chunks())
+        return self._buffer
+
+    def write_to_file(self, open_file: io.BufferedIOBase) -> None:
+        """Write to an open binary file, without copying the weights."""
+        for chunk in self._chunks():
+            open_file.write(chunk)
+
+    def save(self, path: str | os.PathLike[str]) -> int:
+        """Write to a path atomically; returns the number of bytes. A host twin is written next to it first."""
+        from edgewright.files import write_file
+
+        if Path(path).suffix != ".pte":
+            raise UsageError(str(path), "must end in .pte")
+        if self.config.host_twin == "side" and self.twin is not None:
+            write_file(Path(path).with_suffix(".twin"), [self.twin])
+        return write_file(path, self._chunks())
+
+    def dump_executorch_program(self, verbose: bool = False, out: TextIO | None = None) -> None:
+        """Print the program: a line for each instruction and, if ``verbose``, for each value."""
+        from edgewright.program.listing import Listing
+
+        for plan in self.executorch_program.execution_plan:
+            listing = Listing(plan)
+            print(f"{plan.name}:", *(listing.values() if verbose else ()), sep="\n  ", file=out)
+            for line in listing.instructions():
+                print(f"  {line['index']}: {line['text']}", file=out)
+
+    def get_etrecord(self) -> ETRecord:
+        """What ExecuTorch's Inspector needs to attribute profiles to lines of the model's source."""
+        from edgewright.program.etrecord import make_etrecord
+
+        return make_etrecord(self._edge.sources, self.executorch_program, self.instruction_sources)
+
+    @cached_property
+    def twin(self) -> bytes | None:
+        """The graphs that this machine runs in place of blobs that only a device can run, or None."""
+        return None if self.config.host_twin == "none" else self._blobs.twin()
+
+    @property
+    def data_files(self) -> dict[str, bytes]:
+        """External data by file name."""
+        return {tag: write_data(entries) for tag, entries in self._constants.external.items()}
+
+    def write_tensor_data_to_file(self, outdir: str | os.PathLike[str]) -> list[Path]:
+        """Write the ``.ptd`` files of external weights to a folder; returns their paths."""
+        paths = []
+        for tag, entries in self._constants.external.items():
+            paths.append(Path(outdir) / f"{tag}.ptd")
+            write_data(entries, paths[-1])
+        return paths
+
+    def _chunks(self) -> Any:
+        return program_chunks(self.executorch_program, self.config.segment_alignment)
+
+    # ------------------------------------------------------------------------------------------------ emission
+
+    def _build(self) -> schema.Program:
+        names = sorted(self._edge.methods)
+        sharing = [name for name in names if self.config.planning(name).share_mutable_buffers]
+        alignment = max((self.config.planning(name).alignment for name in sharing), default=1)
+        programs = {name: self._edge.exported_program(name) for name in sharing}
+        layout = shared_layout(programs, self._edge.sources, alignment)
+        plans = [self._plan(name, layout if name in sharing else None) for name in names]
+        extra = {k: v for name in names for k, v in training_methods(self._edge.exported_program(name), name).items()}
+        for name, value in {**self._edge.constant_methods, **extra}.items():
+            plans.append(constant_plan(name, value, self._constants))
+        program = schema.Program(execution_plan=plans)
+        index = program.add_segment(self._constants.chunks)  # type: ignore[arg-type]
+        program.constant_segment = schema.SubsegmentOffsets(segment_index=index, offsets=self._constants.offsets)
+        if len(self._states.offsets) > 1:
+            index = program.add_segment(self._states.chunks, self.config.segment_alignment)  # type: ignore[arg-type]
+            offsets = schema.SubsegmentOffsets(segment_index=index, offsets=self._states.offsets)
+            program.mutable_data_segments = [offsets]
+        alignment = max(self.config.segment_alignment, self.config.delegate_alignment or 1)
+        self._blobs.store(program, extract=self.config.extract_delegate_segments, alignment=alignment)
+        self._blobs.named = self._externalize(self._blobs.named)
+        program.named_data = [
+            schema.NamedData(key=key, segment_index=program.add_segment(data, self.config.segment_alignment))
+            for key, data in self._blobs.named.items()
+        ]
+        if self.config.host_twin == "embed" and self.twin is not None:
+            index = program.add_segment(self.twin, self.config.segment_alignment)
+            program.named_data.append(schema.NamedData(key=TWIN_KEY, segment_index=index))
+        if self.config.manifest:
+            data = manifest.build(program, manifest.targets_of(program), self._edge.kernels.name, self._blobs.estimates)
+            index = program.add_segment(data, self.config.segment_alignment)
+            program.named_data.append(schema.NamedData(key=manifest.KEY, segment_index=index))
+        program.named_data = program.named_data or None
+        return program
+
+    def _externalize(self, named: dict[str, Buffer]) -> dict[str, Buffer]:
+        """The named data that stays in the program: none, if all constants are external."""
+        if self.config.external_constants is not True or not named:
+            return named
+        entries = {key: PtdEntry(data) for key, data in named.items()}
+        self._constants.external.setdefault(DEFAULT_TAG, {}).update(entries)
+        return {}
+
+    def _plan(self, name: str, shared: SharedLayout | None) -> schema.ExecutionPlan:
+        exported = self._edge.exported_program(name)
+        graph = import_graph(exported, name)
+        assign_dim_orders(graph)
+        options = EmitOptions(
+            planning=self.config.planning(name),
+            kernels=self._edge.kernels,
+            remove_view_copy=self.config.remove_view_copy,
+            emit_stacktrace=self.config.emit_stacktrace,
+            emit_mutable_buffer_names=self.config.emit_mutable_buffer_names,
+            skip_dim_order=self._edge.compile_config._skip_dim_order,
+            external_tag=external_tag(self.config, exported),
+            shared=shared,
+        )
+        encoded = tuple(encode_structure(s) for s in (exported.call_spec.in_spec, exported.call_spec.out_spec))
+        emitter = Emitter(graph, options, self._constants, self._states, self._blobs)
+        self.instruction_sources[name] = emitter.given
+        return emitter.plan(encoded)  # type: ignore[arg-type]

@@ -12,17 +12,11 @@ from edgewright.formats.operator_signatures import OPERATORS, Kind, Signature
 from edgewright.ir.graph import Graph, Op, Value
 from edgewright.lowering.kernel_resolution import is_list_output
 from edgewright.program.constants import ConstantPool
+from edgewright.program.control_flow import CONTROL_FLOW
 from edgewright.program.delegates import DelegatePool
-from edgewright.program.storage import Storage
-from edgewright.program.tensors import EmitOptions, TensorEmitter
-from edgewright.program.values import NUMBERS, ValueTableBuilder
+from edgewright.program.plan_builder import RESHAPES, PlanBuilder
+from edgewright.program.tensors import EmitOptions
 from edgewright.program.write_order import sequentialize_updates
-
-# Reshapes of a dense tensor: no instruction, the result aliases its source.
-RESHAPES = {
-    "aten.view_copy.default", "aten.unsqueeze_copy.default", "aten.squeeze_copy.dim", "aten.squeeze_copy.dims",
-    "aten.alias_copy.default", "aten.detach_copy.default", "aten.lift_fresh_copy.default",
-}  # fmt: skip
 
 # Copies that change dtype or layout, which they read from their output: (with dim order, without).
 _LAYOUT_KERNELS = {
@@ -36,7 +30,7 @@ _LAYOUT_KERNELS = {
 _ACCUMULATING = {"aten::max_pool2d_with_indices_backward.grad_input"}
 
 
-class Emitter:
+class Emitter(PlanBuilder):
     """Emits one graph."""
 
     def __init__(
@@ -47,18 +41,9 @@ class Emitter:
         states: ConstantPool,
         blobs: DelegatePool | None = None,
     ) -> None:
-        self.graph = graph
+        super().__init__(graph, options, constants, states)
         self.blobs = DelegatePool() if blobs is None else blobs
-        self.options = options
-        self.values = ValueTableBuilder()
-        self.storage = Storage(graph, options.planning, options.shared)
-        self.tensors = TensorEmitter(options, constants, states, self.storage)
-        self.instructions: list[Any] = []
-        self.traces: list[schema.FrameList] = []
-        self.given: list[tuple[str, ...]] = []  # source nodes of each instruction in the exported program
         self.delegates: list[schema.BackendDelegate] = []
-        self._indices: dict[Value, int] = {}
-        self._operators: dict[str, int] = {}
 
     def plan(self, encoded: tuple[str, str]) -> schema.ExecutionPlan:
         """The finished plan of the method."""
@@ -87,17 +72,10 @@ class Emitter:
             non_const_buffer_sizes=arenas,
         )
 
-    def body(self, graph: Graph) -> None:
-        """Emit the operators of a method, a branch or a loop body."""
-        for op in graph.ops:
-            self.op(op)
-
     # ---------------------------------------------------------------------------------------------- operators
 
     def op(self, op: Op) -> None:
         """Emit one operator."""
-        from edgewright.program.control_flow import CONTROL_FLOW
-
         if op.kind in CONTROL_FLOW:
             CONTROL_FLOW[op.kind](self, op)
             return
@@ -164,20 +142,6 @@ class Emitter:
         """A placeholder for an unused result: kernels need a tensor there, and do not write it."""
         return self.values.shared("unwanted", lambda: schema.Tensor(scalar_type=0, sizes=(0,), dim_order=(0,)))
 
-    def call(self, signature: Signature, inputs: list[int], results: list[int], op: Op | None = None) -> int:
-        """Append a kernel call; returns the instruction's index."""
-        index = self._operators.setdefault(signature.key, len(self._operators))
-        return self.instruction(schema.KernelCall(op_index=index, args=[*inputs, *results]), op)
-
-    def instruction(self, instruction: Any, op: Op | None = None) -> int:
-        """Append an instruction; returns its index."""
-        self.instructions.append(instruction)
-        frames = op.origin.frames if op is not None else ()
-        items = [schema.Frame(filename=f, lineno=n, name=name, context=c) for f, n, name, c in frames]
-        self.traces.append(schema.FrameList(items=items))
-        self.given.append(op.origin.given if op is not None else ())
-        return len(self.instructions) - 1
-
     def _update(self, target: Value, source: Value) -> None:
         """Write the new contents of state (or of a mutated input) at the end of the method."""
         state, new = self.argument(target, Kind.TENSOR), self.argument(source, Kind.TENSOR)
@@ -225,43 +189,6 @@ class Emitter:
         size = self.argument(op.args["size"], Kind.INTS)
         self.call(OPERATORS["executorch_prim::et_view.default"], [base, size], [self.define(out)], op)
         return True
-
-    # ------------------------------------------------------------------------------------------------- values
-
-    def argument(self, value: Any, kind: Kind) -> int:
-        """The index of an argument's value, created if it is new."""
-        if isinstance(value, Value):
-            return self._indices[value] if value in self._indices else self.define(value)
-        if isinstance(value, list | tuple):
-            return self._list(list(value), kind)
-        if kind is Kind.FLOAT and isinstance(value, int) and not isinstance(value, bool):
-            value = float(value)
-        return self.values.literal(value)
-
-    def _list(self, items: list[Any], kind: Kind) -> int:
-        if kind is Kind.TENSORS:
-            return self.values.add(schema.TensorList(items=[self.argument(i, Kind.TENSOR) for i in items]))
-        if kind is Kind.OPTIONAL_TENSORS:
-            indices = [-1 if i is None else self.argument(i, Kind.TENSOR) for i in items]
-            return self.values.add(schema.OptionalTensorList(items=indices))
-        if kind is Kind.FLOATS:
-            return self.values.floats(items)
-        if kind is Kind.BOOLS:
-            return self.values.bools(items)
-        return self.values.ints([self.argument(i, Kind.INT) for i in items])
-
-    def define(self, value: Value) -> int:
-        """Create a value of the plan for a tensor or a scalar."""
-        index = self.values.add(NUMBERS[value.kind]() if value.dtype is None else self.tensors.make(value))
-        self._indices[value] = index
-        self.storage.bind(value, index)
-        return index
-
-    def alias_to(self, value: Value, other: Value) -> None:
-        """Map ``value`` to the same value of the plan as ``other``, which is defined."""
-        self._indices[value] = self._indices[other]
-        if other.dtype is not None:
-            self.storage.share(value, other)
 
 
 def _parse_operator(key: str) -> schema.Operator:

@@ -10,14 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from edgewright.formats import schema
 from edgewright.formats.operator_signatures import OPERATORS, Kind, Signature
-
-if TYPE_CHECKING:
-    from edgewright.program.memory import Block
-    from edgewright.program.storage import Allocation
+from edgewright.program.memory import Allocation, Block
 
 _UNARY = (
     "abs acos acosh asin asinh atan atanh bitwise_not ceil clamp cos cosh elu erf exp expm1 floor gelu hardtanh "

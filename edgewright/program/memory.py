@@ -58,6 +58,14 @@ class Block:
         return self.start <= other.end and other.start <= self.end
 
 
+@dataclass(eq=False)
+class Allocation:
+    """A tensor's block; ``planned`` is False if the caller or an instruction provides the memory."""
+
+    block: Block
+    planned: bool
+
+
 def plan_arena(blocks: Sequence[Block], alignment: int = ALIGNMENT) -> int:
     """Assign an offset to every block; blocks that are live at the same time never overlap. Returns the arena's size.
 

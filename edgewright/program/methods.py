@@ -11,7 +11,7 @@ from torch.utils import _pytree as pytree
 
 from edgewright.errors import UsageError
 from edgewright.formats import schema
-from edgewright.frontend.importer import to_array
+from edgewright.frontend.tensors import to_array
 from edgewright.hints import not_among
 from edgewright.ir.graph import Graph, Value
 from edgewright.lowering.kernel_resolution import kernel_set

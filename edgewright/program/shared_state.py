@@ -20,7 +20,7 @@ from torch.export.graph_signature import (
 )
 
 from edgewright.errors import UsageError
-from edgewright.frontend.constant_eval import written_names
+from edgewright.frontend.mutation import written_names
 from edgewright.frontend.replace_graph import with_graph
 from edgewright.quantize.state import require_same_encoding
 

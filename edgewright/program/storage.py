@@ -9,24 +9,15 @@ offsets.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from edgewright.formats import schema
 from edgewright.ir.graph import Graph, Value
 from edgewright.program.inplace import MethodCalls, merge_in_place
-from edgewright.program.memory import Block, MemoryPlanningPass, plan_arena
+from edgewright.program.memory import Allocation, Block, MemoryPlanningPass, plan_arena
 
 if TYPE_CHECKING:
     from edgewright.program.shared_state import SharedLayout
-
-
-@dataclass(eq=False)
-class Allocation:
-    """A tensor's block; ``planned`` is False if the caller or an instruction provides the memory."""
-
-    block: Block
-    planned: bool
 
 
 class Storage:

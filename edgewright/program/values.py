@@ -9,7 +9,7 @@ import torch
 
 from edgewright.errors import UnsupportedOperatorError
 from edgewright.formats import schema
-from edgewright.frontend.importer import DTYPES
+from edgewright.frontend.tensors import DTYPES
 from edgewright.ir.dtypes import to_scalar_type
 
 _MEMORY_FORMATS = {torch.contiguous_format: 0, torch.preserve_format: 1}

@@ -20,8 +20,9 @@ from torch.export.graph_signature import (
 
 from edgewright.errors import UsageError
 from edgewright.frontend.aliases import NeedsRetrace
-from edgewright.frontend.constant_eval import written_names
+from edgewright.frontend.decompose.driver import DecomposingRewriter
 from edgewright.frontend.importer import import_linked
+from edgewright.frontend.mutation import viewed_argument, written_names
 from edgewright.frontend.plain_tensors import require_module_buffers
 from edgewright.frontend.prepare import ProgramFunctionalizer
 from edgewright.frontend.rewriter import IsSupported, Rewriter, fake_mode
@@ -93,7 +94,7 @@ def rewrite_module(module: fx.GraphModule, is_supported: IsSupported, no_decompo
     no_decompose = {*no_decompose, *(n.target for n in module.graph.nodes if _is_training_dropout(n))}
     viewed = next((n for n in module.graph.nodes if writes_through_view(n)), None)
     try:
-        rewriter = Rewriter(is_supported, no_decompose, strict=False)
+        rewriter = DecomposingRewriter(is_supported, no_decompose, strict=False)
         result: fx.GraphModule = _ModuleFunctionalizer(module, rewriter, viewed is not None).run()
     except NeedsRetrace as reason:
         if viewed is None:
@@ -187,7 +188,5 @@ def writes_through_view(node: fx.Node) -> bool:
 
 
 def _is_view(node: fx.Node) -> bool:
-    from edgewright.frontend.aliases import viewed_argument
-
     target: Any = node.target
     return target is operator.getitem or (isinstance(target, torch._ops.OpOverload) and viewed_argument(target) == 0)

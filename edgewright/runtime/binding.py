@@ -9,7 +9,7 @@ import numpy as np
 
 from edgewright.errors import ExecutionError, FormatError
 from edgewright.formats.operator_signatures import Argument, Kind
-from edgewright.runtime.registry import Kernel
+from edgewright.runtime.kernel import Kernel
 from edgewright.runtime.tensor import TensorSlot
 from edgewright.runtime.values import IntItems, TensorItems
 

@@ -20,9 +20,9 @@ from edgewright.runtime.binding import KernelStep, Values
 from edgewright.runtime.delegate_calls import DelegateStep
 from edgewright.runtime.fast_path import FastPath, find_fast_path
 from edgewright.runtime.input_aliasing import has_state, mark_aliasable_inputs
+from edgewright.runtime.kernel import Kernel
 from edgewright.runtime.metadata import MethodMetadata, describe
 from edgewright.runtime.method_io import copy_output, store_inputs
-from edgewright.runtime.registry import Kernel
 from edgewright.runtime.requirements import find_kernels, load_delegates, replaced_values, require_delegates
 from edgewright.runtime.shared_state import Guard, SharedState
 from edgewright.runtime.tensor import RAISE_MEMORY, TensorSlot

@@ -10,7 +10,8 @@ from edgewright.errors import MissingDelegateError, MissingOperatorError
 from edgewright.formats import schema
 from edgewright.runtime.binding import written_values
 from edgewright.runtime.delegates import Delegate, DelegateBlob
-from edgewright.runtime.registry import Kernel, all_kernels
+from edgewright.runtime.kernel import Kernel
+from edgewright.runtime.registry import all_kernels
 from edgewright.runtime.twin_delegate import Twins
 
 if TYPE_CHECKING:

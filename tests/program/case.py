@@ -14,7 +14,7 @@ from torch import fx, nn
 from torch.export import Dim, ExportedProgram
 from torch.utils import _pytree as pytree
 
-from edgewright.frontend.importer import to_array
+from edgewright.frontend.tensors import to_array
 from edgewright.program.edge import to_edge_transform_and_lower
 
 

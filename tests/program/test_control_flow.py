@@ -16,7 +16,7 @@ from torch.utils import _pytree as pytree
 
 from edgewright.errors import UnsupportedOperatorError
 from edgewright.formats.operator_signatures import OPERATORS
-from edgewright.frontend.importer import to_array
+from edgewright.frontend.tensors import to_array
 from edgewright.program.config import EdgeCompileConfig, ExecutorchBackendConfig
 from edgewright.program.edge import EdgeProgramManager, to_edge_transform_and_lower
 from edgewright.program.memory import MemoryPlanningPass

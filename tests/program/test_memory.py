@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from edgewright.formats import schema
 from edgewright.program.inplace import MethodCalls, merge_in_place
-from edgewright.program.memory import Block, peak_live_bytes, plan_arena
-from edgewright.program.storage import Allocation
+from edgewright.program.memory import Allocation, Block, peak_live_bytes, plan_arena
 
 ALIGNMENTS = st.sampled_from([1, 2, 16, 64, 1024])
 

@@ -15,7 +15,7 @@ from edgewright.backends.xnnpack import XnnpackPartitioner
 from edgewright.errors import UsageError
 from edgewright.formats import read_program, schema
 from edgewright.ir.graph import Graph, Op, Value
-from edgewright.program import program_manager
+from edgewright.program import edge as program_edge
 from edgewright.program.config import ExecutorchBackendConfig
 from edgewright.program.edge import to_edge, to_edge_transform_and_lower
 from edgewright.runtime import Runtime
@@ -198,7 +198,7 @@ def delegated(monkeypatch: pytest.MonkeyPatch, **options: Any) -> schema.Program
             made.ops.append(Op("delegate", args, [out]))
         return made
 
-    monkeypatch.setattr(program_manager, "import_graph", graph)
+    monkeypatch.setattr(program_edge, "import_graph", graph)
     config = ExecutorchBackendConfig(manifest=False, **options)
     return read_program(to_edge(exported()).to_executorch(config).buffer)
 

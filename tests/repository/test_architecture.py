@@ -97,6 +97,46 @@ def test_contributing_lists_every_test_folder() -> None:
     assert set(re.findall(r"`tests/(\w+)`", text)) == folders | {"X"}
 
 
+def find_cycle(graph: dict[str, list[str]]) -> list[str]:
+    """A cycle of modules, the first repeated at the end; empty if there is none. Depth first, without recursion."""
+    done: set[str] = set()
+    for start in graph:
+        path: list[str] = []
+        pending = [(start, 0)]
+        while pending:
+            name, depth = pending.pop()
+            del path[depth:]
+            if name in path:
+                return [*path[path.index(name) :], name]
+            path.append(name)
+            if name not in done:
+                done.add(name)
+                pending += [(each, depth + 1) for each in graph[name]]
+    return []
+
+
+def test_no_modules_import_each_other_in_a_cycle() -> None:
+    cycle = find_cycle({module: sorted(set(imports(module, path))) for module, path in modules().items()})
+    assert not cycle, " -> ".join(cycle)
+
+
+def test_a_cycle_of_modules_is_seen(tmp_path: Path) -> None:
+    texts = {
+        "edgewright.errors": "from edgewright.files import write_file\n",
+        "edgewright.files": "if TYPE_CHECKING:\n    from edgewright.units import share\n",
+        "edgewright.units": "def late():\n    import edgewright.errors\n",
+        "edgewright.hints": "from edgewright.units import share\n",
+    }
+    graph = {}
+    for name, text in texts.items():
+        path = tmp_path / f"{name}.py"
+        path.write_text(text)
+        graph[name] = list(imports(name, path))
+    in_order = ["edgewright.errors", "edgewright.files", "edgewright.units", "edgewright.errors"]
+    assert find_cycle(graph) == in_order
+    assert find_cycle({"edgewright.hints": graph["edgewright.hints"], "edgewright.units": []}) == []
+
+
 def test_the_picture_is_drawn_from_the_table() -> None:
     assert PICTURE.read_text() == draw(packages(PAGE.read_text()))
 

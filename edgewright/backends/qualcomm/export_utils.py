@@ -32,7 +32,7 @@ from edgewright.backends.qualcomm.target import (
 )
 from edgewright.errors import UsageError
 from edgewright.frontend.buffers import preserve_buffers
-from edgewright.frontend.importer import to_array
+from edgewright.frontend.tensors import to_array
 from edgewright.program.config import ExecutorchBackendConfig
 from edgewright.program.memory import MemoryPlanningPass
 from edgewright.quantize.batching import calibrate

@@ -15,6 +15,7 @@ from edgewright.backends.samsung.norm import batch_norm_scale_shift
 from edgewright.backends.samsung.ops import BACKEND
 from edgewright.backends.samsung.options import KEY
 from edgewright.backends.samsung.target import REMEDY, TARGET, EnnTarget, gen_samsung_backend_compile_spec
+from edgewright.backends.samsung.worker import compile_graph
 from edgewright.errors import UsageError
 from edgewright.formats.twin_writer import write_twin
 from edgewright.frontend.delegate import LoweredBackendModule
@@ -100,7 +101,7 @@ class EnnPartitioner(Partitioner):
         specs = {KEY: self._target.value, TARGET: description.encode()}
         if self._target.simulate_only:
             return LoweredBackendModule(self.backend_id, twin, specs, {}, estimates=expected)
-        blob = sdk.compile_graph(device, self._target)
+        blob = compile_graph(device, self._target)
         return LoweredBackendModule(self.backend_id, blob, specs, {}, twin, estimates=expected)
 
 

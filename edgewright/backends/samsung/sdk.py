@@ -8,11 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edgewright.backends.samsung import adaptors
-from edgewright.backends.samsung.graph_record import record_graph
 from edgewright.backends.samsung.litecore import FOLDER, LIBRARIES
-from edgewright.backends.samsung.target import EnnTarget
 from edgewright.errors import MissingError
-from edgewright.ir.graph import Graph
 
 ROOT_VARIABLE = "EXYNOS_AI_LITECORE_ROOT"
 SITE = "https://soc-developer.semiconductor.samsung.com/global/development/ai-litecore"
@@ -54,10 +51,3 @@ def require() -> Sdk:
         rule = "is not installed; programs for Exynos NPUs are made by Samsung's compiler"
         raise MissingError("Exynos AI LiteCore", rule, remedy=REMEDY)
     return compiler
-
-
-def compile_graph(device: Graph, target: EnnTarget) -> bytes:
-    """Compile a device graph; returns the SDK's output unchanged."""
-    from edgewright.backends.samsung.worker import compile_in_subprocess
-
-    return compile_in_subprocess(record_graph(device), target, require())

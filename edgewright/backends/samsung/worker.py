@@ -14,14 +14,20 @@ import tempfile
 from pathlib import Path
 
 from edgewright.backends.samsung import adaptors, litecore
-from edgewright.backends.samsung.graph_record import GraphRecord
-from edgewright.backends.samsung.sdk import Sdk
+from edgewright.backends.samsung.graph_record import GraphRecord, record_graph
+from edgewright.backends.samsung.sdk import Sdk, require
 from edgewright.backends.samsung.target import EnnTarget
 from edgewright.errors import EdgewrightError, VendorError
+from edgewright.ir.graph import Graph
 
 _MODULE = "edgewright.backends.samsung.worker"
 _MAX_STDERR = 400  # characters of a crashed compiler's output to show
 _TIMEOUT_SECONDS = 3600
+
+
+def compile_graph(device: Graph, target: EnnTarget) -> bytes:
+    """Compile a device graph; returns the SDK's output unchanged."""
+    return compile_in_subprocess(record_graph(device), target, require())
 
 
 def compile_in_subprocess(graph: GraphRecord, target: EnnTarget, sdk: Sdk) -> bytes:

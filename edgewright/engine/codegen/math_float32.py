@@ -9,17 +9,20 @@ Algorithms and Implementation".
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cache
 
 import numpy as np
 
 from edgewright.engine.codegen.builder import Function, Reg, const, lane_count, vec
+from edgewright.engine.codegen.math_float64 import ROUNDED_FROM_FLOAT64, select_where
+from edgewright.engine.codegen.trigonometry import cos, sin, tan
 from edgewright.engine.codegen.vector import (
     clamp,
     fast_min,
     fma,
     permute_float32,
+    polynomial,
     round_to_int,
     scalef,
     split_integer_fraction,
@@ -53,14 +56,6 @@ for _name, _intrinsic_name in {"abs": "fabs", "sqrt": "sqrt", "floor": "floor", 
     FUNCTIONS[_name] = _intrinsic(_intrinsic_name)  # exact
 
 
-def polynomial(f: Function, x: Reg, coefficients: Sequence[float]) -> Reg:
-    """Horner's scheme with fused multiply-adds; the highest power's coefficient comes first."""
-    total = const(coefficients[0], x.type)
-    for c in coefficients[1:]:
-        total = fma(f, total, x, const(c, x.type))
-    return total
-
-
 @register_function("neg")
 def neg(f: Function, x: Reg) -> Reg:
     return f.emit(x.type, f"fneg {x.type} {x}")
@@ -75,6 +70,19 @@ def square(f: Function, x: Reg) -> Reg:
 def rsqrt(f: Function, x: Reg) -> Reg:
     """Within 1 ulp."""
     return f.op("fdiv", const(1, x.type), FUNCTIONS["sqrt"](f, x))
+
+
+@register_function("reciprocal")
+def reciprocal(f: Function, x: Reg) -> Reg:
+    return f.op("fdiv", const(1, x.type), x)
+
+
+@register_function("sign")
+def sign(f: Function, x: Reg) -> Reg:
+    """The sign of NaN is 0."""
+    one, zero = const(1, x.type), const(0, x.type)
+    below = select_where(f, "olt", x, 0, const(-1, x.type), zero)
+    return select_where(f, "ogt", x, 0, one, below)
 
 
 @register_function("hardswish")
@@ -299,5 +307,6 @@ def round_to_bfloat(f: Function, x: Reg) -> Reg:
     return f.bitcast(f.op("shl", bf16_bits(f, x), 16), x.type)
 
 
-from edgewright.engine.codegen import math_float64 as math_float64  # noqa: E402  (registers functions)
-from edgewright.engine.codegen import trigonometry as trigonometry  # noqa: E402  (registers functions)
+FUNCTIONS.update(ROUNDED_FROM_FLOAT64)
+FUNCTIONS.update({"round": _intrinsic("rint"), "trunc": _intrinsic("trunc")})  # exact
+FUNCTIONS.update({"sin": sin, "cos": cos, "tan": tan})

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from edgewright.engine.codegen.builder import Function, Reg, const, lane_count, vec
-from edgewright.engine.codegen.math_float32 import FUNCTIONS, register_function
 
 Float64Function = Callable[[Function, Reg], Reg]
 
@@ -173,26 +172,5 @@ def _in_float64(emit: Float64Function) -> Float64Function:
     return lambda f, x: to_float32(f, emit(f, to_float64(f, x)))
 
 
-for _name, _emit in FLOAT64_FUNCTIONS.items():
-    FUNCTIONS[_name] = _in_float64(_emit)
-for _name, _intrinsic in {"round": "rint", "trunc": "trunc"}.items():
-    FUNCTIONS[_name] = (lambda n: lambda f, x: call_intrinsic(f, n, x))(_intrinsic)  # exact
-
-
-@register_function("tan")
-def tan(f: Function, x: Reg) -> Reg:
-    """Within 5 ulp."""
-    return f.op("fdiv", FUNCTIONS["sin"](f, x), FUNCTIONS["cos"](f, x))
-
-
-@register_function("reciprocal")
-def reciprocal(f: Function, x: Reg) -> Reg:
-    return f.op("fdiv", const(1, x.type), x)
-
-
-@register_function("sign")
-def sign(f: Function, x: Reg) -> Reg:
-    """The sign of NaN is 0."""
-    one, zero = const(1, x.type), const(0, x.type)
-    below = select_where(f, "olt", x, 0, const(-1, x.type), zero)
-    return select_where(f, "ogt", x, 0, one, below)
+# The functions above on float32 arguments, with float32 results.
+ROUNDED_FROM_FLOAT64 = {name: _in_float64(emit) for name, emit in FLOAT64_FUNCTIONS.items()}

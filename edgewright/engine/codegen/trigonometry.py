@@ -1,4 +1,4 @@
-"""Sine and cosine over the entire float32 range, by table-driven argument reduction.
+"""Sine, cosine and tangent over the entire float32 range, by table-driven argument reduction.
 
 The angle is ``m * 2**e`` with a 24-bit ``m``, and only its remainder modulo pi/2 and the quadrant modulo 4 matter. For
 every exponent ``e`` a table holds ``2/pi * 2**e mod 4`` in two parts: a 29-bit head, whose product with ``m`` is exact
@@ -14,8 +14,7 @@ from functools import cache
 import numpy as np
 
 from edgewright.engine.codegen.builder import I64, Function, Reg, const, lane_count, vec
-from edgewright.engine.codegen.math_float32 import polynomial, register_function
-from edgewright.engine.codegen.vector import fma
+from edgewright.engine.codegen.vector import fma, polynomial
 
 _DIGITS = (  # of pi
     "3.14159265358979323846264338327950288419716939937510582097494459230781640628620899862803482534211706798214808651"
@@ -94,7 +93,6 @@ def _sin_in_quadrant(f: Function, left: Reg, quadrant: Reg) -> Reg:
     return f.bitcast(f.op("xor", f.bitcast(f.select(odd, cosine, sine), quadrant.type), flip), kind)
 
 
-@register_function("sin")
 def sin(f: Function, x: Reg) -> Reg:
     """Within 2 ulp."""
     left, quadrant = _reduce_argument(f, x)
@@ -103,8 +101,12 @@ def sin(f: Function, x: Reg) -> Reg:
     return f.bitcast(f.op("xor", f.bitcast(_sin_in_quadrant(f, left, quadrant), int_type), sign), x.type)
 
 
-@register_function("cos")
 def cos(f: Function, x: Reg) -> Reg:
     """Within 2 ulp."""
     left, quadrant = _reduce_argument(f, x)
     return _sin_in_quadrant(f, left, f.add(quadrant, 1))
+
+
+def tan(f: Function, x: Reg) -> Reg:
+    """Within 5 ulp."""
+    return f.op("fdiv", sin(f, x), cos(f, x))

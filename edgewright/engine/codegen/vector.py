@@ -25,6 +25,14 @@ def fma(f: Function, a: Reg, b: Reg, c: Reg) -> Reg:
     return f.call(f"llvm.fma.{_suffix(c.type)}", c.type, a, b, c)
 
 
+def polynomial(f: Function, x: Reg, coefficients: Sequence[float]) -> Reg:
+    """Horner's scheme with fused multiply-adds; the highest power's coefficient comes first."""
+    total = const(coefficients[0], x.type)
+    for c in coefficients[1:]:
+        total = fma(f, total, x, const(c, x.type))
+    return total
+
+
 def fma_bf16_pairs(f: Function, a: Reg, b: Reg, c: Reg) -> Reg:
     """c plus the dot products of bf16 pairs of a and b, accumulated in float32."""
     lanes = lane_count(c.type)

@@ -10,7 +10,6 @@ elementwise producers become one map. Compare injective fusion in TVM (Chen et a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from edgewright.engine.graph.elementwise_trees import find_trees, single_int8_in
 from edgewright.engine.graph.nodes import (
     BINARY,
     CONV_AND_LINEAR,
+    AttentionMatch,
     Node,
     fused_clamp,
     is_float32,
@@ -30,9 +30,6 @@ from edgewright.engine.graph.nodes import (
 from edgewright.ir.core.execute import Executor
 from edgewright.ir.graph import Array, Graph, Op, Value
 from edgewright.ir.numerics import Numerics
-
-if TYPE_CHECKING:
-    from edgewright.engine.graph.match_attention import AttentionMatch
 
 # Bounds on code size: a transcendental function takes over a hundred instructions, and an epilogue repeats them for
 # every accumulator register of the tile.

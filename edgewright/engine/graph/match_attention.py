@@ -11,54 +11,17 @@ are all masked get zeros where the graph selects them (``safe``), as ATen's _saf
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from edgewright.engine.codegen.epilogue import Epilogue, ScalarStep, TensorStep
-from edgewright.engine.graph.nodes import is_float32, is_quantized8, scalar_epilogue
+from edgewright.engine.graph.nodes import AttentionMatch, Operand, is_float32, is_quantized8, scalar_epilogue
 from edgewright.ir.graph import Graph, Op, Value
 
 _MIN_QUERIES = 4  # with fewer, matrix-vector kernels on the unpacked operands are faster
 _MAX_INT8_DEPTH = 1 << 12  # int8 products whose sum is far from overflowing int32
 _MAX_KEYS = 1 << 14  # the scores of a block must fit in the cache
-
-
-@dataclass(frozen=True)
-class Operand:
-    """A float32 matrix, or an int8 matrix whose dequantized values are multiplied by ``factor``."""
-
-    value: Value
-    factor: float = 1.0
-
-
-@dataclass(frozen=True)
-class AttentionMatch:
-    """A matched attention. ``ops`` are in graph order; ``scores`` is the shape to which the mask is broadcast.
-
-    ``safe``: queries whose keys are all masked get zeros instead of NaN.
-    """
-
-    ops: tuple[Op, ...]
-    query: Operand
-    keys: Operand
-    values: Operand
-    out: Value
-    tail: Epilogue
-    mask: Value | None
-    scores: tuple[int, ...]
-    safe: bool = False
-
-    @property
-    def bytes(self) -> bool:
-        """Whether queries and keys are int8."""
-        return self.query.value.q is not None
-
-    def replace_value(self, old: Value, new: Value) -> AttentionMatch:
-        """A copy that reads ``new`` in place of ``old``."""
-        result = [replace(o, value=new) if o.value is old else o for o in (self.query, self.keys, self.values)]
-        mask = new if self.mask is old else self.mask
-        return replace(self, query=result[0], keys=result[1], values=result[2], mask=mask)
 
 
 @dataclass(frozen=True)

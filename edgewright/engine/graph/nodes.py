@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -12,13 +11,47 @@ from edgewright.engine.codegen.epilogue import ClampStep, Epilogue, EpilogueStep
 from edgewright.engine.codegen.math_float32 import FUNCTIONS
 from edgewright.ir.graph import Array, Op, QParams, Value
 
-if TYPE_CHECKING:
-    from edgewright.engine.graph.match_attention import AttentionMatch
-
 CONV_AND_LINEAR = ("conv2d", "depthwise_conv2d", "linear")
 BINARY = ("add", "sub", "mul", "div", "maximum", "minimum")
 _PARAMETERS = {"leaky_relu": ("negative_slope",), "elu": ("alpha",)}
 _F32 = np.dtype(np.float32)
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A float32 matrix, or an int8 matrix whose dequantized values are multiplied by ``factor``."""
+
+    value: Value
+    factor: float = 1.0
+
+
+@dataclass(frozen=True)
+class AttentionMatch:
+    """A matched attention. ``ops`` are in graph order; ``scores`` is the shape to which the mask is broadcast.
+
+    ``safe``: queries whose keys are all masked get zeros instead of NaN.
+    """
+
+    ops: tuple[Op, ...]
+    query: Operand
+    keys: Operand
+    values: Operand
+    out: Value
+    tail: Epilogue
+    mask: Value | None
+    scores: tuple[int, ...]
+    safe: bool = False
+
+    @property
+    def bytes(self) -> bool:
+        """Whether queries and keys are int8."""
+        return self.query.value.q is not None
+
+    def replace_value(self, old: Value, new: Value) -> AttentionMatch:
+        """A copy that reads ``new`` in place of ``old``."""
+        result = [replace(o, value=new) if o.value is old else o for o in (self.query, self.keys, self.values)]
+        mask = new if self.mask is old else self.mask
+        return replace(self, query=result[0], keys=result[1], values=result[2], mask=mask)
 
 
 @dataclass(eq=False)

@@ -14,8 +14,7 @@ import math
 from edgewright.engine.codegen.epilogue import ScalarStep
 from edgewright.engine.codegen.requant import affine_of
 from edgewright.engine.graph.layout import Layout, Storage
-from edgewright.engine.graph.match_attention import AttentionMatch
-from edgewright.engine.graph.nodes import Node
+from edgewright.engine.graph.nodes import AttentionMatch, Node
 from edgewright.engine.kernels import gemm
 from edgewright.engine.kernels.attention import AttentionSpec, BatchStrides, emit_attention
 from edgewright.engine.kernels.pack_operand import PackSpec, emit_pack_operand

@@ -17,7 +17,6 @@ from edgewright.frontend.rewriter import Rewriter, is_dynamic
 aten = torch.ops.aten
 Rule = Callable[..., Any]
 RULES: dict[Any, Rule] = {}
-RENAMES: dict[Any, Any] = {}  # operators with an equivalent of the same arguments
 
 
 def rule(*ops: Any) -> Callable[[Rule], Rule]:
@@ -197,33 +196,6 @@ RULES[aten.remainder.Tensor] = _make_remainder_rule(RULES[aten.remainder.Tensor]
 
 
 # ------------------------------------------------------------------------------------------------------ views
-
-
-def _view_copy_ops() -> dict[Any, Any]:
-    """View operators and their copying variants: the memory planner shares storage later where that is safe."""
-    names = (
-        "view.default", "permute.default", "transpose.int", "t.default", "select.int", "slice.Tensor",
-        "unsqueeze.default", "squeeze.dim", "squeeze.dims", "expand.default", "split.Tensor",
-        "split_with_sizes.default", "unbind.int", "diagonal.default", "unfold.default", "as_strided.default",
-        "view_as_real.default", "narrow.default", "detach.default", "alias.default",
-    )  # fmt: skip
-    copies = {}
-    for name in names:
-        packet, _, overload = name.partition(".")
-        copy = getattr(getattr(aten, f"{packet}_copy", None), overload, None)
-        if copy is not None:
-            copies[getattr(getattr(aten, packet), overload)] = copy
-    return copies
-
-
-RENAMES.update(_view_copy_ops())
-RENAMES[aten._unsafe_view.default] = aten.view_copy.default
-RENAMES[aten.reshape.default] = aten.view_copy.default
-RENAMES[aten.adaptive_avg_pool2d.default] = aten._adaptive_avg_pool2d.default
-RENAMES[aten.clip.default] = aten.clamp.default
-RENAMES[aten.true_divide.Tensor] = aten.div.Tensor
-for _op in (aten.detach.default, aten.alias.default):
-    RENAMES.pop(_op, None)
 
 
 def _make_reshape_rule(op: Any) -> Rule:

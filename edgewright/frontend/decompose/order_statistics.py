@@ -8,25 +8,10 @@ from typing import Any
 import torch
 from torch import fx
 
-from edgewright.frontend.decompose.canonical import RENAMES, dtype_of, rank_of, rule, to_dtype
+from edgewright.frontend.decompose.canonical import dtype_of, rank_of, rule, to_dtype
 from edgewright.frontend.rewriter import Rewriter
 
 aten = torch.ops.aten
-
-RENAMES.update(
-    {
-        aten.__lshift__.Scalar: aten.bitwise_left_shift.Tensor_Scalar,
-        aten.__rshift__.Scalar: aten.bitwise_right_shift.Tensor_Scalar,
-        aten.__lshift__.Tensor: aten.bitwise_left_shift.Tensor,
-        aten.__rshift__.Tensor: aten.bitwise_right_shift.Tensor,
-        aten.__and__.Scalar: aten.bitwise_and.Scalar,
-        aten.__or__.Scalar: aten.bitwise_or.Scalar,
-        aten.__xor__.Scalar: aten.bitwise_xor.Scalar,
-        aten.__and__.Tensor: aten.bitwise_and.Tensor,
-        aten.__or__.Tensor: aten.bitwise_or.Tensor,
-        aten.__xor__.Tensor: aten.bitwise_xor.Tensor,
-    }
-)
 
 
 @rule(aten.linalg_vector_norm.default)

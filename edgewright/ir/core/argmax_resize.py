@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from edgewright.ir.aten.reference import reduce
-from edgewright.ir.core.registry import implements
+from edgewright.ir.core.registry import EvaluationContext, implements
 from edgewright.ir.graph import Array, Op
-
-if TYPE_CHECKING:
-    from edgewright.ir.core.execute import Executor
 
 
 @implements("topk_places")
-def _topk_places(ex: Executor, op: Op) -> Array:
+def _topk_places(ex: EvaluationContext, op: Op) -> Array:
     """The indices of the top k; values are gathered separately."""
     return reduce.topk(ex.stored(op.args["self"]), op.args["k"], op.args["dim"], op.args["largest"])[1]
 
 
 @implements("bands")
-def _bands(ex: Executor, op: Op) -> Array:
+def _bands(ex: EvaluationContext, op: Op) -> Array:
     """Separable resize along one dimension: a weighted sum of ``counts`` neighbours from ``starts``."""
     x, dim = np.moveaxis(ex.real(op.args["self"]), op.args["dim"], 0), op.args["dim"]
     starts, counts, weights = (op.args[name].data for name in ("starts", "counts", "weights"))

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from edgewright.ir.core.registry import EvaluationContext
 from edgewright.ir.graph import Array, Op, Value
-
-if TYPE_CHECKING:
-    from edgewright.ir.core.execute import Executor
 
 _OURS = ("limits", "outside")  # arguments that core graphs add
 
 
-def aten_reference(kind: str) -> Callable[[Executor, Op], Any] | None:
+def aten_reference(kind: str) -> Callable[[EvaluationContext, Op], Any] | None:
     """The op table's reference, on values in their compute types; None if the table has no such operator."""
     from edgewright.ir.aten.ops import OPS
 
@@ -23,7 +21,7 @@ def aten_reference(kind: str) -> Callable[[Executor, Op], Any] | None:
     if row is None:
         return None
 
-    def run(ex: Executor, op: Op) -> tuple[Array, ...]:
+    def run(ex: EvaluationContext, op: Op) -> tuple[Array, ...]:
         made = row.call({name: _read(ex, given) for name, given in op.args.items() if name not in _OURS})
         return tuple(_stored(ex, op, out, result) for out, result in zip(op.outputs, made, strict=False))
 
@@ -45,13 +43,13 @@ def aten_shape(op: Op) -> tuple[int, ...]:
     return tuple(int(n) for n in first)
 
 
-def _read(ex: Executor, given: Any) -> Any:
+def _read(ex: EvaluationContext, given: Any) -> Any:
     if isinstance(given, list | tuple):
         return [_read(ex, g) for g in given]
     return ex.real(given) if isinstance(given, Value) else given
 
 
-def _stored(ex: Executor, op: Op, out: Value | None, result: Any) -> Array:
+def _stored(ex: EvaluationContext, op: Op, out: Value | None, result: Any) -> Array:
     array = np.asarray(result)
     if out is None:
         return array

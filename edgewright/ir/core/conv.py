@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from edgewright.ir.aten.reference.conv import convolution
 from edgewright.ir.core.dynamic_conv import is_core_pointwise_gemm
-from edgewright.ir.core.registry import DynamicRows, implements
+from edgewright.ir.core.registry import DynamicRows, EvaluationContext, implements
 from edgewright.ir.graph import Array, Op, Value
 from edgewright.ir.numerics import as_float32, broadcast_params
 
-if TYPE_CHECKING:
-    from edgewright.ir.core.execute import Executor
 
-
-def _accumulate(ex: Executor, op: Op, product: Callable[[Array, Array], Array], axis: int) -> Array:
+def _accumulate(ex: EvaluationContext, op: Op, product: Callable[[Array, Array], Array], axis: int) -> Array:
     """Linear and convolution on float, quantized or dynamically quantized operands. ``axis``: output channels."""
     x, w, b, out = op.args["input"], op.args["weight"], op.args.get("bias"), op.outputs[0]
     assert out is not None
@@ -42,7 +38,7 @@ def _accumulate(ex: Executor, op: Op, product: Callable[[Array, Array], Array], 
 
 
 def _dynamic(
-    ex: Executor, op: Op, rows: DynamicRows, product: Callable[[Array, Array], Array], bias: Array | None
+    ex: EvaluationContext, op: Op, rows: DynamicRows, product: Callable[[Array, Array], Array], bias: Array | None
 ) -> Array:
     w: Value = op.args["weight"]
     assert w.q is not None
@@ -58,7 +54,7 @@ def _dynamic(
 
 
 @implements("linear")
-def _linear(ex: Executor, op: Op) -> Array:
+def _linear(ex: EvaluationContext, op: Op) -> Array:
     turned = op.args.get("transposed", False)
     return _accumulate(ex, op, lambda x, w: x @ (w if turned else w.T), -1)
 
@@ -94,7 +90,7 @@ def _ungrouped(filters: Array, groups: int) -> Array:
 
 
 @implements("conv2d")
-def _conv2d(ex: Executor, op: Op) -> Array:
+def _conv2d(ex: EvaluationContext, op: Op) -> Array:
     given = ex.stored(op.args["input"])
     if isinstance(given, DynamicRows) and is_core_pointwise_gemm(op):
         ex.values[op.args["input"]] = DynamicRows(*ex.numerics.quantize_rows(given.real, 1), given.real)
@@ -105,17 +101,17 @@ def _conv2d(ex: Executor, op: Op) -> Array:
 
 
 @implements("depthwise_conv2d")
-def _depthwise(ex: Executor, op: Op) -> Array:
+def _depthwise(ex: EvaluationContext, op: Op) -> Array:
     return _accumulate(ex, op, _images(op, depthwise=True), 3)
 
 
 @implements("conv_transpose2d")
-def _conv_transpose2d(ex: Executor, op: Op) -> Array:
+def _conv_transpose2d(ex: EvaluationContext, op: Op) -> Array:
     return _accumulate(ex, op, _images(op, transposed=True), 3)
 
 
 @implements("whole_matmul")
-def _whole_matmul(ex: Executor, op: Op) -> Array:
+def _whole_matmul(ex: EvaluationContext, op: Op) -> Array:
     """Integer matrix product without zero points, requantized by ``scaling``."""
     pair = zip((op.args["self"], op.args["other"]), op.args["zeros"], strict=True)
     left, right = (np.asarray(ex.stored(v)).astype(np.float64) - zero for v, zero in pair)
@@ -125,5 +121,5 @@ def _whole_matmul(ex: Executor, op: Op) -> Array:
 
 
 @implements("bmm")
-def _bmm(ex: Executor, op: Op) -> Array:
+def _bmm(ex: EvaluationContext, op: Op) -> Array:
     return ex.store(op, ex.real(op.args["self"]) @ ex.real(op.args["other"]))

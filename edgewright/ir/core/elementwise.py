@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from edgewright.ir.aten.reference import activations, elementwise, norm, unary
-from edgewright.ir.core.registry import DynamicRows, implements
+from edgewright.ir.core.registry import DynamicRows, EvaluationContext, implements
 from edgewright.ir.dtypes import bfloat16
 from edgewright.ir.graph import Array, Op, QParams
 from edgewright.ir.numerics import as_float32
-
-if TYPE_CHECKING:
-    from edgewright.ir.core.execute import Executor
 
 _BINARY: dict[str, Callable[..., Array]] = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "maximum": elementwise.maximum,
@@ -31,7 +28,7 @@ _UNARY: dict[str, Callable[..., Array]] = {
 
 
 @implements(*_BINARY)
-def _binary(ex: Executor, op: Op) -> Array:
+def _binary(ex: EvaluationContext, op: Op) -> Array:
     a, b, out = op.args["self"], op.args["other"], op.outputs[0]
     assert out is not None
     if out.q is not None and a.q is not None and b.q is not None and op.kind in ("add", "sub", "mul"):
@@ -39,7 +36,7 @@ def _binary(ex: Executor, op: Op) -> Array:
     return ex.store(op, _BINARY[op.kind](ex.real(a), ex.real(b)))
 
 
-def _integer_binary(ex: Executor, op: Op, a: QParams, b: QParams, out: QParams) -> Array:
+def _integer_binary(ex: EvaluationContext, op: Op, a: QParams, b: QParams, out: QParams) -> Array:
     x, y = (np.asarray(ex.stored(op.args[name])).astype(np.int64) for name in ("self", "other"))
     x, y = x - a.zero_point, y - b.zero_point
     limits = op.args.get("limits")
@@ -51,39 +48,39 @@ def _integer_binary(ex: Executor, op: Op, a: QParams, b: QParams, out: QParams) 
 
 
 @implements("trunc_divide")
-def _trunc_divide(ex: Executor, op: Op) -> Array:
+def _trunc_divide(ex: EvaluationContext, op: Op) -> Array:
     return ex.store(op, elementwise.div(ex.real(op.args["self"]), ex.real(op.args["other"]), "trunc"))
 
 
 @implements(*_UNARY)
-def _unary(ex: Executor, op: Op) -> Array:
+def _unary(ex: EvaluationContext, op: Op) -> Array:
     return ex.store(op, np.asarray(_UNARY[op.kind](ex.real(op.args["self"]))))
 
 
 @implements("leaky_relu")
-def _leaky_relu(ex: Executor, op: Op) -> Array:
+def _leaky_relu(ex: EvaluationContext, op: Op) -> Array:
     x = ex.real(op.args["self"])
     return ex.store(op, np.where(x < 0, x * np.float32(op.args["negative_slope"]), x))
 
 
 @implements("elu")
-def _elu(ex: Executor, op: Op) -> Array:
+def _elu(ex: EvaluationContext, op: Op) -> Array:
     return ex.store(op, activations.elu(ex.real(op.args["self"]), op.args["alpha"], 1.0, 1.0))
 
 
 @implements("prelu")
-def _prelu(ex: Executor, op: Op) -> Array:
+def _prelu(ex: EvaluationContext, op: Op) -> Array:
     x = ex.real(op.args["self"])
     return ex.store(op, np.where(x < 0, x * ex.real(op.args["weight"]), x))
 
 
 @implements("softmax")
-def _softmax(ex: Executor, op: Op) -> Array:
+def _softmax(ex: EvaluationContext, op: Op) -> Array:
     return ex.store(op, norm.softmax(ex.real(op.args["self"]), -1))
 
 
 @implements("clamp", "clone")
-def _clamp(ex: Executor, op: Op) -> Array:
+def _clamp(ex: EvaluationContext, op: Op) -> Array:
     value, out = op.args["self"], op.outputs[0]
     assert out is not None
     if value.q is not None and out.q is not None and value.q == out.q:
@@ -93,7 +90,7 @@ def _clamp(ex: Executor, op: Op) -> Array:
 
 
 @implements("convert")
-def _convert(ex: Executor, op: Op) -> Any:
+def _convert(ex: EvaluationContext, op: Op) -> Any:
     value, out = op.args["self"], op.outputs[0]
     assert out is not None
     if out.q is not None and out.q.dynamic:

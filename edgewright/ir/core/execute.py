@@ -10,21 +10,13 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
-import numpy as np
-
 from edgewright.errors import ExecutionError, LimitError
 from edgewright.ir.core import argmax_resize, conv, elementwise, move, pool, size_bounds  # noqa: F401  (they register what they mean)
 from edgewright.ir.core.aten_fallback import aten_reference
-from edgewright.ir.core.registry import IMPLEMENTATIONS, DynamicRows, Implementation
-from edgewright.ir.dtypes import compute_type
-from edgewright.ir.graph import Array, Graph, Op, Value
+from edgewright.ir.core.registry import IMPLEMENTATIONS, EvaluationContext, Implementation, stored_array
+from edgewright.ir.graph import Array, Graph, Op
 from edgewright.ir.liveness import last_uses
 from edgewright.ir.numerics import Numerics
-
-
-def _array(stored: Any) -> Array:
-    array: Array = stored.stored if isinstance(stored, DynamicRows) else stored
-    return array
 
 
 def find_implementation(kind: str) -> Implementation | None:
@@ -39,7 +31,7 @@ def find_implementation(kind: str) -> Implementation | None:
 DIALECTS = ("tosa", "tflite", "qnn", "enn")
 
 
-def _in_dialect(ex: Executor, op: Op) -> Any:
+def _in_dialect(ex: EvaluationContext, op: Op) -> Any:
     """Run a vendor dialect's operator on stored values."""
     run: Callable[..., Any] = import_module(f"edgewright.ir.{op.kind.partition('.')[0]}.execute").run_op
     held = {v: ex.stored(v) for v in op.inputs()}
@@ -52,7 +44,7 @@ def _in_dialect(ex: Executor, op: Op) -> Any:
     return made if out is None or made.dtype == out.dtype else made.astype(out.dtype)
 
 
-class Executor:
+class Executor(EvaluationContext):
     """Runs one graph, without state between runs. ``memory``: limit on live values, in bytes."""
 
     def __init__(self, graph: Graph, numerics: Numerics, memory: int = 4 << 30) -> None:
@@ -60,10 +52,9 @@ class Executor:
         missing = sorted(kind for kind, found in self._meanings.items() if found is None)
         if missing:
             raise ExecutionError("device graph", f"has operators without a meaning here: {', '.join(missing)}")
+        super().__init__(numerics)
         self.graph = graph
-        self.numerics = numerics
         self.memory = memory
-        self.values: dict[Value, Any] = {}
         self._held = 0  # bytes
         self._dead = last_uses(graph)
 
@@ -79,41 +70,17 @@ class Executor:
             for out, result in zip(op.outputs, results if isinstance(results, tuple) else (results,), strict=False):
                 if out is not None:
                     self.values[out] = result
-                    self._held += _array(result).nbytes
+                    self._held += stored_array(result).nbytes
             for dead in self._dead[op]:
                 if dead in self.values:
-                    self._held -= _array(self.values.pop(dead)).nbytes
+                    self._held -= stored_array(self.values.pop(dead)).nbytes
         outputs = [self.stored(v) for v in self.graph.outputs]
         self.values = {}
         return outputs
 
     def _afford(self, op: Op) -> None:
         """Reject an operator whose result would exceed the memory limit."""
-        size = size_bounds.max_elements(op, lambda value: _array(self.stored(value)).shape)
+        size = size_bounds.max_elements(op, lambda value: stored_array(self.stored(value)).shape)
         if self._held + 8 * size > self.memory or size * size_bounds.reads_per_element(op) > 16 * self.memory:
             rule = f"values may take {self.memory} bytes at a time"
             raise LimitError(f"device graph: {op.kind}", rule, value=f"{size} elements more")
-
-    def stored(self, value: Value) -> Any:
-        return self.values.get(value, value.data)
-
-    def real(self, value: Value) -> Array:
-        """A value in its compute type, dequantized."""
-        array = self.stored(value)
-        if isinstance(array, DynamicRows):
-            return (array.stored.astype(np.int32) - array.zero).astype(np.float32) / array.scale
-        if value.q is not None:
-            return self.numerics.dequantize(array, value.q)
-        return np.asarray(array.astype(compute_type(array.dtype), copy=False))
-
-    def store(self, op: Op, real: Array) -> Array:
-        """Clamp a float result and quantize it to the output's type."""
-        out = op.outputs[0]
-        assert out is not None
-        limits = op.args.get("limits")
-        if out.q is not None:
-            lo, hi = self.numerics.limits(out.q, limits)
-            return np.clip(self.numerics.quantize(real, out.q), lo, hi).astype(out.q.dtype)
-        if limits is not None:
-            real = np.clip(real, np.float32(limits[0]), np.float32(limits[1]))
-        return np.asarray(real.astype(out.dtype, copy=False))

@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from edgewright.ir.aten.reference import movement, rearrange
-from edgewright.ir.core.registry import implements
+from edgewright.ir.core.registry import EvaluationContext, implements
 from edgewright.ir.graph import Array, Op
-
-if TYPE_CHECKING:
-    from edgewright.ir.core.execute import Executor
 
 
 @implements("permute")
-def _permute(ex: Executor, op: Op) -> Array:
+def _permute(ex: EvaluationContext, op: Op) -> Array:
     return movement.permute(ex.stored(op.args["self"]), op.args["dims"])
 
 
 @implements("view")
-def _view(ex: Executor, op: Op) -> Array:
+def _view(ex: EvaluationContext, op: Op) -> Array:
     size = [-1 if n == 0 else n for n in op.args["size"]]
     array: Array = np.ascontiguousarray(ex.stored(op.args["self"]))
     return array.reshape(size)
 
 
 @implements("slice")
-def _slice(ex: Executor, op: Op) -> Array:
+def _slice(ex: EvaluationContext, op: Op) -> Array:
     """A length of 0 means up to the end."""
     array: Array = ex.stored(op.args["self"])
     starts = op.args["start"]
@@ -38,12 +33,12 @@ def _slice(ex: Executor, op: Op) -> Array:
 
 
 @implements("cat")
-def _cat(ex: Executor, op: Op) -> Array:
+def _cat(ex: EvaluationContext, op: Op) -> Array:
     return rearrange.cat([ex.stored(t) for t in op.args["tensors"]], op.args["dim"])
 
 
 @implements("pad")
-def _pad(ex: Executor, op: Op) -> Array:
+def _pad(ex: EvaluationContext, op: Op) -> Array:
     value, out = op.args["self"], op.outputs[0]
     assert out is not None
     fill = np.float32(op.args["value"])

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from edgewright.ir.aten.reference.pool import avg_pool2d, max_pool2d
 from edgewright.ir.aten.reference.resample import upsample_bilinear2d
-from edgewright.ir.core.registry import implements
+from edgewright.ir.core.registry import EvaluationContext, implements
 from edgewright.ir.graph import Array, Op
-
-if TYPE_CHECKING:
-    from edgewright.ir.core.execute import Executor
 
 
 def _planar(array: Array) -> Array:
@@ -26,7 +23,7 @@ def _padded(x: Array, pads: Sequence[int], fill: Any) -> Array:
 
 
 @implements("max_pool2d")
-def _max_pool2d(ex: Executor, op: Op) -> Array:
+def _max_pool2d(ex: EvaluationContext, op: Op) -> Array:
     value = op.args["self"]
     stored: Array = _planar(ex.stored(value))
     lowest = -np.inf if value.q is None else value.q.qmin
@@ -40,7 +37,7 @@ def _max_pool2d(ex: Executor, op: Op) -> Array:
 
 
 @implements("avg_pool2d")
-def _avg_pool2d(ex: Executor, op: Op) -> Array:
+def _avg_pool2d(ex: EvaluationContext, op: Op) -> Array:
     """Padding is excluded from the average."""
     image = _planar(ex.real(op.args["self"]))
     kernel, stride, pads = op.args["kernel_size"], op.args["stride"], op.args["padding"]
@@ -55,7 +52,7 @@ def _avg_pool2d(ex: Executor, op: Op) -> Array:
 
 
 @implements("global_avg_pool2d")
-def _global_avg_pool2d(ex: Executor, op: Op) -> Array:
+def _global_avg_pool2d(ex: EvaluationContext, op: Op) -> Array:
     value, out = op.args["self"], op.outputs[0]
     assert out is not None
     stored: Array = ex.stored(value)
@@ -65,7 +62,7 @@ def _global_avg_pool2d(ex: Executor, op: Op) -> Array:
 
 
 @implements("upsample_bilinear2d")
-def _upsample_bilinear2d(ex: Executor, op: Op) -> Array:
+def _upsample_bilinear2d(ex: EvaluationContext, op: Op) -> Array:
     image = _planar(ex.real(op.args["input"]))
     scaled = upsample_bilinear2d(image, op.args["output_size"], op.args["align_corners"], None)
     return ex.store(op, scaled.transpose(0, 2, 3, 1))

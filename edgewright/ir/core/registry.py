@@ -1,15 +1,16 @@
-"""Registry of reference implementations by operator kind, and dynamically quantized rows."""
+"""Reference implementations by operator kind, and the values and numerics that they are called with."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from edgewright.ir.graph import Array, Op
+import numpy as np
 
-if TYPE_CHECKING:
-    from edgewright.ir.core.execute import Executor
+from edgewright.ir.dtypes import compute_type
+from edgewright.ir.graph import Array, Op, Value
+from edgewright.ir.numerics import Numerics
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,44 @@ class DynamicRows:
     real: Array
 
 
-Implementation = Callable[["Executor", Op], Any]
+def stored_array(stored: Any) -> Array:
+    array: Array = stored.stored if isinstance(stored, DynamicRows) else stored
+    return array
+
+
+class EvaluationContext:
+    """The live values of a run, and how an operator reads and stores them."""
+
+    def __init__(self, numerics: Numerics) -> None:
+        self.numerics = numerics
+        self.values: dict[Value, Any] = {}
+
+    def stored(self, value: Value) -> Any:
+        return self.values.get(value, value.data)
+
+    def real(self, value: Value) -> Array:
+        """A value in its compute type, dequantized."""
+        array = self.stored(value)
+        if isinstance(array, DynamicRows):
+            return (array.stored.astype(np.int32) - array.zero).astype(np.float32) / array.scale
+        if value.q is not None:
+            return self.numerics.dequantize(array, value.q)
+        return np.asarray(array.astype(compute_type(array.dtype), copy=False))
+
+    def store(self, op: Op, real: Array) -> Array:
+        """Clamp a float result and quantize it to the output's type."""
+        out = op.outputs[0]
+        assert out is not None
+        limits = op.args.get("limits")
+        if out.q is not None:
+            lo, hi = self.numerics.limits(out.q, limits)
+            return np.clip(self.numerics.quantize(real, out.q), lo, hi).astype(out.q.dtype)
+        if limits is not None:
+            real = np.clip(real, np.float32(limits[0]), np.float32(limits[1]))
+        return np.asarray(real.astype(out.dtype, copy=False))
+
+
+Implementation = Callable[[EvaluationContext, Op], Any]
 IMPLEMENTATIONS: dict[str, Implementation] = {}
 
 

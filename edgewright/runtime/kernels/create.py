@@ -8,7 +8,7 @@ import numpy as np
 
 from edgewright.ir.aten.reference import copies
 from edgewright.ir.aten.reference import create as ref
-from edgewright.runtime.registry import kernel, register
+from edgewright.runtime.kernel import kernel, register
 from edgewright.runtime.tensor import Array
 
 register("aten::full.out", ref.full, ref.size_shape)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from edgewright.ir.aten.reference import compare, copies, unary
 from edgewright.ir.aten.reference import elementwise as ref
-from edgewright.runtime.registry import register
+from edgewright.runtime.kernel import register
 
 for _name in ("abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "ceil", "cos", "cosh", "erf", "exp", "expm1",
               "floor", "log", "log10", "log1p", "log2", "neg", "reciprocal", "round", "rsqrt", "sign", "sin", "sinh",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from edgewright.ir.aten.reference import fft, grid_sample, pool, resample
-from edgewright.runtime.registry import register
+from edgewright.runtime.kernel import register
 
 register("aten::max_pool2d_with_indices.out", pool.max_pool2d, pool.max_pool2d_shape)
 register(

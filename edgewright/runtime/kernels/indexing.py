@@ -7,7 +7,7 @@ from typing import Any
 from edgewright.ir.aten.reference import indexing as ref
 from edgewright.ir.aten.reference import masks
 from edgewright.ir.aten.reference.dims import Array
-from edgewright.runtime.registry import kernel, register
+from edgewright.runtime.kernel import kernel, register
 
 register("aten::gather.out", ref.gather, ref.gather_shape)
 register("aten::scatter.src_out", ref.scatter, ref.scatter_shape)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from edgewright.ir.aten.reference import conv, linalg
-from edgewright.runtime.registry import register
+from edgewright.runtime.kernel import register
 
 register("aten::mm.out", linalg.mm, linalg.mm_shape)
 register("aten::bmm.out", linalg.bmm, linalg.bmm_shape)

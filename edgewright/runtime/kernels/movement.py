@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from edgewright.ir.aten.reference import distance, movement, pad, rearrange
-from edgewright.runtime.registry import register
+from edgewright.runtime.kernel import register
 
 register("aten::view_copy.out", movement.view, movement.view_shape)
 register("aten::permute_copy.out", movement.permute, movement.permute_shape)

@@ -6,7 +6,7 @@ from typing import Any
 
 from edgewright.ir.aten.reference import norm as ref
 from edgewright.ir.aten.reference.dims import Array, Shape
-from edgewright.runtime.registry import kernel, register
+from edgewright.runtime.kernel import kernel, register
 
 register("aten::_softmax.out", ref.softmax, ref.softmax_shape)
 register("aten::_log_softmax.out", ref.log_softmax, ref.softmax_shape)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from edgewright.ir.aten.reference import scalars as ref
-from edgewright.runtime.registry import register
+from edgewright.runtime.kernel import register
 
 for _name, _fn in {
     "add": ref.add,

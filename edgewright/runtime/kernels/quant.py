@@ -7,7 +7,7 @@ from typing import Any
 
 from edgewright.ir.aten.reference import quant as ref
 from edgewright.ir.aten.reference import quant_ops as ops
-from edgewright.runtime.registry import Function, register, register_kernel
+from edgewright.runtime.kernel import Function, register, register_signature
 
 _Q = "quantized_decomposed::"
 
@@ -27,13 +27,13 @@ register(
 
 # The same under the operator names of Arm's Cortex-M runtime.
 _QDQ_ARGS = "input: Tensor, scale: float, zero_point: int, quant_min: int, quant_max: int, dtype: int, out: Tensor!"
-register_kernel(
-    f"cortex_m::quantize_per_tensor.out({_QDQ_ARGS})", ref.quantize_per_tensor, shape=ref.quantize_per_tensor_shape
+register_signature(
+    f"cortex_m::quantize_per_tensor.out({_QDQ_ARGS})", ref.quantize_per_tensor, ref.quantize_per_tensor_shape
 )
-register_kernel(
+register_signature(
     f"cortex_m::dequantize_per_tensor.out({_QDQ_ARGS})",
     ref.dequantize_per_tensor,
-    shape=ref.dequantize_per_tensor_shape,
+    ref.dequantize_per_tensor_shape,
 )
 
 register(f"{_Q}add.out", ops.quantized_add, ops.quantized_add_shape)

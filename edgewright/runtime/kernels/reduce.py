@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from edgewright.ir.aten.reference import reduce as ref
-from edgewright.runtime.registry import register
+from edgewright.runtime.kernel import register
 
 register("aten::sum.IntList_out", ref.reduce_sum, ref.reduction_shape)
 register("aten::mean.out", ref.reduce_mean, ref.reduction_shape)

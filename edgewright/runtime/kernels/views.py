@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from edgewright.runtime.registry import register
+from edgewright.runtime.kernel import register
 from edgewright.runtime.tensor import TensorSlot
 
 

@@ -10,8 +10,9 @@ import pytest
 
 from edgewright.backends.samsung import gen_samsung_backend_compile_spec
 from edgewright.backends.samsung.graph_record import record_graph
-from edgewright.backends.samsung.sdk import Sdk, compile_graph, find_sdk
+from edgewright.backends.samsung.sdk import Sdk, find_sdk
 from edgewright.backends.samsung.target import EnnTarget
+from edgewright.backends.samsung.worker import compile_graph
 from edgewright.errors import VendorError
 from tests.backends.samsung.networks import device_graphs, mixed
 from tests.backends.samsung.standin_sdk import plain

@@ -12,7 +12,8 @@ import torch
 import torchao.quantization.quant_primitives  # noqa: F401  (declares its operators)
 from torch.ao.quantization.fx import _decomposed  # noqa: F401  (declares its operators)
 
-from edgewright.frontend.importer import DTYPES, named_arguments
+from edgewright.frontend.importer import named_arguments
+from edgewright.frontend.tensors import DTYPES
 from edgewright.ir.aten.ops import OPS
 from edgewright.ir.aten.table import OpDef
 from edgewright.ir.dtypes import to_numpy, to_scalar_type

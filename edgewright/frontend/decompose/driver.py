@@ -1,0 +1,56 @@
+"""The rewrite driver: a rule if there is one, the operator itself if it is supported, else its trace."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import torch
+from torch import fx
+
+from edgewright.errors import UnsupportedOperatorError
+from edgewright.frontend.decompose import backward, conv3d, layers, matmul, order_statistics, recurrent, softmax  # noqa: F401  (they register rules)
+from edgewright.frontend.decompose.canonical import RULES
+from edgewright.frontend.decompose.renames import RENAMES
+from edgewright.frontend.decompose.trace_op import decompose
+from edgewright.frontend.rewriter import IsSupported, Rewriter
+
+aten = torch.ops.aten
+_MAX_DEPTH = 12  # of nested decompositions
+
+
+class DecomposingRewriter(Rewriter):
+    """The rewriter that applies all rules and decompositions."""
+
+    def __init__(
+        self, is_supported: IsSupported, no_decompose: Collection[Any] = frozenset(), strict: bool = True
+    ) -> None:
+        super().__init__(is_supported, no_decompose, strict)
+        self._depth = 0
+
+    def call(self, op: Any, *args: Any, val: Any = None, **kwargs: Any) -> Any:
+        """The result of ``op``: rewritten by a rule, emitted as is, or decomposed. ``val``: its fake result, if any."""
+        if op is aten.sym_size.int and isinstance(args[0], fx.Node) and op not in self.no_decompose:
+            return self.size(args[0], args[1])
+        op = op if op in self.no_decompose else RENAMES.get(op, op)
+        rule = RULES.get(op)
+        if rule is not None and op not in self.no_decompose:
+            result = rule(self, *args, **kwargs)
+            if result is not NotImplemented:
+                return result
+        if self.is_supported(op) or op in self.no_decompose:
+            if val is None:
+                val = self.fake(op, args, kwargs)
+            return self.unpack(self.emit(op, args, kwargs, val=val), val)
+        if self._depth >= _MAX_DEPTH:
+            raise self.unsupported(op, "decomposes without end")
+        self._depth += 1
+        try:
+            return decompose(self, op, args, kwargs)
+        except UnsupportedOperatorError:
+            if self.strict:
+                raise
+            val = self.fake(op, args, kwargs) if val is None else val
+            return self.unpack(self.emit(op, args, kwargs, val=val), val)
+        finally:
+            self._depth -= 1
