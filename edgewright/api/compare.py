@@ -24,7 +24,7 @@ import torch
 from torch import fx
 
 from edgewright.api.checked_method import load
-from edgewright.api.compile import Bench
+from edgewright.api.compile import CompileSession
 from edgewright.api.compile_report import measured_on
 from edgewright.api.data import Call
 from edgewright.api.layers import QuantizedLayer, QuantizedLayers, record, result_names
@@ -132,32 +132,32 @@ class Comparison:
         return {**fields, "raise": self.modules_to_raise(), "tried": tried, "layers": layers}
 
 
-def compare(bench: Bench, target: Target, *, device: bool = True) -> Comparison:
+def compare(session: CompileSession, target: Target, *, device: bool = True) -> Comparison:
     """Quantize for a target, and measure every layer on the evaluation data."""
-    recipe = bench.settings.recipe.for_target(target.name)
-    quantization = bench.quantization
+    recipe = session.settings.recipe.for_target(target.name)
+    quantization = session.quantization
     prepared = quantization.prepare(target, recipe)
     quantization.calibrate(target, prepared)
     exact = copy.deepcopy(prepared)
     converted = quantization.convert(target, prepared)
     layers = QuantizedLayers(converted, exact)
     comparison = Comparison(target.name, recipe.quantize or "float", higher=higher(_presets(target)))
-    comparison.samples, comparison.evaluated_on = len(bench.evaluated), bench.samples.origin
-    on_device = _make_device_run(bench, target, converted, layers, comparison) if device else None
-    _measure(bench, target, layers, on_device, comparison)
+    comparison.samples, comparison.evaluated_on = len(session.evaluated), session.samples.origin
+    on_device = _make_device_run(session, target, converted, layers, comparison) if device else None
+    _measure(session, target, layers, on_device, comparison)
     total = sum(_noise_power(layer.effect) for layer in comparison.layers) or 1.0
     for layer in comparison.layers:
         layer.share = _noise_power(layer.effect) / total
     comparison.layers.sort(key=lambda layer: (layer.effect, layer.introduced))
-    _recommend(bench, target, comparison)
+    _recommend(session, target, comparison)
     return comparison
 
 
-def _recommend(bench: Bench, target: Target, comparison: Comparison) -> None:
+def _recommend(session: CompileSession, target: Target, comparison: Comparison) -> None:
     """Raise candidate modules, measure again on held-out data, and recommend the first set that helps."""
     comparison.chosen = []
     for modules in comparison.candidates():
-        attempt = _attempt(bench, target, comparison, modules)
+        attempt = _attempt(session, target, comparison, modules)
         comparison.tried.append(attempt)
         better = attempt.fake >= comparison.fake + _GAIN
         if comparison.device is not None and attempt.device is not None:
@@ -167,29 +167,29 @@ def _recommend(bench: Bench, target: Target, comparison: Comparison) -> None:
             return
 
 
-def _attempt(bench: Bench, target: Target, comparison: Comparison, modules: list[str]) -> Attempt:
-    quantization = bench.quantization
-    recipe = comparison.raising(bench.settings.recipe, modules).for_target(target.name)
+def _attempt(session: CompileSession, target: Target, comparison: Comparison, modules: list[str]) -> Attempt:
+    quantization = session.quantization
+    recipe = comparison.raising(session.settings.recipe, modules).for_target(target.name)
     prepared = quantization.prepare(target, recipe)
     quantization.calibrate(target, prepared)
     converted = quantization.convert(target, prepared)
-    fake = _sqnr(bench, target, lambda call: converted(*call.args, **call.kwargs))
+    fake = _sqnr(session, target, lambda call: converted(*call.args, **call.kwargs))
     if comparison.device is None:
         return Attempt(modules, fake)
     exported = quantization.export(target, converted)
-    with bench.stages("lower", f"{target.name}: lower, raised"):
-        edge, _ = bench.lowered(target, exported)
+    with session.stages("lower", f"{target.name}: lower, raised"):
+        edge, _ = session.lowered(target, exported)
         method = load(edge.to_executorch())
-    device = _sqnr(bench, target, lambda call: method.execute(call.leaves()))
+    device = _sqnr(session, target, lambda call: method.execute(call.leaves()))
     method.close()
     return Attempt(modules, fake, device)
 
 
-def _sqnr(bench: Bench, target: Target, run: Callable[[Call], Any]) -> float:
+def _sqnr(session: CompileSession, target: Target, run: Callable[[Call], Any]) -> float:
     """The SQNR of all outputs of a model against the original."""
     measure = Sqnr()
-    with torch.no_grad(), bench.stages("compare", f"{target.name}: raised", total=len(bench.evaluated)) as step:
-        for call, expected in zip(bench.evaluated, bench.expected(), strict=True):
+    with torch.no_grad(), session.stages("compare", f"{target.name}: raised", total=len(session.evaluated)) as step:
+        for call, expected in zip(session.evaluated, session.expected(), strict=True):
             for one, other in zip(expected, torch.utils._pytree.tree_leaves(run(call)), strict=True):
                 measure.add(one, other)
             step()
@@ -221,13 +221,17 @@ class _Meters:
 
 
 def _measure(
-    bench: Bench, target: Target, layers: QuantizedLayers, on_device: DeviceRun | None, comparison: Comparison
+    session: CompileSession,
+    target: Target,
+    layers: QuantizedLayers,
+    on_device: DeviceRun | None,
+    comparison: Comparison,
 ) -> None:
     meters = {layer.name: _Meters() for layer in layers.all}
     fake_outputs, device_outputs = Sqnr(), Sqnr()
-    calls = [call.leaves() for call in bench.evaluated]
+    calls = [call.leaves() for call in session.evaluated]
     total = len(calls) * len(layers.all)
-    with bench.stages("compare", f"{target.name}: layers", total=total) as step, torch.no_grad():
+    with session.stages("compare", f"{target.name}: layers", total=total) as step, torch.no_grad():
         for leaves in calls:
             exact = record(layers.exact, leaves)
             fake = record(layers.converted, leaves)
@@ -269,7 +273,7 @@ def _layer_error(layer: QuantizedLayer, meter: _Meters, readers: Sequence[Quanti
 
 
 def _make_device_run(
-    bench: Bench, target: Target, converted: Any, layers: QuantizedLayers, comparison: Comparison
+    session: CompileSession, target: Target, converted: Any, layers: QuantizedLayers, comparison: Comparison
 ) -> DeviceRun:
     """A function from inputs to the outputs and the layers' results, computed as on the device.
 
@@ -278,22 +282,22 @@ def _make_device_run(
     """
     stored_layers = [layer for layer in layers.all if layer.stored is not None and not layer.moves]
     try:
-        return _run_with_layer_outputs(bench, target, converted, stored_layers)
+        return _run_with_layer_outputs(session, target, converted, stored_layers)
     except VendorError as error:
         comparison.note = f"{error.subject}: {error.rule}"
-        return _run_with_layer_outputs(bench, target, converted, [])
+        return _run_with_layer_outputs(session, target, converted, [])
 
 
 def _run_with_layer_outputs(
-    bench: Bench, target: Target, converted: Any, stored_layers: Sequence[QuantizedLayer]
+    session: CompileSession, target: Target, converted: Any, stored_layers: Sequence[QuantizedLayer]
 ) -> DeviceRun:
     from edgewright.api.quantization import quiet_torch
 
     module, names = _with_layer_outputs(converted, stored_layers), [layer.name for layer in stored_layers]
-    with bench.stages("lower", f"{target.name}: lower with all results"), quiet_torch():
-        exported = torch.export.export(module, tuple(bench.example.leaves()))
-    with bench.stages("lower", f"{target.name}: lower with all results"):
-        edge, _ = bench.lowered(target, exported)
+    with session.stages("lower", f"{target.name}: lower with all results"), quiet_torch():
+        exported = torch.export.export(module, tuple(session.example.leaves()))
+    with session.stages("lower", f"{target.name}: lower with all results"):
+        edge, _ = session.lowered(target, exported)
         method = load(edge.to_executorch())
 
     def run(leaves: Sequence[Any]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from edgewright.api.graph_interpreter import GraphInterpreter
 from edgewright.api.image_data import ImageOptions
 from edgewright.api.pipeline import Pipeline
 from edgewright.api.progress import Stages
-from edgewright.api.quantization import Quantization, call_model, quiet_torch, quiet_warnings
+from edgewright.api.quantization import QuantizationPipeline, call_model, quiet_torch, quiet_warnings
 from edgewright.api.quantized_graph import is_quantized
 from edgewright.api.recipe import FLOAT, Recipe, as_recipe
 from edgewright.api.result import CompileResult, CompileResults
@@ -118,20 +118,20 @@ def compile(
         raise not_among("compile", unknown[0], sorted(names_of_options), rule="takes as further options")
     settings = Settings(as_recipe(recipe, quantize), **options)
     with Stages(quiet) as stages, quiet_warnings():
-        bench = Bench(model, inputs, calibration, settings, stages)
-        results = build_all(bench, targets, raises=not several)
+        session = CompileSession(model, inputs, calibration, settings, stages)
+        results = build_all(session, targets, raises=not several)
     if not results:  # all targets failed
         raise next(iter(results.failures.values()))
     return results if several else results[targets[0].name]
 
 
-def build_all(bench: Bench, targets: Sequence[Target], *, raises: bool = False) -> CompileResults:
+def build_all(session: CompileSession, targets: Sequence[Target], *, raises: bool = False) -> CompileResults:
     """Compile for every target; a failure of one does not affect the others."""
     results: dict[str, CompileResult] = {}
     failures: dict[str, EdgewrightError] = {}
     for target in targets:
         try:
-            results[target.name] = bench.build(target)
+            results[target.name] = session.build(target)
         except (UsageError, InputError, ExportError):  # independent of the target
             raise
         except EdgewrightError as error:
@@ -141,7 +141,7 @@ def build_all(bench: Bench, targets: Sequence[Target], *, raises: bool = False) 
     return CompileResults(results, failures)
 
 
-class Bench:
+class CompileSession:
     """One compilation for several targets: the model exported once, its data, and its results in eager torch."""
 
     def __init__(self, model: Any, inputs: Any, calibration: Any, settings: Settings, stages: Stages) -> None:
@@ -159,7 +159,7 @@ class Bench:
         dynamic_shapes = settings.dynamic_shapes
         if dynamic_shapes is None and isinstance(model, ExportedProgram) and settings.recipe.quantizes:
             dynamic_shapes = dynamic_shapes_of(self.exported)
-        self.quantization = Quantization(self.exported, self.calls, stages, dynamic_shapes)
+        self.quantization = QuantizationPipeline(self.exported, self.calls, stages, dynamic_shapes)
         self._expected: list[list[Any]] | None = None
 
     def _compare_with(self, original: Any) -> None:
@@ -218,7 +218,7 @@ class Bench:
         report = CompileReport(target.name, target.backend, _precision(recipe), simulated, len(program.buffer))
         report.methods = edge.partition_reports
         for method in report.methods.values():
-            method.left = self.quantization.left.get(target.name, {})
+            method.unquantized = self.quantization.unquantized.get(target.name, {})
         plans = program.executorch_program.execution_plan
         report.planned_bytes = sum(sum(plan.non_const_buffer_sizes) for plan in plans)
         called = {operator.key for plan in plans for operator in plan.operators or ()}

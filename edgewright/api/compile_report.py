@@ -88,8 +88,8 @@ class CompileReport:
         return replace(total, groups=sum(m.groups for m in self.methods.values()))
 
     @property
-    def taken(self) -> int:
-        return self.counts.taken
+    def delegated(self) -> int:
+        return self.counts.delegated
 
     @property
     def operators(self) -> int:
@@ -98,10 +98,10 @@ class CompileReport:
     @property
     def advice(self) -> str:
         """Advice about operators left on the CPU; empty if there are none."""
-        refused = [v for m in self.methods.values() for v in m.refused if v.operator not in CONVERSIONS]
+        refused = [v for m in self.methods.values() for v in m.rejected if v.operator not in CONVERSIONS]
         if not refused:
             return ""
-        summary = self.counts.left_over
+        summary = self.counts.cpu_summary
         if self.precision == "float" and any("static_quant" in r for v in refused for r in v.refusals):
             return f"{summary}: this target works on integers, try --quantize int8"
         return f"{summary}: `edgewright explain` says why"
@@ -176,7 +176,7 @@ class CompileReport:
             **plain,
             "coverage": self.coverage,
             "operators": self.operators,
-            "taken": self.taken,
+            "taken": self.delegated,
             "sram": self.sram,
             "estimated_ms": self.estimated_ms,
             "estimate_basis": self.basis,

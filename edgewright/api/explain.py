@@ -26,8 +26,8 @@ class Branch:
         return count(self.all_verdicts)
 
     @property
-    def taken(self) -> int:
-        return self.counts.taken
+    def delegated(self) -> int:
+        return self.counts.delegated
 
     @property
     def operators(self) -> int:
@@ -35,15 +35,15 @@ class Branch:
 
     @property
     def complete(self) -> bool:
-        return self.taken == self.operators
+        return self.delegated == self.operators
 
     def to_dict(self) -> dict[str, Any]:
         return {
             "module": self.path,
-            "taken": self.taken,
+            "taken": self.delegated,
             "operators": self.operators,
             "macs": self.counts.macs,
-            "macs_taken": self.counts.macs_taken,
+            "macs_taken": self.counts.macs_delegated,
             "refused": [
                 {"operator": v.operator, "node": v.node, "macs": v.macs, "reasons": list(v.refusals)}
                 for v in self.verdicts
@@ -108,7 +108,7 @@ def _group_refusals(refused: Sequence[Verdict]) -> list[str]:
 
 def _counts_text(branch: Branch) -> str:
     counts = branch.counts
-    macs = "" if not counts.macs or counts.macs == counts.macs_taken else (
-        f", {share(counts.macs_taken / counts.macs)} of multiply-accumulates"
+    macs = "" if not counts.macs or counts.macs == counts.macs_delegated else (
+        f", {share(counts.macs_delegated / counts.macs)} of multiply-accumulates"
     )  # fmt: skip
-    return f"{counts.taken} of {counts.operators}{macs}"
+    return f"{counts.delegated} of {counts.operators}{macs}"

@@ -15,11 +15,11 @@ def result_html(reports: Sequence[CompileReport], failures: Mapping[str, Excepti
     if reports:
         parts.append(f"<p>{escape(LEGEND)}<br>{escape(time_note(reports))}</p>")
     for report in reports:
-        refused = [v for method in report.methods.values() for v in method.refused]
+        refused = [v for method in report.methods.values() for v in method.rejected]
         if refused:
             lines = [(v.operator, v.module, "; ".join(v.refusals)) for v in refused]
             table = html_table(("operator", "module", "why"), lines)
-            title = escape(f"{report.target}: {report.counts.left_over}")
+            title = escape(f"{report.target}: {report.counts.cpu_summary}")
             parts.append(f"<details><summary>{title}</summary>{table}</details>")
         if report.simulated:
             parts.append(f"<p>{escape(report.target)}: runs on this machine only: {escape(report.simulated)}</p>")

@@ -28,7 +28,7 @@ from edgewright.quantize.batching import one_thread
 log = logging.getLogger("edgewright.api")
 
 
-class Quantization:
+class QuantizationPipeline:
     """Prepares, calibrates and converts a model. Targets with equal observers share calibration and conversion."""
 
     def __init__(self, exported: ExportedProgram, calls: Sequence[Call], stages: Stages, dynamic_shapes: Any) -> None:
@@ -37,7 +37,7 @@ class Quantization:
         self._stages = stages
         self._dynamic_shapes = dynamic_shapes
         self._done: dict[str, ExportedProgram] = {}
-        self.left: dict[str, dict[str, str]] = {}  # by target and node: why a layer is not quantized
+        self.unquantized: dict[str, dict[str, str]] = {}  # by target and node: why a layer is not quantized
 
     def modules(self) -> set[str]:
         """The dotted paths of all modules that contain operators, and of their parents."""
@@ -67,7 +67,7 @@ class Quantization:
             module: Any = self._exported.module()
             original = float_copy(functionalize_buffer_writes(module))
             prepared = prepare_pt2e(module, quantizer)
-            self.left[target.name] = getattr(quantizer, "unquantized", {})
+            self.unquantized[target.name] = getattr(quantizer, "unquantized", {})
             example: Any = self._exported.example_inputs
             call = self._calls[0] if self._calls else Call(*example)
             call_model(partial(_require_same_results, original, prepared), call, self._exported)

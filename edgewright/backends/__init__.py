@@ -26,7 +26,7 @@ def find_quantizer(name: str) -> Any:
     """The quantizer class of a backend."""
     from edgewright.quantize.quantizer import TableQuantizer
 
-    attributes = {"backend": load_backend(name), "kept": find_partitioner(name).kept}
+    attributes = {"backend": load_backend(name), "no_decompose": find_partitioner(name).no_decompose}
     title = f"{name.title().replace('_', '')}Quantizer"
     return _own_class(name, "quantizer", TableQuantizer) or type(title, (TableQuantizer,), attributes)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from edgewright.api.progress import Stages
 from edgewright.cli import model_options
-from edgewright.cli.model_options import SPEC, chosen_targets, make_bench, quiet_imports
+from edgewright.cli.model_options import SPEC, chosen_targets, make_session, quiet_imports
 from edgewright.console import clean, console, table
 from edgewright.errors import UsageError
 from edgewright.files import write_file
@@ -48,13 +48,13 @@ def run(args: argparse.Namespace) -> int:
     if isinstance(evaluate, int) and evaluate < 1:
         raise UsageError("--evaluate", "must be 1 or more", value=evaluate)
     with Stages(args.quiet) as stages, quiet_imports():
-        bench = make_bench(args, stages, evaluate=evaluate)
+        session = make_session(args, stages, evaluate=evaluate)
         from edgewright.api.compare import compare
         from edgewright.api.quantization import quiet_warnings
 
         with quiet_warnings():
-            found = compare(bench, targets[0], device=not args.no_device)
-    recipe = found.recipe(bench.settings.recipe)
+            found = compare(session, targets[0], device=not args.no_device)
+    recipe = found.recipe(session.settings.recipe)
     if args.write_recipe:
         write_file(args.write_recipe, [recipe.to_toml().encode()])
     if args.json:

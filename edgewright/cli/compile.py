@@ -223,7 +223,7 @@ def check_coverage(reports: Mapping[str, PartitionReport], wanted: float | None)
     for report in reports.values():
         taken = report.coverage()["macs"]
         if wanted is not None and taken < wanted:
-            worst = sorted(report.refused, key=lambda v: -v.macs)[:3]
+            worst = sorted(report.rejected, key=lambda v: -v.macs)[:3]
             remedy = f"No program was written. Most work left: {' | '.join(str(v) for v in worst)}"
             rule = f"at least {share(wanted)} of multiply-accumulates must be delegated to {report.backend}"
             raise CoverageError(f"method {report.method!r}", rule, value=share(taken), remedy=remedy)

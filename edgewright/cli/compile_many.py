@@ -11,14 +11,14 @@ from rich.text import Text
 
 from edgewright.api.compile_report import LEGEND, NOT_ASKED, POOR, CompileReport, columns, rows, time_note
 from edgewright.api.progress import Stages
-from edgewright.cli.model_options import chosen_targets, make_bench, model_name
+from edgewright.cli.model_options import chosen_targets, make_session, model_name
 from edgewright.console import clean, console, plural, print_error, table
 from edgewright.errors import AccuracyError, CoverageError, EdgewrightError, LimitError, UsageError
 from edgewright.files import check_writable, make_folder, write_file
 from edgewright.units import duration, share, size
 
 if TYPE_CHECKING:
-    from edgewright.api.compile import Bench
+    from edgewright.api.compile import CompileSession
     from edgewright.api.result import CompileResult, CompileResults
 
 _ELSEWHERE = ("emit", "external_constants")  # options that go with --backend only
@@ -48,24 +48,24 @@ def run(args: argparse.Namespace) -> int:
     check_options(args)
     targets = chosen_targets(args)
     with Stages(args.quiet) as stages, quiet_imports():
-        bench = make_bench(args, stages, **_settings(args))
+        session = make_session(args, stages, **_settings(args))
         from edgewright.api.compile import build_all
         from edgewright.api.quantization import quiet_warnings
 
         with quiet_warnings():
-            results = build_all(bench, targets, raises=len(targets) == 1)
+            results = build_all(session, targets, raises=len(targets) == 1)
             failed = dict(results.failures)
             for name, result in results.items():
                 error = _gate(args, result.report)
                 if error is not None:
                     failed[name] = error
-            _write(args, bench, results, failed)
+            _write(args, session, results, failed)
     if args.report:
         write_file(args.report, [results.report.to_json().encode() + b"\n"])
     if args.json:
         print(results.report.to_json())
     elif not args.quiet:
-        _show(args, bench, results, failed)
+        _show(args, session, results, failed)
     for name, error in failed.items():
         print_error(f"{name}: {error}" if len(targets) > 1 else str(error))
     return next(iter(failed.values())).exit_code if failed else 0
@@ -100,7 +100,7 @@ def _gate(args: argparse.Namespace, report: CompileReport) -> EdgewrightError | 
     """What a build must not be: too little delegated, too large, too far from the model."""
     taken, wanted = report.coverage["macs"], args.require_delegated
     if wanted is not None and taken < wanted:
-        refused = sorted((v for m in report.methods.values() for v in m.refused), key=lambda v: -v.macs)[:3]
+        refused = sorted((v for m in report.methods.values() for v in m.rejected), key=lambda v: -v.macs)[:3]
         remedy = f"Nothing was written. Most work left: {' | '.join(str(v) for v in refused)}"
         rule = f"at least {share(wanted)} of multiply-accumulates must be delegated to {report.backend}"
         return CoverageError(report.target, rule, value=share(taken), remedy=remedy)
@@ -121,7 +121,7 @@ def _gate(args: argparse.Namespace, report: CompileReport) -> EdgewrightError | 
     return None
 
 
-def _write(args: argparse.Namespace, bench: Bench, results: CompileResults, failed: dict[str, Any]) -> None:
+def _write(args: argparse.Namespace, session: CompileSession, results: CompileResults, failed: dict[str, Any]) -> None:
     from edgewright.api.result import file_name
 
     output = Path(args.output)
@@ -133,36 +133,36 @@ def _write(args: argparse.Namespace, bench: Bench, results: CompileResults, fail
             continue
         path = output if single else output / file_name(model_name(args.spec), result.report)
         if args.bundle:
-            _bundle(bench, result, path)
+            _bundle(session, result, path)
         result.save(path)
 
 
-def _bundle(bench: Bench, result: CompileResult, path: Path) -> None:
+def _bundle(session: CompileSession, result: CompileResult, path: Path) -> None:
     """Inputs with what the program gave for them here, so that a device can be told from this machine."""
     from edgewright.cli.bundle import cases
     from edgewright.formats.bpte import BundledProgram, write_bundled
     from edgewright.runtime.method_io import is_torch, to_array
 
-    chosen = (bench.evaluated or [bench.example])[:_BUNDLED]
+    chosen = (session.evaluated or [session.example])[:_BUNDLED]
     calls = [[to_array("input", leaf) if is_torch(leaf) else leaf for leaf in call.leaves()] for call in chosen]
     write_bundled(BundledProgram(result.buffer, {"forward": cases(result.method(), calls)}), path.with_suffix(".bpte"))
 
 
-def _show(args: argparse.Namespace, bench: Bench, results: CompileResults, failed: dict[str, Any]) -> None:
+def _show(args: argparse.Namespace, session: CompileSession, results: CompileResults, failed: dict[str, Any]) -> None:
     out = console()
     metric = args.metric.rpartition(":")[2] if args.metric else ""
     reports = [r.report for r in results.values()]
     lines = [(*cells[:-1], Text(cells[-1], "red" if report.poor and not metric else ""))
              for cells, report in zip(rows(reports, metric), reports, strict=True)]  # fmt: skip
-    out.print(table(_title(args, bench), columns(metric), lines, flexible="precision", tight=True))
+    out.print(table(_title(args, session), columns(metric), lines, flexible="precision", tight=True))
     out.print(f"\n{time_note(reports)}", style="dim", soft_wrap=True)
     if args.verbose:
         out.print(LEGEND, style="dim", soft_wrap=True)
-    if bench.settings.metric is not None:
+    if session.settings.metric is not None:
         from edgewright.api.compile import measured
 
-        of = "the quantized model" if bench.quantized_before else "the original"
-        out.print(f"{metric} of {of}: {measured(bench.settings.metric, bench.eager):.4g}", soft_wrap=True)
+        of = "the quantized model" if session.quantized_before else "the original"
+        out.print(f"{metric} of {of}: {measured(session.settings.metric, session.eager):.4g}", soft_wrap=True)
     if reports and not metric:
         told, style = _basis(reports[0])
         out.print(told, style=style, soft_wrap=True)
@@ -172,15 +172,15 @@ def _show(args: argparse.Namespace, bench: Bench, results: CompileResults, faile
     for report in reports:
         for told, style in _remarks(report) if report.target not in failed else ():
             out.print(f"{report.target}: {clean(told)}", style=style, soft_wrap=True)
-    seconds = ", ".join(f"{name} {duration(spent)}" for name, spent in bench.stages.times.items() if spent >= 0.05)
+    seconds = ", ".join(f"{name} {duration(spent)}" for name, spent in session.stages.times.items() if spent >= 0.05)
     out.print(f"time: {seconds}", style="dim", soft_wrap=True)
 
 
-def _title(args: argparse.Namespace, bench: Bench) -> str:
-    name, seen = model_name(args.spec), len(bench.calls)
+def _title(args: argparse.Namespace, session: CompileSession) -> str:
+    name, seen = model_name(args.spec), len(session.calls)
     if not seen:
         return name
-    held = f", {len(bench.evaluated)} held out" if bench.samples.origin == "held-out" else ""
+    held = f", {len(session.evaluated)} held out" if session.samples.origin == "held-out" else ""
     return f"{name}, {plural(seen, 'calibration input')}{held}"
 
 

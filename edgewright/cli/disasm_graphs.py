@@ -63,7 +63,7 @@ def xnnpack(contents: DelegateContents) -> Facts:
     """XNNPACK's graph, with operator names of the op table."""
     from edgewright.backends.xnnpack.delegate import XnnpackDelegate
 
-    blob = DelegateBlob("XnnpackBackend", contents.blob, contents.specs, contents.named, waits=True)
+    blob = DelegateBlob("XnnpackBackend", contents.blob, contents.specs, contents.named, deferred=True)
     return _facts(XnnpackDelegate(blob).device_graph, contents, "xnnpack")
 
 

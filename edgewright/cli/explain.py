@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from edgewright.api.explain import lines, tree
 from edgewright.api.progress import Stages
 from edgewright.cli import model_options
-from edgewright.cli.model_options import SPEC, chosen_targets, make_bench, model_name, quiet_imports
+from edgewright.cli.model_options import SPEC, chosen_targets, make_session, model_name, quiet_imports
 from edgewright.console import clean, console
 
 if TYPE_CHECKING:
@@ -33,14 +33,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     targets = chosen_targets(args)
     with Stages(args.quiet) as stages, quiet_imports():
-        bench = make_bench(args, stages, evaluate=0, check=False)
+        session = make_session(args, stages, evaluate=0, check=False)
         from edgewright.api.compile import build_all
         from edgewright.api.quantization import quiet_warnings
 
-        if not bench.calls:
-            bench.calls.append(bench.example)
+        if not session.calls:
+            session.calls.append(session.example)
         with quiet_warnings():
-            results = build_all(bench, targets, raises=len(targets) == 1)
+            results = build_all(session, targets, raises=len(targets) == 1)
     reports = [result.report for result in results.values()]
     if args.json:
         print(json.dumps([_facts(report) for report in reports], indent=2))
@@ -61,7 +61,7 @@ def _show(args: argparse.Namespace, report: CompileReport) -> None:
     out = console()
     for method in report.methods.values():
         out.print(f"{report.target}: {clean(method.verdict)}", style="bold", soft_wrap=True)
-        complete = not method.refused
+        complete = not method.rejected
         if complete and not args.all:
             out.print("all operators are delegated", style="green")
             continue

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from edgewright.errors import MissingError, UsageError
 
 if TYPE_CHECKING:
-    from edgewright.api.compile import Bench
+    from edgewright.api.compile import CompileSession
     from edgewright.api.progress import Stages
 
 SPEC = "package.module:factory that returns a model with example inputs, or a .pt2"
@@ -82,11 +82,11 @@ def chosen_targets(args: argparse.Namespace, default: str | None = None) -> list
     return list(dict.fromkeys(find_target(name) for name in names))
 
 
-def make_bench(args: argparse.Namespace, stages: Stages, **options: Any) -> Bench:
-    """A ``Bench`` for the model, configured from the options."""
+def make_session(args: argparse.Namespace, stages: Stages, **options: Any) -> CompileSession:
+    """A ``CompileSession`` for the model, configured from the options."""
     with stages("import torch"), quiet_imports():
         need_torch()
-        from edgewright.api.compile import Bench, Settings
+        from edgewright.api.compile import CompileSession, Settings
         from edgewright.frontend.model_spec import load_spec
         from edgewright.frontend.safetensors import load_weights
     from edgewright.api.recipe import as_recipe
@@ -102,7 +102,7 @@ def make_bench(args: argparse.Namespace, stages: Stages, **options: Any) -> Benc
         as_recipe(args.recipe, args.quantize), images=_images(args), dynamic_shapes=spec.dynamic_shapes,
         **({} if args.samples is None else {"samples": args.samples}), **options,
     )  # fmt: skip
-    return Bench(spec.model, inputs, args.calibrate, settings, stages)
+    return CompileSession(spec.model, inputs, args.calibrate, settings, stages)
 
 
 def _images(args: argparse.Namespace) -> Any:

@@ -29,12 +29,12 @@ def make_plan(
     numerics: Numerics | str = XNNPACK,
     cpu: str | None = None,
     memory: int = MEMORY,
-    choices: TuningParams | None = None,
+    tuning: TuningParams | None = None,
     shared: SharedWeights | None = None,
 ) -> Plan:
     """Compile a graph to a plan: steps and kernels as LLVM IR.
 
-    ``memory``: bytes that any value, and the arena, may take. ``choices``: tuning parameters; by default those stored
+    ``memory``: bytes that any value, and the arena, may take. ``tuning``: tuning parameters; by default those stored
     for this machine. ``shared``: packed weights that shape specializations of one graph share.
     """
     rounding = get_numerics(numerics)
@@ -44,7 +44,7 @@ def make_plan(
     if legal is not graph:
         check_graph(legal, memory)  # widened constants are larger
     isa, count = host_isa(cpu), thread_count(threads)
-    plan = schedule(legal, isa, rounding, count, memory, choices or TuningParams(load_tuned(isa, count)), shared)
+    plan = schedule(legal, isa, rounding, count, memory, tuning or TuningParams(load_tuned(isa, count)), shared)
     if plan.arena_size > memory:
         raise LimitError("device graph", f"values may take {memory} bytes at a time", value=plan.arena_size)
     return replace(plan, code_limit=max(memory, _MIN_CODE_LIMIT))

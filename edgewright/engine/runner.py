@@ -85,10 +85,10 @@ class GraphRunner(Runner, Protocol):
 
 
 def make_runner(
-    graph: Callable[[], Graph], numerics: Numerics, memory: int, threads: int | None = None, *, varies: bool = False,
+    graph: Callable[[], Graph], numerics: Numerics, memory: int, threads: int | None = None, *, dynamic: bool = False,
     origin: Callable[[], PlanSource] | None = None, fallback: bool = True,
 ) -> GraphRunner:  # fmt: skip
-    """Make a runner. ``memory``: limit on live values, in bytes. ``varies``: shapes are only known at the first call.
+    """Make a runner. ``memory``: limit on live values, in bytes. ``dynamic``: shapes are only known at the first call.
 
     ``graph`` is not called if the plan of ``origin`` is cached. ``fallback``: whether a graph that exceeds the code
     size limit runs on the reference; else it is an error.
@@ -98,10 +98,10 @@ def make_runner(
         raise not_among(ENGINE_VARIABLE, setting, filter(None, _CHOICES))
     problem = "" if setting == "reference" else unavailable_reason()
     if setting == "reference":
-        return _Reference(graph(), numerics, memory, "numpy reference, as asked", varies)
+        return _Reference(graph(), numerics, memory, "numpy reference, as asked", dynamic)
     if not problem:
         try:
-            return _Native(graph, numerics, memory, threads, None if varies or origin is None else origin(), varies)
+            return _Native(graph, numerics, memory, threads, None if dynamic or origin is None else origin(), dynamic)
         except CodeSizeError as error:
             if setting == "native" or not fallback:
                 raise
@@ -109,7 +109,7 @@ def make_runner(
     if setting == "native":
         raise MissingError("engine", problem, remedy=f"Unset {ENGINE_VARIABLE}.")
     _warn(problem)
-    return _Reference(graph(), numerics, memory, f"numpy reference: {problem}", varies)
+    return _Reference(graph(), numerics, memory, f"numpy reference: {problem}", dynamic)
 
 
 def native_available() -> bool:
@@ -142,14 +142,14 @@ def _warn(problem: str) -> None:
 
 
 class _Reference:
-    def __init__(self, graph: Graph, numerics: Numerics, memory: int, how: str, varies: bool) -> None:
+    def __init__(self, graph: Graph, numerics: Numerics, memory: int, how: str, dynamic: bool) -> None:
         from edgewright.ir.core.execute import Executor
 
         self.how, self.input_count = how, len(graph.inputs)
         self._executor = Executor(graph, numerics, memory)
         self._memory = memory
         self._checked: set[tuple[tuple[int, ...], ...]] = set()  # shapes of inputs
-        if not varies:
+        if not dynamic:
             self._check([value.bound for value in graph.inputs])
 
     @property
@@ -181,7 +181,7 @@ class _Reference:
 class _Native:
     def __init__(
         self, graph: Callable[[], Graph], numerics: Numerics, memory: int, threads: int | None,
-        origin: PlanSource | None, varies: bool,
+        origin: PlanSource | None, dynamic: bool,
     ) -> None:  # fmt: skip
         from edgewright.engine.isa import host_isa
         from edgewright.engine.jit.plan_cache import load_compiled, save_compiled
@@ -189,7 +189,7 @@ class _Native:
 
         count, isa = thread_count(threads), host_isa()
         self.how = f"engine, {isa.name}, {count} thread{'s' if count > 1 else ''}"
-        self._make: Callable[[], Specialized] = lambda: _specialized(graph(), count, numerics, memory, varies)
+        self._make: Callable[[], Specialized] = lambda: _specialized(graph(), count, numerics, memory, dynamic)
         self._specialized: Specialized | None = None
         self._default: CompiledGraph | None = None
         self._lock = threading.Lock()
@@ -197,7 +197,7 @@ class _Native:
         key = None if origin is None else origin.key(isa, count, numerics.name, memory)
         if origin is not None and key is not None and not _recordings:
             self._default = load_compiled(origin, key, isa, count)
-        if self._default is None and not varies:
+        if self._default is None and not dynamic:
             self._default = self._compiled([value.bound for value in graph().inputs])
             if origin is not None and key is not None:
                 save_compiled(self._default, origin, key)
@@ -251,10 +251,10 @@ def _ends(graph: Graph) -> GraphIO:
     return tuple(tensor_spec(v) for v in graph.inputs), tuple(tensor_spec(v) for v in graph.outputs)
 
 
-def _specialized(graph: Graph, threads: int, numerics: Numerics, memory: int, varies: bool) -> Specialized:
+def _specialized(graph: Graph, threads: int, numerics: Numerics, memory: int, dynamic: bool) -> Specialized:
     from edgewright.engine.jit.shape_specialization import Specialized  # the compiler, which is large
 
-    return Specialized(graph, threads, numerics, memory, varies=varies)
+    return Specialized(graph, threads, numerics, memory, dynamic=dynamic)
 
 
 def usable_outputs(offered: Sequence[Array | None], wanted: Sequence[TensorSpec]) -> list[Array]:

@@ -76,27 +76,27 @@ def tune(
     before = load_tuned(isa, count)
 
     def compile_with(found: Mapping[str, int]) -> _TunedGraph:
-        choices = TuningParams(found)
-        plan = make_plan(graph, count, numerics, cpu, memory, choices)
-        return _TunedGraph(CompiledGraph(plan, 1), choices)
+        params = TuningParams(found)
+        plan = make_plan(graph, count, numerics, cpu, memory, params)
+        return _TunedGraph(CompiledGraph(plan, 1), params)
 
-    bench = _Tuner(compile_with, inputs, tell or (lambda text: None))
+    tuner = _Tuner(compile_with, inputs, tell or (lambda text: None))
     for kind in KINDS:
-        bench.look(kind)
-    rule, chosen = bench.compare(count)
-    kept = bool(bench.changes) and chosen < rule
+        tuner.look(kind)
+    rule, chosen = tuner.compare(count)
+    kept = bool(tuner.changes) and chosen < rule
     if kept:
-        store_tuned(isa, count, {**dict.fromkeys(set(before) & bench.keys, 0), **bench.found})
-    return Tuning(rule / 1e6, chosen / 1e6, len(bench.keys), bench.measured, tuple(bench.changes.values()), kept)
+        store_tuned(isa, count, {**dict.fromkeys(set(before) & tuner.keys, 0), **tuner.tuned})
+    return Tuning(rule / 1e6, chosen / 1e6, len(tuner.keys), tuner.measured, tuple(tuner.changes.values()), kept)
 
 
 @dataclass(frozen=True)
 class _TunedGraph:
     graph: CompiledGraph
-    choices: TuningParams
+    params: TuningParams
 
     def label(self, decision: Decision) -> str:
-        steps = [self.graph.plan.steps[i] for i in self.choices.steps.get(decision.node, ())]
+        steps = [self.graph.plan.steps[i] for i in self.params.steps.get(decision.node, ())]
         return next((step.label for step in steps if step.label), decision.kind)
 
 
@@ -107,8 +107,8 @@ class _Tuner:
         inputs: Sequence[Array] | None,
         tell: Callable[[str], None],
     ) -> None:
-        self.planned, self.tell = compile_with, tell
-        self.found: dict[str, int] = {}
+        self.compile_with, self.tell = compile_with, tell
+        self.tuned: dict[str, int] = {}
         self.changes: dict[str, Change] = {}
         self.keys: set[str] = set()
         self.measured = 0
@@ -117,20 +117,20 @@ class _Tuner:
 
     def look(self, kind: str) -> None:
         """Measure every option of the decisions of one kind."""
-        form = self._rule if not self.found else self.planned(self.found)
-        decisions = {d.key: d for d in form.choices.made if d.kind == kind}
+        variant = self._rule if not self.tuned else self.compile_with(self.tuned)
+        decisions = {d.key: d for d in variant.params.decisions if d.kind == kind}
         self.keys |= decisions.keys()
-        labels = {key: form.label(decision) for key, decision in decisions.items()}
+        labels = {key: variant.label(decision) for key, decision in decisions.items()}
         rounds = max((len(d.options) for d in decisions.values()), default=0)
         times: dict[str, list[float]] = {key: [] for key in decisions}
         for at in range(rounds):
             self.tell(f"{kind}: option {at + 1} of {rounds}")
             asked = {key: at for key, d in decisions.items() if at < len(d.options)}
-            form = self.planned({**self.found, **asked}) if at else form
-            form.graph.run(self._inputs)
-            spent = self._measure(form)
+            variant = self.compile_with({**self.tuned, **asked}) if at else variant
+            variant.graph.run(self._inputs)
+            spent = self._measure(variant)
             for key in asked:
-                times[key].append(_total(form, spent, key))
+                times[key].append(_total(variant, spent, key))
                 self.measured += at > 0
         better = {key: int(np.argmin(spent)) for key, spent in times.items() if min(spent) < _MIN_RATIO * spent[0]}
         if better:
@@ -138,36 +138,36 @@ class _Tuner:
 
     def _confirm(self, decisions: list[Decision], better: dict[str, int], labels: dict[str, str]) -> None:
         """Keep what is faster again, measured in turns."""
-        forms = [self.planned(self.found), self.planned({**self.found, **better})]
+        variants = [self.compile_with(self.tuned), self.compile_with({**self.tuned, **better})]
         least: list[list[float]] = [[], []]
         for _ in range(_ROUNDS):
-            for i, form in enumerate(forms):
-                least[i] = _lesser(least[i], self._measure(form))
+            for i, variant in enumerate(variants):
+                least[i] = _lesser(least[i], self._measure(variant))
         if sum(least[1]) > _GAIN * sum(least[0]):
             return  # what these nodes gain, others lose: caches are shared
         for d in decisions:
-            rule, chosen = (_total(form, spent, d.key) for form, spent in zip(forms, least, strict=True))
+            rule, chosen = (_total(variant, spent, d.key) for variant, spent in zip(variants, least, strict=True))
             if chosen < _MIN_RATIO * rule:
                 option = d.options[better[d.key]]
-                self.found[d.key] = better[d.key]
+                self.tuned[d.key] = better[d.key]
                 self.changes[d.key] = Change(labels[d.key], d.kind, d.options[0], option, rule / 1e3, chosen / 1e3)
 
-    def _measure(self, form: _TunedGraph) -> list[float]:
+    def _measure(self, variant: _TunedGraph) -> list[float]:
         """The least time of each step, in nanoseconds."""
         end, runs = time.perf_counter() + _SECONDS, 0
         least: list[float] = []
         while time.perf_counter() < end or runs < _RUNS:
             profile = EngineProfile()
-            form.graph.run(self._inputs, profile=profile)
+            variant.graph.run(self._inputs, profile=profile)
             least = _lesser(least, [float(step.end - step.start) for step in profile.runs[0].steps])
             runs += 1
         return least
 
     def compare(self, threads: int) -> tuple[float, float]:
         """Nanoseconds of an inference by the rules and as found, measured in turns."""
-        forms = [self._rule] + ([self.planned(self.found)] if self.found else [])
-        graphs = [CompiledGraph(form.graph.plan, threads) for form in forms]
-        best = [float("inf")] * len(forms)
+        variants = [self._rule] + ([self.compile_with(self.tuned)] if self.tuned else [])
+        graphs = [CompiledGraph(variant.graph.plan, threads) for variant in variants]
+        best = [float("inf")] * len(variants)
         for _ in range(_ROUNDS):
             for i, graph in enumerate(graphs):
                 end, runs = time.perf_counter() + _SECONDS, 0
@@ -183,10 +183,10 @@ def _lesser(one: list[float], other: list[float]) -> list[float]:
     return [min(pair) for pair in zip(one, other, strict=True)] if one else other
 
 
-def _total(form: _TunedGraph, spent: list[float], key: str) -> float:
+def _total(variant: _TunedGraph, spent: list[float], key: str) -> float:
     """Of all steps of the nodes that a decision is for."""
-    nodes = dict.fromkeys(d.node for d in form.choices.made if d.key == key)
-    return sum(spent[i] for node in nodes for i in form.choices.steps.get(node, ()))
+    nodes = dict.fromkeys(d.node for d in variant.params.decisions if d.key == key)
+    return sum(spent[i] for node in nodes for i in variant.params.steps.get(node, ()))
 
 
 def made_up(tensors: Sequence[TensorSpec]) -> list[Array]:

@@ -1,6 +1,7 @@
-"""What the compiler decides by rule and measuring may overrule: tiles, the order of loops, the way of a convolution.
+"""Tuning parameters: decisions that a heuristic makes and measurements may override (tiles, loop order, algorithm).
 
-A decision is named by a digest of all it depends on. What ``tune`` found is kept in the cache, by CPU and threads.
+A decision is identified by a digest of everything it depends on. ``tune`` stores its results in the cache, by CPU and
+thread count.
 """
 
 from __future__ import annotations
@@ -20,35 +21,38 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Decision:
-    """One of ``options``; the first is the rule's. Results are the same, but for the last bits of real numbers."""
+    """The choice among ``options``, of which the heuristic chooses the first. Options differ only in speed and in the
+    rounding of floating point."""
 
     key: str
     kind: str
     options: tuple[str, ...]
-    taken: int
-    node: object  # whose steps it changes
+    chosen: int
+    node: object  # the node whose steps it affects
 
 
 class TuningParams:
-    """Decides as ``found`` says, by the rule where it says nothing, and keeps account."""
+    """Makes decisions from ``tuned`` indices, or by the heuristic, and records them."""
 
-    def __init__(self, found: Mapping[str, int] | None = None) -> None:
-        self.found = dict(found or {})
-        self.made: list[Decision] = []
+    def __init__(self, tuned: Mapping[str, int] | None = None) -> None:
+        self.tuned = dict(tuned or {})
+        self.decisions: list[Decision] = []
         self.steps: dict[object, range] = {}  # by node
 
     def pick(self, node: object, kind: str, spec: object, options: Sequence[T]) -> T:
-        """``spec`` says all that the options and their speed depend on; they are many or the decision is none."""
+        """Choose an option. ``spec`` contains everything the options and their speed depend on. A single option is no
+        decision and is not recorded."""
         options = list(dict.fromkeys(options))
         if len(options) < 2:
             return options[0]
         key = hashlib.blake2b(repr((kind, spec, options)).encode(), digest_size=12).hexdigest()
-        taken = self.found.get(key, 0)
-        taken = taken if 0 <= taken < len(options) else 0
-        self.made.append(Decision(key, kind, tuple(str(o) for o in options), taken, node))
-        return options[taken]
+        chosen = self.tuned.get(key, 0)
+        chosen = chosen if 0 <= chosen < len(options) else 0
+        self.decisions.append(Decision(key, kind, tuple(str(o) for o in options), chosen, node))
+        return options[chosen]
 
-    def emitted(self, node: object, first: int, end: int) -> None:
+    def record_steps(self, node: object, first: int, end: int) -> None:
+        """Note the steps that a node was lowered to."""
         self.steps[node] = range(first, end)
 
 
@@ -57,12 +61,12 @@ def _key(isa: ISA, threads: int) -> str:
 
 
 def tuned_fingerprint(isa: ISA, threads: int) -> bytes:
-    """What is stored, as bytes; empty if nothing is."""
+    """The stored parameters as bytes, part of the plan cache's key; empty if there are none."""
     return default_cache().get(_key(isa, threads)) or b""
 
 
 def load_tuned(isa: ISA, threads: int) -> dict[str, int]:
-    """What was found on this machine before."""
+    """Parameters stored for this CPU and thread count."""
     try:
         stored = json.loads(tuned_fingerprint(isa, threads) or b"{}")
         return {str(key): at for key, at in stored.items() if type(at) is int}
@@ -70,7 +74,7 @@ def load_tuned(isa: ISA, threads: int) -> dict[str, int]:
         return {}
 
 
-def store_tuned(isa: ISA, threads: int, found: Mapping[str, int]) -> None:
-    """Beside what was found before."""
-    joined = {key: at for key, at in {**load_tuned(isa, threads), **found}.items() if at}
-    default_cache().put(_key(isa, threads), json.dumps(joined, sort_keys=True).encode())
+def store_tuned(isa: ISA, threads: int, tuned: Mapping[str, int]) -> None:
+    """Merge parameters into the stored ones; index 0, the heuristic's choice, is not stored."""
+    merged = {key: at for key, at in {**load_tuned(isa, threads), **tuned}.items() if at}
+    default_cache().put(_key(isa, threads), json.dumps(merged, sort_keys=True).encode())

@@ -1,13 +1,13 @@
-"""The host twin: device graphs as a file, for targets whose own blobs cannot be run on this machine.
+"""Writer of host twins: device graphs in a file, for backends whose blobs run only on a device.
 
 ::
 
     "EWTWIN"  u16 version  u64 bytes of header | header, JSON | zeros to 16 | constants, each at a multiple of 16
 
-The header lists constants (SHA-256, offset, size; each stored once, whoever shares it), and graphs by key. In a graph,
-values are listed in the order they first appear and named by their place; operators' arguments are JSON, in which a
-value is ``{"value": i}`` and what JSON lacks is an object too (``{"float": "inf"}``, ``{"tuple": [...]}``). Integers
-are little-endian. The reader is ``edgewright.formats.twin_reader``.
+The header lists constants (SHA-256, offset, size; equal constants are stored once) and graphs by key. A graph lists its
+values in order of first appearance and refers to them by index. Operator arguments are JSON: a value is
+``{"value": i}``, and types that JSON lacks are objects (``{"float": "inf"}``, ``{"tuple": [...]}``). Integers are
+little-endian. The reader is ``edgewright.formats.twin_reader``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from edgewright.ir.graph import Array, Dim, Graph, GraphError, Op, QParams, Size
 
 MAGIC = b"EWTWIN"
 VERSION = 1
-TWIN_KEY = "edgewright.twin"  # of twins that are embedded in a program
+TWIN_KEY = "edgewright.twin"  # named-data key of twins embedded in a program
 HEAD = struct.Struct("<6sHQ")
 ALIGNMENT = 16
 PLAIN = [s for s in ScalarType if s < ScalarType.QINT8 and s != ScalarType.COMPLEX32] + [
@@ -36,12 +36,12 @@ DTYPES = {str(to_numpy(s)): to_numpy(s) for s in PLAIN}
 
 
 def method_key(digest: str, method: str) -> str:
-    """The name of a method's twin, where methods share a blob."""
+    """Key of a method's twin if methods share a blob."""
     return f"{digest} {method}"
 
 
 def write_twin(graphs: Mapping[str, Graph]) -> bytes:
-    """The graphs as a file, by key."""
+    """Serialize graphs by key."""
     pool = _Pool()
     described = {key: _Writer(graph, pool).run() for key, graph in graphs.items()}
     header = json.dumps({"constants": pool.entries, "graphs": described}, separators=(",", ":"), allow_nan=False)
@@ -51,18 +51,18 @@ def write_twin(graphs: Mapping[str, Graph]) -> bytes:
 
 
 class _Pool:
-    """Constants, by what they hold."""
+    """Constants, deduplicated by content."""
 
     def __init__(self) -> None:
         self.entries: list[dict[str, Any]] = []
         self.chunks: list[bytes] = []
-        self._known: dict[str, int] = {}
+        self._index_of: dict[str, int] = {}
         self._end = 0
 
     def add(self, data: Array) -> int:
         raw = np.ascontiguousarray(data).tobytes()
         digest = hashlib.sha256(raw).hexdigest()
-        index = self._known.setdefault(digest, len(self.entries))
+        index = self._index_of.setdefault(digest, len(self.entries))
         if index == len(self.entries):
             self.entries.append({"sha256": digest, "offset": self._end, "size": len(raw)})
             self.chunks += [raw, bytes(-len(raw) % ALIGNMENT)]
@@ -75,7 +75,7 @@ class _Writer:
         verify(graph)
         self.graph = graph
         self.pool = pool
-        self.places = {value: i for i, value in enumerate(graph.values())}
+        self.indices = {value: i for i, value in enumerate(graph.values())}
 
     def run(self) -> dict[str, Any]:
         graph = self.graph
@@ -84,36 +84,36 @@ class _Writer:
         return {
             "name": graph.name,
             "values": [self._value(v) for v in graph.values()],
-            "inputs": [self.places[v] for v in graph.inputs],
-            "outputs": [self.places[v] for v in graph.outputs],
+            "inputs": [self.indices[v] for v in graph.inputs],
+            "outputs": [self.indices[v] for v in graph.outputs],
             "ops": [self._op(op) for op in graph.ops],
         }
 
     def _value(self, value: Value) -> dict[str, Any]:
         if value.dtype is None or str(value.dtype) not in DTYPES or value.state:
             raise GraphError(value.name, "must be a tensor of a plain type, without state")
-        made: dict[str, Any] = {
+        entry: dict[str, Any] = {
             "name": value.name, "dtype": str(value.dtype), "shape": [_size(s) for s in value.shape],
             "order": list(value.dim_order),
         }  # fmt: skip
         if value.q is not None:
-            made["q"] = _parameters(value.q)
+            entry["q"] = _parameters(value.q)
         if value.data is not None:
             if value.data.dtype != value.dtype or value.data.shape != value.shape:
                 raise GraphError(value.name, "must hold data of its own type and shape", value=value.data.dtype)
-            made["constant"] = self.pool.add(value.data)
-        return made
+            entry["constant"] = self.pool.add(value.data)
+        return entry
 
     def _op(self, op: Op) -> dict[str, Any]:
         if op.graphs:
             raise GraphError(op.kind, "has branches, which a device graph has not")
-        outputs = [None if o is None else self.places[o] for o in op.outputs]
+        outputs = [None if o is None else self.indices[o] for o in op.outputs]
         args = {name: self._argument(op, value) for name, value in op.args.items()}
         return {"kind": op.kind, "args": args, "outputs": outputs, "node": op.origin.node, "module": op.origin.module}
 
     def _argument(self, op: Op, item: Any) -> Any:
         if isinstance(item, Value):
-            return {"value": self.places[item]}
+            return {"value": self.indices[item]}
         if isinstance(item, list):
             return [self._argument(op, i) for i in item]
         if isinstance(item, tuple):

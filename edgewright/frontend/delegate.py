@@ -18,7 +18,7 @@ from edgewright.runtime.delegates import Result
 class LoweredBackendModule(torch.nn.Module):
     """A compiled partition: the blob of its delegate, and the named data that the blob refers to.
 
-    ``tail``: bytes that the delegate may read past the end of a tensor.
+    ``overread``: bytes that the delegate may read past the end of a tensor.
     ``twin``: the partition as one graph written by ``formats.twin_writer``, if the blob cannot run on the host.
     ``estimates``: a vendor compiler's performance estimates as data with their ``basis`` (``lowering.estimates``).
     The class name and the field names are those that torch's verifier accepts in an exported program.
@@ -26,7 +26,7 @@ class LoweredBackendModule(torch.nn.Module):
 
     def __init__(
         self, backend_id: str, processed_bytes: bytes, specs: Mapping[str, bytes], named_data: Mapping[str, Buffer],
-        twin: bytes | None = None, tail: int = 0, estimates: Mapping[str, Any] | None = None,
+        twin: bytes | None = None, overread: int = 0, estimates: Mapping[str, Any] | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
         self.backend_id = backend_id
@@ -35,7 +35,7 @@ class LoweredBackendModule(torch.nn.Module):
         self.original_module: Any = None
         self.named_data = dict(named_data)
         self.twin = twin
-        self.tail = tail
+        self.overread = overread
         self.estimates = estimates
         self.orders: Sequence[Sequence[int]] | None = None  # dim orders of the inputs, after layout assignment
         self.results: Sequence[Result] | None = None

@@ -202,7 +202,7 @@ def _describe_delegate(op: Op, args: Any, node: fx.Node) -> None:
     op.kind = "delegate"
     input_orders, output_orders = node.meta["delegate_orders"]
     op.args = {"id": lowered.backend_id, "blob": lowered.processed_bytes, "specs": dict(lowered.compile_specs),
-               "named": lowered.named_data, "twin": lowered.twin, "tail": lowered.tail, "inputs": inputs,
+               "named": lowered.named_data, "twin": lowered.twin, "overread": lowered.overread, "inputs": inputs,
                "orders": input_orders, "estimates": lowered.estimates}  # fmt: skip
     for value, order in zip(op.outputs, output_orders, strict=True):
         if value is not None:

@@ -1,17 +1,16 @@
-"""Signatures: which element types an operator's operands and results may have, and how they relate.
+"""Type signatures of operators: the element types of operands and results, and constraints between them.
 
-Every dialect has one table of them (``ir/<dialect>/signatures.py``). A row is text, operands before the arrow, results
-after it, alternatives separated by a bar::
+Every dialect has a table of signatures (``ir/<dialect>/signatures.py``). A row is text: operands, an arrow, results;
+alternatives are separated by a bar::
 
     "conv2d":   "i8 i8# i32# -> i32 | f32 f32 f32 -> f32"
     "concat":   "T* -> T"
     "reshape":  "B= -> B="
 
-A word is an element type (``i8``; ``qi8`` quantized with one scale, ``ci8`` with one for each channel, ``bi8`` for each
-block, ``di8`` with scales found at run time) or a class of them that the dialect declares. A class in capitals is a
-variable: all operands and results that are named so have the same element type. What follows a word: ``=`` the same
-quantization parameters as the others of that variable, ``#`` a constant, ``!`` no constant, ``~`` a zero point of 0,
-``?`` may be absent, ``*`` any number of them.
+A type is an element type (``i8``; ``qi8`` quantized per tensor, ``ci8`` per channel, ``bi8`` blockwise, ``di8``
+dynamically) or a class of them that the dialect declares. A class in capitals is a type variable: all operands and
+results with that name have the same element type. Suffixes: ``=`` equal quantization parameters within the variable,
+``#`` constant, ``!`` not constant, ``~`` zero point 0, ``?`` optional, ``*`` variadic.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from edgewright.ir.dtypes import DType
 from edgewright.ir.graph import Op, Value
 
 _WORD = re.compile(r"^([A-Za-z]\w*)([=#!~?*]*)$")
-_HOW = {"q": "quantized", "c": "quantized by channel", "b": "quantized in blocks", "d": "quantized at run time"}
+_QUANTIZED = {"q": "quantized", "c": "quantized by channel", "b": "quantized in blocks", "d": "quantized at run time"}
 _SHORT = {"float": "f", "bfloat": "bf", "int": "i", "uint": "u", "complex": "complex"}
 Operands = Sequence[tuple[str, "Value | None"]]
 Code = Callable[[Value], str]
@@ -42,7 +41,7 @@ _CODES: dict[DType, str] = {}
 
 
 def element_code(value: Value) -> str:
-    """A value's element type, however it is quantized."""
+    """The element type of a value, without quantization."""
     dtype = value.dtype
     if dtype is None:
         return value.kind
@@ -50,7 +49,7 @@ def element_code(value: Value) -> str:
 
 
 def type_code(value: Value) -> str:
-    """How a value's elements are stored: the word that signatures have for it.
+    """The type of a value as signatures write it.
 
     >>> import numpy as np
     >>> type_code(Value("x", np.dtype(np.float32)))
@@ -63,7 +62,7 @@ def type_code(value: Value) -> str:
 
 
 def describe_type(code: str) -> str:
-    """A word of signatures, for people.
+    """A type of signatures as text for error messages.
 
     >>> describe_type("qi8"), describe_type("f32")
     ('int8 (quantized)', 'float32')
@@ -73,7 +72,7 @@ def describe_type(code: str) -> str:
         return code
     how, element, bits = kind.groups()
     name = f"{ {short: name for name, short in _SHORT.items()}[element] }{bits}"
-    return f"{name} ({_HOW[how]})" if how else name
+    return f"{name} ({_QUANTIZED[how]})" if how else name
 
 
 class OperandPattern(NamedTuple):
@@ -89,15 +88,16 @@ class OperandPattern(NamedTuple):
 
 
 class Mismatch(NamedTuple):
-    """What breaks a signature: which operand, by its place, and why. Words are found when nothing else fits."""
+    """A violation of a signature: the operand's position and the reason. The message is built only if no alternative
+    matches."""
 
     place: int
     operand: str
     reason: str
     slot: OperandPattern | None = None
     value: Value | None = None
-    first: Value | None = None  # of the variable
-    counts: tuple[int, int] = (0, 0)  # wanted and found
+    first: Value | None = None  # the value that bound the type variable
+    counts: tuple[int, int] = (0, 0)  # expected and actual
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ def _walk(
 
 
 def _misfit(slot: OperandPattern, value: Value, bound: dict[str, Value], code: Code) -> str:
-    """Why a value is not what a slot asks for; empty if it is."""
+    """Why a value does not match a pattern; empty if it does."""
     held = code(value)
     if held not in slot.allowed:
         return "type"
@@ -160,8 +160,8 @@ def _any(zero: int | tuple[int, ...]) -> bool:
 
 @dataclass(frozen=True)
 class Signatures:
-    """A dialect's table. ``classes``: sets of element types by the names that rows have for them. ``code``: the word
-    for how a value is stored; ``element`` where quantization is no part of the dialect."""
+    """The signatures of a dialect. ``classes``: named sets of element types. ``code``: maps a value to its type;
+    ``element_code`` for dialects in which quantization is not part of the type."""
 
     classes: Mapping[str, str]
     rows: Mapping[str, str]
@@ -209,7 +209,7 @@ class Signatures:
 
 
 def _error(found: list[Mismatch], code: Code) -> FormatError:
-    """About the alternative that went furthest; the types that it and its like allow are named together."""
+    """Report the alternatives that matched furthest; the types they allow are listed together."""
     furthest = max(mismatch.place for mismatch in found)
     last = [mismatch for mismatch in found if mismatch.place == furthest]
     plain = next((mismatch for mismatch in last if mismatch.reason != "type"), None)
@@ -223,7 +223,7 @@ def _error(found: list[Mismatch], code: Code) -> FormatError:
 
 
 def _words(wrong: Mismatch, code: Code) -> tuple[str, str]:
-    """The rule that does not hold, and what holds instead."""
+    """The violated rule, and the actual value."""
     value, first, (wanted, found) = wrong.value, wrong.first, wrong.counts
     if wrong.reason in ("few", "many"):
         return f"must be {'at most ' * (wrong.reason == 'many')}{wanted}", str(found)

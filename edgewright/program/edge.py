@@ -177,7 +177,7 @@ class EdgeProgramManager:
                 remedy = "Backends come with their own partitioner classes; pass one of those."
                 raise UsageError("partitioner", "must be a partitioner of an Edgewright backend",
                                  value=type(each).__name__, remedy=remedy)  # fmt: skip
-            preserved = [*each.kept, *affine_operators()]
+            preserved = [*each.no_decompose, *affine_operators()]
             changed[name] = each.partition(self._prepare(self._exported[name], preserved), name)
         manager = EdgeProgramManager(changed, self.constant_methods, self.compile_config)
         reports = {name: merge(self.partition_reports.get(name), each.reports[name]) for name, each in chosen.items()}

@@ -100,7 +100,7 @@ class Emitter(PlanBuilder):
         entry = self.blobs.add(op.args["id"], op.args["blob"], op.args["specs"], **extras, method=self.graph.name)
         self.delegates.append(entry)
         self.blobs.named.update(op.args.get("named", {}))
-        self.storage.tail = max(self.storage.tail, op.args.get("tail", 0))
+        self.storage.overread = max(self.storage.overread, op.args.get("overread", 0))
         self.instruction(schema.DelegateCall(delegate_index=len(self.delegates) - 1, args=[*inputs, *outputs]), op)
 
     def _kernel(self, op: Op) -> tuple[Signature, dict[str, Any]]:

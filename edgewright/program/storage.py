@@ -30,7 +30,7 @@ class Storage:
         self.outputs = {v for v in graph.outputs if isinstance(v, Value)}
         self.updated = {target for target, _ in graph.updates}
         self.loops: list[tuple[int, int]] = []  # first and last instruction of each loop
-        self.tail = 0  # bytes that may be read past the end of a tensor
+        self.overread = 0  # bytes that may be read past the end of a tensor
         self._allocations: dict[Value, Allocation] = {}
         self._values: dict[int, Value] = {}  # by plan index
         self._states: dict[str, Block] = {}
@@ -89,7 +89,7 @@ class Storage:
         sizes = [0, plan_arena(blocks, self.planning.alignment)]
         if self.layout is not None and self.layout.size:
             sizes.append(self.layout.size)
-        sizes = [size + self.tail if size else 0 for size in sizes]
+        sizes = [size + self.overread if size else 0 for size in sizes]
         for index, allocation in planned.items():
             values[index].allocation_info = schema.AllocationDetails(
                 memory_id=2 if allocation.block in state_blocks else 1,

@@ -42,7 +42,7 @@ class TableQuantizer(Quantizer):  # type: ignore[misc]
     operator type, global. A setting of None leaves the matching operators in floating point."""
 
     backend: Backend
-    kept: tuple[Any, ...] = ()  # torch operators that the backend's partitioner does not decompose
+    no_decompose: tuple[Any, ...] = ()  # torch operators that the backend's partitioner does not decompose
     inputs_too: ClassVar[bool] = False  # quantize data movement and pooling of the model's inputs as well
     # Quantization schemes by the names that users pass; the first is the default.
     presets: ClassVar[Mapping[str, Callable[[], QuantizationConfig]]] = {
@@ -130,7 +130,7 @@ class TableQuantizer(Quantizer):  # type: ignore[misc]
         """Decompose as lowering does, so that every intermediate value has an observer; fold constant weights unless
         the model is to be trained, fold frozen batch norms, and make attention masks finite."""
         model = model if self._is_qat() else fold_weights(model)
-        rewritten = rewrite_module(model, kernel_set("wheel").takes, frozenset([*_NO_DECOMPOSE, *self.kept]))
+        rewritten = rewrite_module(model, kernel_set("wheel").takes, frozenset([*_NO_DECOMPOSE, *self.no_decompose]))
         return finite_masks(fold_frozen_norms(rewritten, self._qat_batch_norms(rewritten)))
 
     def _qat_batch_norms(self, model: fx.GraphModule) -> set[fx.Node]:

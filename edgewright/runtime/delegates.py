@@ -43,10 +43,10 @@ class DelegateBlob:
     """One delegate of a file: its bytes, compile specs, and the named data it may look up.
 
     ``memory``: limit in bytes for its values. ``twin``: returns the host twin of the blob with a SHA-256, or None; for
-    backends whose blobs run only on a device. ``twins``: digest of everything that twins are read from, empty if
-    unknown. ``threads``: how many to use, None for the default. ``varies``: shapes are dynamic. ``method``: the method
-    that calls it, for backends whose blobs serve several. ``waits``: compilation is deferred to ``prepare``, because a
-    segment may inline the delegate's graph.
+    backends whose blobs run only on a device. ``twins_digest``: digest of everything that twins are read from, empty if
+    unknown. ``threads``: how many to use, None for the default. ``dynamic``: shapes are dynamic. ``method``: the method
+    that calls it, for backends whose blobs serve several. ``deferred``: compilation is deferred to ``prepare``, because
+    a segment may inline the delegate's graph.
     """
 
     backend: str
@@ -56,10 +56,10 @@ class DelegateBlob:
     memory: int = 4 << 30
     twin: Callable[[str], Graph | None] = lambda digest: None
     threads: int | None = None
-    varies: bool = False
+    dynamic: bool = False
     method: str = "forward"
-    waits: bool = False
-    twins: Callable[[], str] = lambda: ""
+    deferred: bool = False
+    twins_digest: Callable[[], str] = lambda: ""
 
 
 @dataclass(frozen=True)

@@ -148,7 +148,7 @@ def find_twin(given: DelegateBlob, what: str, why: str, alternative: str = "") -
             raise MissingDataError(f"{what} blob {digest[:12]}", rule, remedy=remedy)
         return graph
 
-    twins_digest = given.twins()
+    twins_digest = given.twins_digest()
     return HostTwin(f"{method_key(digest, given.method)} {twins_digest}" if twins_digest else "", read)
 
 

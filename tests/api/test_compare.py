@@ -9,7 +9,7 @@ import torch
 
 import edgewright as ew
 from edgewright.api.compare import Comparison, LayerError, compare
-from edgewright.api.compile import Bench, Settings
+from edgewright.api.compile import CompileSession, Settings
 from edgewright.api.progress import Stages
 from edgewright.api.recipe import Recipe
 from edgewright.backends.targets import find_target
@@ -17,9 +17,9 @@ from edgewright.errors import VendorError
 from tests.api.models import Words, calls, spoiled
 
 
-def bench(recipe: Recipe) -> Bench:
+def bench(recipe: Recipe) -> CompileSession:
     model = spoiled()
-    return Bench(model, model.example_inputs(), calls(), Settings(recipe, evaluate=2), Stages(quiet=True))
+    return CompileSession(model, model.example_inputs(), calls(), Settings(recipe, evaluate=2), Stages(quiet=True))
 
 
 @pytest.fixture(scope="module", params=["ethos-u55-128", "xnnpack"])
@@ -59,7 +59,7 @@ def test_a_vendor_that_refuses_so_many_outputs_is_told(monkeypatch: pytest.Monke
 
     made = module._run_with_layer_outputs
 
-    def refuse(bench: Bench, target: Any, converted: Any, seen: Any) -> Any:
+    def refuse(bench: CompileSession, target: Any, converted: Any, seen: Any) -> Any:
         if seen:
             raise VendorError("Vela", "must keep the graph's outputs")
         return made(bench, target, converted, seen)
@@ -102,7 +102,7 @@ def test_nothing_to_raise() -> None:
 @pytest.mark.parametrize("target", ["xnnpack", "ethos-u55-128"])
 def test_places_names_and_several_outputs(target: str) -> None:
     data = [{"ids": torch.randint(0, 10, (1, 6)), "mask": torch.ones(1, 6)} for _ in range(4)]
-    made = Bench(Words().eval(), data[0], data, Settings(Recipe("int8"), evaluate=2), Stages(quiet=True))
+    made = CompileSession(Words().eval(), data[0], data, Settings(Recipe("int8"), evaluate=2), Stages(quiet=True))
     found = compare(made, find_target(target))
     assert {"fc", "norm"} <= {layer.module for layer in found.layers}
     assert found.device == pytest.approx(found.fake, abs=3)

@@ -12,7 +12,7 @@ import edgewright as ew
 from edgewright.api import compare as comparing
 from edgewright.api.accuracy import accuracy
 from edgewright.api.compare import Attempt, compare
-from edgewright.api.compile import Bench, Settings
+from edgewright.api.compile import CompileSession, Settings
 from edgewright.api.data import Call, hold_out
 from edgewright.api.progress import Stages
 from edgewright.api.recipe import Recipe
@@ -53,7 +53,7 @@ def test_what_figures_are_of() -> None:
     report = compiled().report
     assert (report.evaluated_on, report.samples) == ("held-out", 2)
     assert "against the original on 2 held-out inputs" in compiled().summary
-    bench = Bench(net(), calls(1)[0], calls(), Settings(Recipe("int8")), Stages(quiet=True))
+    bench = CompileSession(net(), calls(1)[0], calls(), Settings(Recipe("int8")), Stages(quiet=True))
     seen = {c.args[0].sum().item() for c in bench.calls}
     assert len(seen) == 6 and not seen & {c.args[0].sum().item() for c in bench.evaluated}
     other = compiled(evaluate=[x * 2 for x in calls(3)]).report
@@ -63,7 +63,7 @@ def test_what_figures_are_of() -> None:
 
 
 def test_every_input_is_calibrated_with_if_others_are_given() -> None:
-    bench = Bench(net(), calls(1)[0], calls(), Settings(Recipe("int8"), evaluate=calls(2)), Stages(quiet=True))
+    bench = CompileSession(net(), calls(1)[0], calls(), Settings(Recipe("int8"), evaluate=calls(2)), Stages(quiet=True))
     assert len(bench.calls) == 8
 
 
@@ -115,8 +115,8 @@ def test_poor_results_are_told() -> None:
 # ---------------------------------------------------------------------------------------------------------- advice
 
 
-def bench() -> Bench:
-    return Bench(spoiled(), calls(1)[0], calls(), Settings(Recipe("int8"), evaluate=2), Stages(quiet=True))
+def bench() -> CompileSession:
+    return CompileSession(spoiled(), calls(1)[0], calls(), Settings(Recipe("int8"), evaluate=2), Stages(quiet=True))
 
 
 def test_advice_is_measured_before_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,7 +124,7 @@ def test_advice_is_measured_before_it_is_given(monkeypatch: pytest.MonkeyPatch) 
     made: list[list[str]] = []
 
     def attempt(better: float, device: float) -> Any:
-        def measured(bench: Bench, target: Any, found: Any, modules: list[str]) -> Attempt:
+        def measured(bench: CompileSession, target: Any, found: Any, modules: list[str]) -> Attempt:
             made.append(modules)
             return Attempt(modules, found.fake + better, found.device + device)
 

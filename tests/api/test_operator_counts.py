@@ -24,22 +24,22 @@ def test_counts() -> None:
         Verdict("conv2d", "a", "m", "npu", 0, macs=5), Verdict("relu", "b", "m", "npu", 1),
         Verdict("quantize", "c", ""), Verdict("topk", "d", "m", refusals=["no row"], macs=3),
     ])  # fmt: skip
-    assert (found.operators, found.taken, found.left, found.conversions, found.groups) == (4, 2, 2, 1, 2)
+    assert (found.operators, found.delegated, found.on_cpu, found.conversions, found.groups) == (4, 2, 2, 1, 2)
     assert (found.macs, found.macs_taken) == (8, 5)
-    assert found.left_over == "2 of 4 operators are left to the CPU (1 of them a conversion)"
+    assert found.cpu_summary == "2 of 4 operators are left to the CPU (1 of them a conversion)"
     assert count([]).operators == 0
 
 
 def test_every_report_counts_the_same(report: CompileReport) -> None:
     (method,) = report.methods.values()
     found = count(method.verdicts)
-    assert found.left > found.conversions > 0
-    assert f"{found.taken} of {found.operators} operators delegated to " in method.verdict
+    assert found.on_cpu > found.conversions > 0
+    assert f"{found.delegated} of {found.operators} operators delegated to " in method.verdict
     assert f" in {found.groups} group" in method.verdict
-    assert (report.taken, report.operators) == (found.taken, found.operators)
-    assert report.advice.startswith(found.left_over)
-    assert f"{report.target}: {found.left_over}" in CompileResult(None, None, report)._repr_html_()
+    assert (report.delegated, report.operators) == (found.delegated, found.operators)
+    assert report.advice.startswith(found.cpu_summary)
+    assert f"{report.target}: {found.cpu_summary}" in CompileResult(None, None, report)._repr_html_()
     root = tree(method.verdicts)
-    assert (root.taken, root.operators) == (found.taken, found.operators)
-    assert re.match(rf"model  {found.taken} of {found.operators}\b", next(iter(lines(root))))
+    assert (root.delegated, root.operators) == (found.delegated, found.operators)
+    assert re.match(rf"model  {found.delegated} of {found.operators}\b", next(iter(lines(root))))
     assert method.to_dict()["groups"] == found.groups

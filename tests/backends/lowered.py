@@ -48,13 +48,13 @@ class Lowered:
 
     @property
     def taken(self) -> list[str]:
-        return [v.operator for v in self.report.taken]
+        return [v.operator for v in self.report.delegated]
 
     @property
     def whole(self) -> bool:
         """True if everything that computes is in one delegate."""
         left = [v for v in self.report.verdicts if not v.backend and v.operator != "sym_size"]
-        return not left and len({v.group for v in self.report.taken}) == 1
+        return not left and len({v.group for v in self.report.delegated}) == 1
 
     def refusal(self, operator: str) -> str:
         """Why the first operator of a kind was left."""

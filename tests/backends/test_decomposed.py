@@ -54,7 +54,7 @@ def test_rows_that_see_nothing_are_nothing(
     )
     assert made.report.coverage["macs"] == 1
     assert made.report.sqnr is not None and made.report.sqnr > decibels
-    assert "softmax" in [v.operator for m in made.report.methods.values() for v in m.taken]
+    assert "softmax" in [v.operator for m in made.report.methods.values() for v in m.delegated]
 
 
 def test_other_products_with_a_sum_keep_their_meaning() -> None:

@@ -64,7 +64,7 @@ def lower(partitioner: Any, program: Any = None) -> Any:
 
 
 def taken(manager: Any, method: str = "forward") -> list[str]:
-    return [v.operator for v in manager.partition_reports[method].taken]
+    return [v.operator for v in manager.partition_reports[method].delegated]
 
 
 def check_outputs(manager: Any, program: Any) -> None:
@@ -82,7 +82,7 @@ def test_what_is_taken_and_why_not() -> None:
     manager = lower([XnnpackPartitioner()], program)
     report = manager.partition_reports["forward"]
     assert taken(manager) == ["conv2d", "mean", "sigmoid", "add", "linear"]
-    assert [(v.operator, v.refusals) for v in report.refused] == [("cumsum", ["xnnpack has no row for cumsum"])]
+    assert [(v.operator, v.refusals) for v in report.rejected] == [("cumsum", ["xnnpack has no row for cumsum"])]
     assert {v.node: v.module for v in report.verdicts}["linear"] == "fc"
     assert report.groups == 2  # the sum depends on the first and feeds the second
     check_outputs(manager, program)
@@ -112,7 +112,7 @@ def test_a_report_is_text_and_json() -> None:
 def test_a_rule_is_told_with_its_value_and_module() -> None:
     model = nn.Sequential(nn.AvgPool2d(3, padding=1), nn.ReLU())
     report = lower([XnnpackPartitioner()], exported(model)).partition_reports["forward"]
-    (refused,) = report.refused
+    (refused,) = report.rejected
     assert refused.module == "0"
     assert refused.refusals == [
         "average pooling must exclude padding, round sizes down, and divide by the window size; got count_include_pad"
@@ -148,7 +148,7 @@ def test_exclusions(exclusion: Any, left: list[str]) -> None:
     program = exported()
     manager = lower([XnnpackPartitioner(exclude=[exclusion])], program)
     report = manager.partition_reports["forward"]
-    refused = {v.operator: v.refusals for v in report.refused if v.operator != "cumsum"}
+    refused = {v.operator: v.refusals for v in report.rejected if v.operator != "cumsum"}
     assert list(refused) == left
     assert all("excluded by" in why or why == "not today" for (why,) in refused.values())
     check_outputs(manager, program)
@@ -158,18 +158,18 @@ def test_partitioners_take_turns_in_order_of_priority() -> None:
     program = exported()
     first, second = XnnpackPartitioner([ConvolutionConfig, AddConfig]), XnnpackPartitioner([LinearConfig, AddConfig])
     manager = lower([first, second], program)
-    assert [v.operator for v in first.reports["forward"].taken] == ["conv2d", "add"]
-    assert [v.operator for v in second.reports["forward"].taken] == ["linear"]
+    assert [v.operator for v in first.reports["forward"].delegated] == ["conv2d", "add"]
+    assert [v.operator for v in second.reports["forward"].delegated] == ["linear"]
     report = manager.partition_reports["forward"]
     assert taken(manager) == ["conv2d", "add", "linear"]
-    assert len({v.group for v in report.taken}) == 3
-    assert {v.operator for v in report.refused} == {"mean", "sigmoid", "cumsum"}
+    assert len({v.group for v in report.delegated}) == 3
+    assert {v.operator for v in report.rejected} == {"mean", "sigmoid", "cumsum"}
     check_outputs(manager, program)
 
 
 def test_refusals_of_all_partitioners_are_told() -> None:
     refused = lower([XnnpackPartitioner([AddConfig]), XnnpackPartitioner([LinearConfig])])
-    (sigmoid,) = (v for v in refused.partition_reports["forward"].refused if v.operator == "sigmoid")
+    (sigmoid,) = (v for v in refused.partition_reports["forward"].rejected if v.operator == "sigmoid")
     assert sigmoid.refusals == ["SigmoidConfig is not among the requested configs"]
 
 
@@ -196,7 +196,7 @@ def test_per_op_mode_makes_a_delegate_of_every_operator() -> None:
     program = exported()
     manager = lower([XnnpackPartitioner(per_op_mode=True)], program)
     report = manager.partition_reports["forward"]
-    assert report.groups == len(report.taken) == 5
+    assert report.groups == len(report.delegated) == 5
     check_outputs(manager, program)
 
 

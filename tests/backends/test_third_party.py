@@ -83,9 +83,9 @@ def test_partitioner(abacus: str) -> None:
     x = torch.randn(3, 6)
     exported = torch.export.export(Net().eval(), (x,))
     report, result = run(exported, x)
-    assert [v.operator for v in report.taken] == ["linear", "relu", "add", "linear"]
+    assert [v.operator for v in report.delegated] == ["linear", "relu", "add", "linear"]
     assert report.groups == 1
-    assert [v.refusals for v in report.refused] == [["abacus has no row for sigmoid"]]
+    assert [v.refusals for v in report.rejected] == [["abacus has no row for sigmoid"]]
     np.testing.assert_allclose(result, exported.module()(x).detach().numpy(), 1e-5, 1e-6)
     assert find_partitioner("abacus").__name__ == "AbacusPartitioner"
 
@@ -100,7 +100,7 @@ def test_quantizer(abacus: str) -> None:
     prepared(x)
     quantized = torch.export.export(convert_pt2e(prepared), (x,))
     report, result = run(quantized, x)
-    assert {"linear", "relu", "add"} <= {v.operator for v in report.taken}
+    assert {"linear", "relu", "add"} <= {v.operator for v in report.delegated}
     np.testing.assert_allclose(result, quantized.module()(x).detach().numpy(), atol=0.02)
 
 

@@ -20,7 +20,7 @@ from edgewright.engine.plan import Plan
 
 PLACEMENT = ("views", "aliases", "parts", "borders", "unpadded", "padded_rows", "updates")
 # What is fused into an operator: fields of its node.
-_FUSED = {"tail": "functions", "second": "second operand", "sum": "integer sum", "table": "table"}
+_FUSED = {"epilogue": "functions", "residual": "second operand", "sum": "integer sum", "table": "table"}
 
 
 @dataclass

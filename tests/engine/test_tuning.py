@@ -37,15 +37,15 @@ def made(name: str, quantize: bool) -> Graph:
     return conv(given.pop("shape"), given.pop("channels"), given.pop("kernel"), quantize=quantize, **given)
 
 
-def decisions(graph: Graph, cpu: str, found: dict[str, int]) -> dict[str, int]:
+def decisions(graph: Graph, cpu: str, tuned: dict[str, int]) -> dict[str, int]:
     """How many options each has."""
-    choices = TuningParams(found)
-    make_plan(graph, 1, cpu=cpu, choices=choices)
-    return {d.key: len(d.options) for d in choices.made}
+    params = TuningParams(tuned)
+    make_plan(graph, 1, cpu=cpu, tuning=params)
+    return {d.key: len(d.options) for d in params.decisions}
 
 
-def run(graph: Graph, cpu: str, found: dict[str, int]) -> Any:
-    plan = make_plan(graph, 1, cpu=cpu, choices=TuningParams(found))
+def run(graph: Graph, cpu: str, tuned: dict[str, int]) -> Any:
+    plan = make_plan(graph, 1, cpu=cpu, tuning=TuningParams(tuned))
     return CompiledGraph(plan, 1).run([random(graph.inputs[0])])[0]
 
 
@@ -57,9 +57,9 @@ def test_every_option_computes_the_same(name: str, quantize: bool, cpu: str) -> 
     want = run(graph, cpu, {})
     assert known
     for at in range(1, max(known.values())):
-        found = {key: at for key, count in known.items() if at < count}
-        inner = dict.fromkeys(set(decisions(graph, cpu, found)) - set(known), 1)  # another way has other tiles
-        got = run(graph, cpu, {**found, **inner})
+        tuned = {key: at for key, count in known.items() if at < count}
+        inner = dict.fromkeys(set(decisions(graph, cpu, tuned)) - set(known), 1)  # another way has other tiles
+        got = run(graph, cpu, {**tuned, **inner})
         bound = 0 if quantize else 1e-5 * np.abs(want).max()
         assert np.abs(got.astype(np.float64) - want).max() <= bound
 
@@ -68,8 +68,8 @@ def prefer_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if options were the faster the later they come."""
 
     def measure(bench: Any, form: Any) -> list[float]:
-        taken = {d.node: d.taken for d in form.choices.made}
-        steps = {i: taken.get(node, 0) for node, places in form.choices.steps.items() for i in places}
+        taken = {d.node: d.chosen for d in form.params.decisions}
+        steps = {i: taken.get(node, 0) for node, places in form.params.steps.items() for i in places}
         return [1000.0 / (1 + steps.get(i, 0)) for i in range(len(form.graph.plan.steps))]
 
     monkeypatch.setattr(tuning._Tuner, "_measure", measure)
@@ -110,7 +110,7 @@ def test_numbers_that_are_no_options_are_not_used() -> None:
     key = next(iter(decisions(graph, "", {})))
     usual = [s.kernel for s in make_plan(graph, 1).steps]
     for at in (99, -1):
-        assert [s.kernel for s in make_plan(graph, 1, choices=TuningParams({key: at})).steps] == usual
+        assert [s.kernel for s in make_plan(graph, 1, tuning=TuningParams({key: at})).steps] == usual
 
 
 @pytest.mark.parametrize("text", [b"[]", b"{", b'{"a": "b"}', b"\xff"])
@@ -132,7 +132,7 @@ def test_what_was_found_before_stays() -> None:
 def test_command(capsys: pytest.CaptureFixture[str]) -> None:
     path = str(Path(__file__).parents[1] / "golden" / "conv_relu_int8_pc_xnnpack.pte")
     assert main(["tune", path, "--threads", "1", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found[0]["measured"] > 0
+    tuned = json.loads(capsys.readouterr().out)
+    assert tuned[0]["measured"] > 0
     assert main(["tune", path, "--threads", "0"]) == 2
     assert "must be 1 to 256" in capsys.readouterr().err

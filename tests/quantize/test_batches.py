@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import edgewright
-from edgewright.api.compile import Bench, Settings
+from edgewright.api.compile import CompileSession, Settings
 from edgewright.api.progress import Stages
 from edgewright.api.recipe import Recipe
 from edgewright.backends.nxp import NeutronQuantizer, calibrate_and_quantize
@@ -71,7 +71,7 @@ def test_one_call_cuts_batches(images: torch.Tensor) -> None:
 
 def test_as_many_inputs_as_were_asked_for(images: torch.Tensor) -> None:
     settings = Settings(Recipe("int8"), samples=4)
-    bench = Bench(Net().eval(), EXAMPLE, [(images,)], settings, Stages(quiet=True))
+    bench = CompileSession(Net().eval(), EXAMPLE, [(images,)], settings, Stages(quiet=True))
     assert (len(bench.calls), len(bench.evaluated)) == (4, 2)  # what is not calibrated with is measured on
 
 

@@ -62,5 +62,5 @@ def test_operators_that_one_layer_became_are_one_layer() -> None:
     report = PartitionReport("forward", "x", [*parts, Verdict("linear", "fc", "b", "x", 0, macs=4, precision="fp32")])
     assert [(layer.node, layer.quantized) for layer in report.layers] == [("conv3d", False), ("fc", False)]
     assert "0 of 2 layers quantized" in report.precision
-    report.left = {"fc": "because"}
+    report.unquantized = {"fc": "because"}
     assert report.precision.endswith("'conv3d' in a — computed in floating point, 'fc' in b — because")

@@ -16,7 +16,7 @@ from torchao.quantization.pt2e import quantize_pt2e as torchao
 import edgewright as ew
 from edgewright.api.accuracy import accuracy
 from edgewright.api.compare import compare
-from edgewright.api.compile import Bench, Settings
+from edgewright.api.compile import CompileSession, Settings
 from edgewright.api.progress import Stages
 from edgewright.api.recipe import Recipe
 from edgewright.backends.targets import find_target
@@ -200,7 +200,7 @@ def test_a_report_says_that_the_file_is_finite_where_the_original_is_not(caplog:
 def test_comparing_layers_says_so_too(caplog: pytest.LogCaptureFixture) -> None:
     data = with_element(-0.5)
     settings = Settings(Recipe("int8"), evaluate=data)
-    bench = Bench(Model(FUNCTIONS["log"]).eval(), data[0], data, settings, Stages(quiet=True))
+    bench = CompileSession(Model(FUNCTIONS["log"]).eval(), data[0], data, settings, Stages(quiet=True))
     with caplog.at_level(logging.WARNING, "edgewright"):
         compare(bench, find_target("xnnpack"))
     for what in ("quantized model", "file"):

@@ -64,4 +64,4 @@ def test_training_and_devices_with_one_scale_have_the_whole_range() -> None:
     assert trained.scale == 2 / 255
     result = ew.compile(Capped(30.0).eval(), DATA[0], "imxrt700", quantize="int8", calibration=DATA, quiet=True)
     (report,) = result.report.methods.values()
-    assert all(v.operator != "tanh" for v in report.refused)  # Neutron has no other scale for it than 1/128
+    assert all(v.operator != "tanh" for v in report.rejected)  # Neutron has no other scale for it than 1/128

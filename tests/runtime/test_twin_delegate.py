@@ -142,7 +142,7 @@ def test_a_twin_beside_its_program_is_known_by_all_its_bytes(cache: Cache, tmp_p
 
 
 def test_a_blob_without_a_twin_says_so(cache: Cache) -> None:
-    given = DelegateBlob("NeutronBackend", b"blob", {}, {}, twins=lambda: "digest")
+    given = DelegateBlob("NeutronBackend", b"blob", {}, {}, twins_digest=lambda: "digest")
     with pytest.raises(MissingDataError, match="has no host twin"):
         find_twin(given, "Neutron", "why").graph  # noqa: B018
 

@@ -82,12 +82,12 @@ def check_row(backend: str, op: str, also: Callable[[bytes, Any, Any], None] | N
         program = to_edge_transform_and_lower(exported, partitioner=[partitioner]).to_executorch().buffer
         report = partitioner.reports["forward"]
         outcome.seen += any(v.operator == op for v in report.verdicts)
-        outcome.taken += any(v.operator == op for v in report.taken)
-        outcome.refused += [why for v in report.refused for why in v.refusals]
+        outcome.taken += any(v.operator == op for v in report.delegated)
+        outcome.refused += [why for v in report.rejected for why in v.refusals]
         wanted = _results(module(module.first))
         made = Runtime.get().load_program(program).load_method("forward").execute([to_array(module.first)])
         _close(made, wanted, half=backend in HALF)
-        if also is not None and report.taken:
+        if also is not None and report.delegated:
             also(program, to_array(module.first), wanted)
     return outcome
 

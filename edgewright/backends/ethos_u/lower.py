@@ -121,7 +121,7 @@ class TosaLowering(FlatteningLowering):
             self._unpaddable.discard(self._copies[x])
         return self._copies[x]
 
-    def turn(self, source: Value, out: Value, dims: list[int]) -> None:
+    def permute(self, source: Value, out: Value, dims: list[int]) -> None:
         if is_trivial_permutation(source.bound, dims):
             self.emit(PREFIX + "reshape", out, input=source, shape=list(out.bound))
         else:

@@ -55,7 +55,7 @@ class EthosUPartitioner(Partitioner):
 
     backend = BACKEND
     backend_id = "EthosUBackend"
-    kept = NO_DECOMPOSE
+    no_decompose = NO_DECOMPOSE
 
     def __init__(
         self, compile_spec: EthosUCompileSpec, additional_checks: Sequence[Any] = (), *, verbose: bool = False,
@@ -151,7 +151,7 @@ _ROWS = [
 class _TosaPartitioner(Partitioner):
     backend = Backend("tosa", _ROWS, BACKEND.rules, id="TOSA")
     backend_id = "TOSA"
-    kept = (aten.relu6.default,)
+    no_decompose = (aten.relu6.default,)
 
     def __init__(self) -> None:
         super().__init__()

@@ -55,7 +55,7 @@ class EthosUQuantizer(TableQuantizer):
     """
 
     backend = BACKEND
-    kept = NO_DECOMPOSE
+    no_decompose = NO_DECOMPOSE
     presets: ClassVar = {
         "int8": get_symmetric_quantization_config,
         "a16w8": get_symmetric_a16w8_quantization_config,

@@ -56,7 +56,7 @@ class NeutronLowering(FlatteningLowering):
         q = QParams(largest / 127, 0, INT8, -127, 127)
         return self.quantized_constant(np.clip(np.round(real / q.scale), -127, 127), q)
 
-    def turn(self, held: Value, made: Value, dims: list[int]) -> None:
+    def permute(self, held: Value, made: Value, dims: list[int]) -> None:
         made.q = held.q  # its integer range may be wider than the value's
         if is_trivial_permutation(held.bound, dims):
             self.emit(f"{PREFIX}RESHAPE", made, **self._reshape_args(held, made.bound))

@@ -58,7 +58,7 @@ class NeutronPartitioner(Partitioner):
 
     backend = BACKEND
     backend_id = "NeutronBackend"
-    kept = NO_DECOMPOSE
+    no_decompose = NO_DECOMPOSE
 
     def __init__(
         self,

@@ -38,7 +38,7 @@ class NeutronQuantizer(TableQuantizer):
     """
 
     backend = BACKEND
-    kept = NO_DECOMPOSE
+    no_decompose = NO_DECOMPOSE
     inputs_too = True
 
     def __init__(

@@ -65,7 +65,7 @@ class QnnLowering(GroupLowering):
         outs = [out] if isinstance(out, Value) else list(out)
         self.graph.ops.append(Op(kind, {"inputs": list(inputs), "params": params}, [*outs], self.origin))
 
-    def turn(self, held: Value, made: Value, dims: list[int]) -> None:
+    def permute(self, held: Value, made: Value, dims: list[int]) -> None:
         if is_trivial_permutation(held.bound, dims):
             self.node("Reshape", [held], made)
         elif len(dims) > 4 and 1 in held.bound:  # the compiler may fail on rank 5: drop dimensions of size 1
@@ -163,7 +163,7 @@ class QnnLowering(GroupLowering):
             assert whole.data is not None
             return self.constant(np.ascontiguousarray(whole.data.transpose(order)), whole.q)
         made = self.temporary([whole.bound[d] for d in order], whole)
-        self.turn(whole, made, list(order))
+        self.permute(whole, made, list(order))
         return made
 
     def number(self, given: float, op: Op) -> Value:

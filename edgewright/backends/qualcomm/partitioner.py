@@ -47,7 +47,7 @@ from edgewright.lowering.passes.constant_folding import fold_batch_norms, fold_c
 from edgewright.quantize.state import integer_state
 
 log = logging.getLogger("edgewright.qualcomm")
-KEPT = tuple(attrgetter(name)(torch.ops.aten) for name in WHOLE)
+NO_DECOMPOSE = tuple(attrgetter(name)(torch.ops.aten) for name in WHOLE)
 SIMULATED = " (simulation only: will not run on the device)"  # of targets, in what a file says of itself
 
 
@@ -64,7 +64,7 @@ class QnnPartitioner(Partitioner):
 
     backend = BACKEND
     backend_id = "QnnBackend"
-    kept = KEPT
+    no_decompose = NO_DECOMPOSE
 
     def __init__(
         self, compiler_specs: Sequence[Any], skip_node_id_set: Any = None, skip_node_op_set: Any = None,
@@ -211,8 +211,8 @@ def to_edge_transform_and_lower_to_qnn(
 def _tell_empty(reports: Iterable[PartitionReport]) -> None:
     """Warn about methods of which nothing is delegated."""
     for report in reports:
-        if report.refused and not report.taken:
-            first = report.refused[0]
+        if report.rejected and not report.delegated:
+            first = report.rejected[0]
             log.warning("nothing of %r runs on the HTP: %s %r: %s", report.method, first.operator, first.node,
                         first.refusals[0])  # fmt: skip
 

@@ -10,7 +10,7 @@ import torch
 from torch import fx
 
 from edgewright.backends.qualcomm.ops import BACKEND
-from edgewright.backends.qualcomm.partitioner import KEPT
+from edgewright.backends.qualcomm.partitioner import NO_DECOMPOSE
 from edgewright.backends.qualcomm.schemes import ModuleQConfig, QuantDtype, get_qnn_quantization_config
 from edgewright.backends.qualcomm.target import (
     BLOCK,
@@ -54,7 +54,7 @@ class QnnQuantizer(TableQuantizer):
     """
 
     backend = BACKEND
-    kept = KEPT
+    no_decompose = NO_DECOMPOSE
     presets: ClassVar = {
         "int8": get_qnn_quantization_config,
         "a16w8": lambda: get_qnn_quantization_config(QuantDtype.use_16a8w),

@@ -52,7 +52,7 @@ class EnnLowering(GroupLowering):
         made: list[Value | None] = [outs] if isinstance(outs, Value) else list(outs)
         self.graph.ops.append(Op(PREFIX + kind, {"inputs": list(inputs), **params}, made, self.origin))
 
-    def turn(self, held: Value, made: Value, dims: list[int]) -> None:
+    def permute(self, held: Value, made: Value, dims: list[int]) -> None:
         self.node("TRANSPOSE", [held], made, perm=dims)
 
     def copy(self, held: Value, made: Value) -> None:

@@ -51,7 +51,7 @@ class EnnPartitioner(Partitioner):
 
     backend = BACKEND
     backend_id = "EnnBackend"
-    kept = NO_DECOMPOSE
+    no_decompose = NO_DECOMPOSE
 
     def __init__(
         self, compile_specs: Sequence[Any] | None = None, *, exclude: Sequence[Any] = (), verbose: bool = False
@@ -84,7 +84,7 @@ class EnnPartitioner(Partitioner):
     @property
     def ops_to_not_decompose(self) -> list[Any]:
         """ATen operators that must not be decomposed."""
-        return list(self.kept)
+        return list(self.no_decompose)
 
     def keep(self, ops: Sequence[Op]) -> bool:
         return any(op.kind not in _DATA_MOVEMENT for op in ops)

@@ -75,7 +75,7 @@ class EnnQuantizer(TableQuantizer):
     """
 
     backend = BACKEND
-    kept = NO_DECOMPOSE
+    no_decompose = NO_DECOMPOSE
     presets: ClassVar = {
         "int8": lambda: get_quant_config(Precision.A8W8, is_per_channel=True),
         "a16w16": lambda: get_quant_config(Precision.A16W16, is_per_channel=True),

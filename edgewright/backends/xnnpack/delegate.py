@@ -32,7 +32,7 @@ class XnnpackDelegate:
     def __init__(self, source: DelegateBlob) -> None:
         self._source = source
         self._named_data = _TrackedData(source.named_data)
-        if not source.waits:
+        if not source.deferred:
             self.prepare()
 
     def prepare(self) -> None:
@@ -43,7 +43,7 @@ class XnnpackDelegate:
     def _runner(self) -> Runner:
         source = self._source
         return make_runner(
-            lambda: self._graph, XNNPACK, source.memory, source.threads, varies=source.varies, origin=self._origin
+            lambda: self._graph, XNNPACK, source.memory, source.threads, dynamic=source.dynamic, origin=self._origin
         )
 
     @property
@@ -56,8 +56,8 @@ class XnnpackDelegate:
         return getattr(self._runner, "compiled", None)
 
     @property
-    def waits(self) -> bool:
-        return self._source.waits
+    def deferred(self) -> bool:
+        return self._source.deferred
 
     @property
     def device_graph(self) -> Graph:
@@ -87,7 +87,7 @@ class XnnpackDelegate:
 
     @property
     def input_count(self) -> int:
-        return len(self._graph.inputs) if self._source.waits else self._runner.input_count
+        return len(self._graph.inputs) if self._source.deferred else self._runner.input_count
 
     def execute(self, inputs: Sequence[Array]) -> list[Array]:
         return self._runner.run(inputs)

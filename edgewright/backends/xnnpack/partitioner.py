@@ -55,7 +55,7 @@ class XnnpackPartitioner(Partitioner):
 
     backend = BACKEND
     backend_id = "XnnpackBackend"
-    kept = (aten.hardswish.default, aten.prelu.default, aten.elu.default, aten.rsub.Scalar)
+    no_decompose = (aten.hardswish.default, aten.prelu.default, aten.elu.default, aten.rsub.Scalar)
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class XnnpackPartitioner(Partitioner):
         split_chains(device)
         verify(device)
         blob, named = to_blob(device)
-        return LoweredBackendModule(self.backend_id, write_blob(blob), {}, named, tail=_EXTRA_BYTES)
+        return LoweredBackendModule(self.backend_id, write_blob(blob), {}, named, overread=_EXTRA_BYTES)
 
 
 def widen_weights(group: Graph) -> None:

@@ -36,7 +36,7 @@ class XNNPACKQuantizer(TableQuantizer):
     """
 
     backend = BACKEND
-    kept = XnnpackPartitioner.kept
+    no_decompose = XnnpackPartitioner.no_decompose
     presets: ClassVar = {
         "int8": lambda: get_symmetric_quantization_config(is_per_channel=True),
         "dynamic": lambda: get_symmetric_quantization_config(is_per_channel=True, is_dynamic=True),

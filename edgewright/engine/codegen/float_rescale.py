@@ -34,7 +34,7 @@ def rescale_float(f: Function, total: Reg, scaling: FloatScale) -> Reg:
     (factor,), zero = scaling.factor, scaling.zero
     if scaling.rounding == "even":
         real = to_float32(f, total)
-        return Affine(1.0, zero).whole(f, f.op("fmul", real, const(factor, real.type)), scaling.low, scaling.high)
+        return Affine(1.0, zero).quantize(f, f.op("fmul", real, const(factor, real.type)), scaling.low, scaling.high)
     real = to_float64(f, total)
     inside = clamp(f, f.op("fmul", real, const(factor, real.type)), scaling.low - zero, scaling.high - zero)
     return f.add(round_to_int32(f, inside), zero)

@@ -85,10 +85,10 @@ class RangedIntBuilder:
     def plus(self, a: RangedInt, n: int) -> RangedInt:
         return a if n == 0 else self.add(a, self.constant(n))
 
-    def left(self, a: RangedInt, bits: int) -> RangedInt:
+    def shift_left(self, a: RangedInt, bits: int) -> RangedInt:
         return self.mul(a, self.constant(1 << bits))
 
-    def right(self, a: RangedInt, bits: int) -> RangedInt:
+    def shift_right(self, a: RangedInt, bits: int) -> RangedInt:
         return RangedInt(self.f.op("ashr", a.reg, bits), a.low >> bits, a.high >> bits)
 
     def largest(self, a: RangedInt, b: RangedInt) -> RangedInt:

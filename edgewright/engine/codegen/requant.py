@@ -30,14 +30,14 @@ class Affine:
         centered = f.add(widen_int8(f, x), -self.zero)
         return f.op("fmul", to_float32(f, centered), const(self.scale, vec(lane_count(x.type), "float")))
 
-    def whole(self, f: Function, scaled: Reg, low: int, high: int) -> Reg:
+    def quantize(self, f: Function, scaled: Reg, low: int, high: int) -> Reg:
         """Round values in units of the scale, add the zero point and clamp; the result is int32."""
         clamped = clamp(f, scaled, low - self.zero, high - self.zero)
         return f.add(round_to_int(f, clamped), self.zero)
 
     def store(self, f: Function, scaled: Reg, low: int, high: int) -> Reg:
         """The same as uint8."""
-        return f.cast("trunc", self.whole(f, scaled, low, high), vec(lane_count(scaled.type), "i8"))
+        return f.cast("trunc", self.quantize(f, scaled, low, high), vec(lane_count(scaled.type), "i8"))
 
 
 def quantize_to_int32(f: Function, x: Reg, affine: Affine, low: int, high: int) -> Reg:
@@ -45,7 +45,7 @@ def quantize_to_int32(f: Function, x: Reg, affine: Affine, low: int, high: int) 
     inverse = np.float32(1) / np.float32(affine.scale)
     scaled = f.op("fmul", x, const(float(inverse), x.type))
     ordered = f.select(f.compare("ord", scaled, scaled), scaled, const(affine.shift - affine.zero, x.type))
-    return affine.whole(f, ordered, low, high)
+    return affine.quantize(f, ordered, low, high)
 
 
 def quantize_to_uint8(f: Function, x: Reg, affine: Affine, low: int, high: int) -> Reg:
@@ -90,11 +90,11 @@ def _float32_half_even(f: Function, words: Sequence[Reg], far: bool) -> Requanti
 class Requantizer:
     """A requantization scheme.
 
-    ``words``: the LLVM types of the 32-bit words of each channel's factor. ``emit`` takes vectors of them, and whether
-    results may overflow int32.
+    ``factor_words``: the LLVM types of the 32-bit words of each channel's factor. ``emit`` takes vectors of them, and
+    whether results may overflow int32.
     """
 
-    words: tuple[str, ...]
+    factor_words: tuple[str, ...]
     emit: Callable[[Function, Sequence[Reg], bool], Requantize]
     nothing: tuple[int, ...]  # the words of padding channels
 

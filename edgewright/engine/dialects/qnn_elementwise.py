@@ -97,12 +97,12 @@ def _int16_sum(i: RangedIntBuilder, params: Int16Sum, args: Args) -> RangedInt:
     a, b = (i.plus(x, -MIDPOINT) for x in args)
     b = i.sub(i.constant(-1), b) if params.complement else b
     total = i.add(i.mul(a, i.constant(params.a_factor)), i.mul(b, i.constant(params.b_factor)))
-    return _clamp_uint16(i, i.right(i.plus(i.right(total, 1), params.offset), params.shift))
+    return _clamp_uint16(i, i.shift_right(i.plus(i.shift_right(total, 1), params.offset), params.shift))
 
 
 def _int16_rescale(i: RangedIntBuilder, params: Int16Rescale, x: RangedInt) -> RangedInt:
-    scaled = i.right(i.plus(i.mul(i.plus(x, -MIDPOINT), i.constant(params.gain)), 1 << 14), 15)
-    return _clamp_uint16(i, i.right(i.plus(scaled, params.offset), 3))
+    scaled = i.shift_right(i.plus(i.mul(i.plus(x, -MIDPOINT), i.constant(params.gain)), 1 << 14), 15)
+    return _clamp_uint16(i, i.shift_right(i.plus(scaled, params.offset), 3))
 
 
 def _clamp_uint16(i: RangedIntBuilder, x: RangedInt) -> RangedInt:

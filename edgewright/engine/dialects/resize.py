@@ -97,14 +97,14 @@ def _tflite(op: Op, out: Value, numerics: Numerics) -> IntResizeSpec:
 
 def _round_half_up(i: RangedIntBuilder, total: RangedInt) -> RangedInt:
     """XNNPACK: 22 fractional bits, round half up."""
-    return i.right(i.plus(total, 1 << 21), 22)
+    return i.shift_right(i.plus(total, 1 << 21), 22)
 
 
 def _round_half_away(i: RangedIntBuilder, total: RangedInt) -> RangedInt:
     """TFLite: 20 fractional bits, round half away from zero."""
     sign = i.compare("slt", total, i.constant(0))
     rounded = i.add(total, i.sub(i.constant(1 << 19), sign))
-    return i.right(rounded, 20)
+    return i.shift_right(rounded, 20)
 
 
 _KINDS: dict[str, Callable[[Op, Value, Numerics], IntResizeSpec]] = {

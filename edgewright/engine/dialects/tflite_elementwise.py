@@ -36,7 +36,7 @@ def _to_output(i: RangedIntBuilder, result: RangedInt, out: Value, low: int = -1
 def _add_sub(i: RangedIntBuilder, op: Op, args: Args) -> RangedInt:
     values, out = op.args["inputs"], result_of(op)
     common_scale = 2 * float(max(scale(v) for v in values))
-    a, b = (_rescale(i, i.left(x, tflite.LEFT_SHIFT), float(scale(v)) / common_scale) for x, v in
+    a, b = (_rescale(i, i.shift_left(x, tflite.LEFT_SHIFT), float(scale(v)) / common_scale) for x, v in
             zip(_subtract_zero_points(i, op, args), values, strict=True))  # fmt: skip
     total = i.add(a, b) if op.kind.endswith("ADD") else i.sub(a, b)
     return _to_output(i, _rescale(i, total, common_scale / (2.0**tflite.LEFT_SHIFT * float(scale(out)))), out)

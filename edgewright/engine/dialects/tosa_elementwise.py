@@ -50,7 +50,7 @@ def _sub(i: RangedIntBuilder, op: Op, args: Args) -> RangedInt:
 def _mul(i: RangedIntBuilder, op: Op, args: Args) -> RangedInt:
     result, bits = i.mul(*args), int(op.args["shift"])
     if bits:
-        result = i.right(i.plus(result, 1 << (bits - 1)), bits)
+        result = i.shift_right(i.plus(result, 1 << (bits - 1)), bits)
     return _wrap_int32(i, op, result)
 
 
@@ -139,9 +139,9 @@ def _table(i: RangedIntBuilder, op: Op, args: Args) -> RangedInt:
     if op.args["input"].dtype == np.dtype(np.int8):
         return _table_lookup(i, entries, i.plus(args[0], 128))
     position = i.plus(args[0], 1 << 15)
-    first, fraction = i.right(position, 7), RangedInt(i.f.op("and", position.reg, 127), 0, 127)
+    first, fraction = i.shift_right(position, 7), RangedInt(i.f.op("and", position.reg, 127), 0, 127)
     lower, upper = _table_lookup(i, entries, first), _table_lookup(i, entries, i.plus(first, 1))
-    result = i.add(i.left(lower, 7), i.mul(i.sub(upper, lower), fraction))
+    result = i.add(i.shift_left(lower, 7), i.mul(i.sub(upper, lower), fraction))
     return RangedInt(result.reg, low << 7, high << 7)  # an interpolation stays within the entries' range
 
 

@@ -68,7 +68,7 @@ class Fuser:
             fused |= set(node.ops)
             before = [self.maker[v] for v in op.inputs() if self._is_dynamic_value(v)]
             before = [maker for maker in before if not self._quantized_once(maker)]
-            node.ops, node.before = [*before, *node.ops], bool(before)
+            node.ops, node.quantizes_input = [*before, *node.ops], bool(before)
             nodes.append(node)
         return sorted(nodes, key=lambda n: order[n.ops[-1]])
 
@@ -135,12 +135,12 @@ class Fuser:
 
     def _grow_float(self, node: Node, fused: set[Op], functions: int = _MAX_OPS) -> None:
         while len(node.ops) < _MAX_OPS and (following := self.next_reader(node.out, fused)) is not None:
-            if sum(isinstance(steps, UnaryStep) for steps in node.tail) >= functions:
+            if sum(isinstance(steps, UnaryStep) for steps in node.epilogue) >= functions:
                 return
             items = self._epilogue_steps(node, following)
             if items is None:
                 return
-            node.tail += items
+            node.epilogue += items
             node.ops.append(following)
 
     def _epilogue_steps(self, node: Node, op: Op) -> Epilogue | None:
@@ -149,7 +149,7 @@ class Fuser:
         if out is None or not is_float32(out) or out.bound != node.out.bound:
             return None
         steps = unary_epilogue(op) or scalar_epilogue(op)
-        if steps is None and op.kind in BINARY and node.second is None:
+        if steps is None and op.kind in BINARY and node.residual is None:
             steps = self._second_operand(node, op)
         return None if steps is None else steps + fused_clamp(op)
 
@@ -158,7 +158,7 @@ class Fuser:
         other = b if a is node.out else a
         if a is b or not is_float32(other) or other.bound != node.out.bound or other.constant:
             return None
-        node.second = other
+        node.residual = other
         return (TensorStep(op.kind, flipped=other is a),)
 
     # ------------------------------------------------------------------------------------------------------- int8
@@ -189,7 +189,7 @@ class Fuser:
             return False
         if other.bound != node.out.bound or out.bound != node.out.bound:
             return False
-        node.second = other
+        node.residual = other
         return True
 
     def _pointwise(self, op: Op) -> bool:
@@ -227,7 +227,7 @@ class Fuser:
         """Fuse a float32 elementwise chain, up to and including a final quantization."""
         if not is_float32(node.out):
             return
-        node.tail = fused_clamp(node.op)
+        node.epilogue = fused_clamp(node.op)
         self._grow_float(node, fused)
         following = self.next_reader(node.out, fused)
         stored = None if following is None or following.kind not in ("convert", "clamp") else following.outputs[0]

@@ -39,7 +39,7 @@ def replace_value(node: Node, old: Value, new: Value) -> None:
     ops = [Op(op.kind, {k: substitute(v) for k, v in op.args.items()}, op.outputs, op.origin) for op in node.ops]
     node.sum = next((new_op for op, new_op in zip(node.ops, ops, strict=True) if op is node.sum), None)
     node.ops = ops
-    node.second = new if node.second is old else node.second
+    node.residual = new if node.residual is old else node.residual
     node.attention = None if node.attention is None else node.attention.replace_value(old, new)
     for part in node.parts:
         replace_value(part, old, new)

@@ -30,7 +30,7 @@ class _Chain:
 
     ops: tuple[Op, ...]
     start: Value
-    tail: Epilogue = ()
+    epilogue: Epilogue = ()
     mask: Value | None = None
     scores: tuple[int, ...] = ()
 
@@ -81,7 +81,9 @@ class _AttentionMatcher:
         result, seen = self._result_view(last.outputs[0])
         matched = {*ops, *more, first, *before.ops, op, *safe, *after, *seen}
         ordered = tuple(sorted(matched, key=lambda o: self.order[o]))
-        return AttentionMatch(ordered, query, keys, values, result, before.tail, before.mask, before.scores, bool(safe))
+        return AttentionMatch(
+            ordered, query, keys, values, result, before.epilogue, before.mask, before.scores, bool(safe)
+        )
 
     # ------------------------------------------------------------------------------------------------------ scores
 
@@ -103,16 +105,16 @@ class _AttentionMatcher:
     def _extend(self, chain: _Chain, op: Op) -> _Chain | None:
         ops = (op, *chain.ops)
         if _keeps_matrices(op):
-            return _Chain(ops, op.args["self"], chain.tail, chain.mask, chain.scores)
+            return _Chain(ops, op.args["self"], chain.epilogue, chain.mask, chain.scores)
         scalar = _scalar_operand(op)
         if scalar is not None:
             item, start = scalar
-            return _Chain(ops, start, (item, *chain.tail), chain.mask, chain.scores)
+            return _Chain(ops, start, (item, *chain.epilogue), chain.mask, chain.scores)
         if op.kind == "add" and chain.mask is None:
             for start, mask in ((op.args["self"], op.args["other"]), (op.args["other"], op.args["self"])):
                 if start is not mask and _mask_broadcasts(start, mask) and self._scores(start) is not None:
-                    tail = (TensorStep("add"), *chain.tail)
-                    return _Chain(ops, start, tail, mask, tuple(int(n) for n in start.bound))
+                    epilogue = (TensorStep("add"), *chain.epilogue)
+                    return _Chain(ops, start, epilogue, mask, tuple(int(n) for n in start.bound))
         return None
 
     def _masked_row_select(self, scores: Value, probabilities: Value) -> list[Op]:
@@ -198,7 +200,7 @@ class _AttentionMatcher:
 def _only_scaled(chain: _Chain) -> bool:
     """Whether scores are only multiplied by positive scalars."""
     return all(
-        isinstance(i, ScalarStep) and i.kind in ("mul", "div") and not i.flipped and i.value > 0 for i in chain.tail
+        isinstance(i, ScalarStep) and i.kind in ("mul", "div") and not i.flipped and i.value > 0 for i in chain.epilogue
     )
 
 

@@ -37,7 +37,7 @@ class AttentionMatch:
     keys: Operand
     values: Operand
     out: Value
-    tail: Epilogue
+    epilogue: Epilogue
     mask: Value | None
     scores: tuple[int, ...]
     safe: bool = False
@@ -58,17 +58,17 @@ class AttentionMatch:
 class Node:
     """``ops[0]`` and the operators fused into it.
 
-    ``tail``: the float32 epilogue; ``second``: a tensor the epilogue reads; ``table``: 256 entries applied to an int8
-    result.
+    ``epilogue``: in float32. ``residual``: the tensor it reads, such as the other operand of a residual add. ``table``:
+    256 entries applied to an int8 result.
     """
 
     ops: list[Op]
-    tail: Epilogue = ()
-    second: Value | None = None
-    sum: Op | None = None  # a fused int8 addition of ``second``
+    epilogue: Epilogue = ()
+    residual: Value | None = None
+    sum: Op | None = None  # a fused int8 addition of ``residual``
     table: Array | None = None
     parts: list[Node] = field(default_factory=list)  # the nodes that were combined into this one
-    before: bool = False  # ops[0] is the dynamic quantization of the input
+    quantizes_input: bool = False  # ops[0] is the dynamic quantization of the input
     attention: AttentionMatch | None = None
 
     @property

@@ -181,7 +181,7 @@ class _Scheduler(LayoutAssignment):
         return self._lowered[node]
 
     def _select(self, node: Node) -> Lowering:
-        if node.before or any(0 in v.bound for v in (*node.reads(), *node.outputs)):
+        if node.quantizes_input or any(0 in v.bound for v in (*node.reads(), *node.outputs)):
             return ReferenceStep(node)
         lowerings = LOWERINGS if self.context.shared is None else [*DYNAMIC_SHAPE_LOWERINGS, *LOWERINGS]
         return next(lowering for kind in lowerings if (lowering := kind.accept(node, self.context)) is not None)
@@ -249,7 +249,7 @@ class _Scheduler(LayoutAssignment):
         if home.layout.border:
             emit_border_fill(context, home, 0 if out.q is None else affine_of(out.q).zero)
         lowering.emit(context)
-        context.tuning.emitted(lowering.node, first, len(context.steps))
+        context.tuning.record_steps(lowering.node, first, len(context.steps))
         touched = sum(context.storage(v).layout.size for v in (*lowering.node.reads(), *lowering.node.outputs))
         if len(context.steps) > first:
             context.steps[-1] = replace(context.steps[-1], bytes=touched)

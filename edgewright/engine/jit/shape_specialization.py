@@ -41,11 +41,11 @@ class Specializer:
     """
 
     def __init__(
-        self, threads: int | None, numerics: Numerics, memory: int, cpu: str | None = None, varies: bool = True
+        self, threads: int | None, numerics: Numerics, memory: int, cpu: str | None = None, dynamic: bool = True
     ) -> None:
         self.threads, self.numerics, self.memory, self.cpu = threads, numerics, memory, cpu
         self.compilations = 0
-        self._shared = SharedWeights() if varies else None
+        self._shared = SharedWeights() if dynamic else None
         self._first_count = 0  # shared arrays of the first plan
         self._images: list[CodeImage] = []
 
@@ -83,11 +83,11 @@ class Specialized:
         numerics: Numerics = XNNPACK,
         memory: int = 4 << 30,
         keep: int = 8,
-        varies: bool = False,
+        dynamic: bool = False,
         cpu: str | None = None,
     ) -> None:
         self.graph, self.keep = translate(graph, numerics), keep
-        self.specializer = Specializer(threads, numerics, memory, cpu, varies)
+        self.specializer = Specializer(threads, numerics, memory, cpu, dynamic)
         self._cache: OrderedDict[tuple[Shape, ...], CompiledGraph] = OrderedDict()
         self._lock = threading.Lock()
         renew_in_child(self)

@@ -27,7 +27,7 @@ class ConvChainSpec:
     pixel: int  # of its input
     in_row: int  # of the chain's input
     out_row: int
-    second_row: int
+    residual_row: int
     middle: int  # bytes of one of its output rows
 
     @property
@@ -58,7 +58,7 @@ class _RowLoop:
     def __init__(self, f: Function, chain: ConvChainSpec, steps: Sequence[Function]) -> None:
         self.f, self.chain = f, chain
         self.expand, self.across, self.project = steps
-        self.data, self.out, self.second, self.first, self.taps, self.last, self.zeros = (
+        self.data, self.out, self.residual, self.first, self.taps, self.last, self.zeros = (
             f.load_arg(PTR, i) for i in range(7)
         )
         self.ring = f.arg("scratch")
@@ -81,11 +81,11 @@ class _RowLoop:
         first_new = f.call("llvm.smax.i64", I64, f.call("llvm.smax.i64", I64, start, done), const(0, I64))
         f.for_range(first_new, end, self._expand)
         f.call_void(self.across, *self._window(start), self.middle, self.taps, self.middle)
-        target, second_row = (
+        target, residual_row = (
             f.gep(self.out, f.mul(out_y, chain.out_row)),
-            f.gep(self.second, f.mul(out_y, chain.second_row)),
+            f.gep(self.residual, f.mul(out_y, chain.residual_row)),
         )
-        f.call_void(self.project, self.middle, self.last, target, second_row)
+        f.call_void(self.project, self.middle, self.last, target, residual_row)
         return end
 
     def _expand(self, row: Reg) -> None:

@@ -29,7 +29,7 @@ class DepthwiseRow:
     channels: int
     data_pixel: int
     out_pixel: int
-    second_pixel: int
+    residual_pixel: int
     epilogue: Epilogue
 
 
@@ -89,7 +89,7 @@ def _emit_row_tiles(f: Function, isa: ISA, row: DepthwiseRow, block: tuple[int, 
     at_once = pixels_at_once(isa, row)
     times, rest = divmod(row.columns, at_once)
     *data, out, second, weights = now
-    steps = [row.stride * row.data_pixel] * len(data) + [row.out_pixel, row.second_pixel]
+    steps = [row.stride * row.data_pixel] * len(data) + [row.out_pixel, row.residual_pixel]
 
     def tile(_: Reg, pointers: list[Reg]) -> list[Reg]:
         _emit_tile(f, row, block, pointers, weights, at_once)
@@ -118,12 +118,12 @@ def _emit_tile(
                     loaded[column] = f.load(kind, data[dy], column * row.data_pixel, 4)
                 sums[p] = fma(f, loaded[column], tap, sums[p])
     for p, total in enumerate(sums):
-        value = apply_epilogue(f, total, row.epilogue, lambda p=p: f.load(kind, second, p * row.second_pixel))  # type: ignore[misc]
+        value = apply_epilogue(f, total, row.epilogue, lambda p=p: f.load(kind, second, p * row.residual_pixel))  # type: ignore[misc]
         f.store_first(value, used, out, p * row.out_pixel)
 
 
 def emit_depthwise(module: Module, name: str, function: Function, height: int, in_row: int, down: int, out_row: int,
-                   second_row: int, dilation: int) -> None:  # fmt: skip
+                   residual_row: int, dilation: int) -> None:  # fmt: skip
     """Work units are output rows, computed by ``function``. Arguments: data, weights, output, second operand."""
     f = module.kernel(name)
     data, weights, out, second = (f.load_arg(PTR, i) for i in range(4))
@@ -131,7 +131,7 @@ def emit_depthwise(module: Module, name: str, function: Function, height: int, i
     def one(y: Reg) -> None:
         top = f.gep(data, f.mul(y, down * in_row))
         rows = [f.gep(top, dy * dilation * in_row) for dy in range(height)]
-        f.call_void(function, *rows, f.gep(out, f.mul(y, out_row)), weights, f.gep(second, f.mul(y, second_row)))
+        f.call_void(function, *rows, f.gep(out, f.mul(y, out_row)), weights, f.gep(second, f.mul(y, residual_row)))
 
     f.for_range(f.arg("begin"), f.arg("end"), one)
     f.ret()

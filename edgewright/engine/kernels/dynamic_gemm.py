@@ -145,9 +145,9 @@ class _Tile:
         ahead: bool,
     ) -> None:
         self.f, self.isa, self.count, self.panel, self.weights, self.rows = f, isa, count, panel, weights, rows
-        self.ahead = weights.size(panel.vectors * isa.lanes) if ahead else 0  # prefetch distance
+        self.prefetch_distance = weights.size(panel.vectors * isa.lanes) if ahead else 0  # prefetch distance
         self.size = 4 * isa.lanes  # bytes of a vector
-        self.whole, self.real = vec(isa.lanes, "i32"), vec(isa.lanes, "float")
+        self.int_vector, self.float_vector = vec(isa.lanes, "i32"), vec(isa.lanes, "float")
         self.dots = Int8Dot(f, isa)
 
     def multiply(self, data: Reg, weights: Reg, sums: list[Reg]) -> list[Reg]:
@@ -157,8 +157,8 @@ class _Tile:
         def step(_: Reg, now: list[Reg]) -> list[Reg]:
             here, there, *totals = now
             loaded = [f.load(vec(self.size, "i8"), there, self.vector_offset(j, self.size), 4) for j in range(vectors)]
-            for offset in range(0, vectors * self.size if self.ahead else 0, CACHE_LINE):
-                prefetch(f, there, self.ahead + offset, near=False)
+            for offset in range(0, vectors * self.size if self.prefetch_distance else 0, CACHE_LINE):
+                prefetch(f, there, self.prefetch_distance + offset, near=False)
             for part, row in enumerate(self._unpack(loaded)):
                 for p in range(self.count):
                     x = f.load("i32", here, p * self.rows.pitch + 4 * part)
@@ -198,14 +198,14 @@ class _Tile:
     def scale(self, scales: Reg, vector: int) -> Reg:
         """The block scales of a vector of columns."""
         if not self.weights.short:
-            return self.f.load(self.real, scales, self.vector_offset(vector, self.size), 4)
+            return self.f.load(self.float_vector, scales, self.vector_offset(vector, self.size), 4)
         halves = self.f.load(vec(self.isa.lanes, "i16"), scales, self.vector_offset(vector, self.size // 2), 2)
-        return self.f.bitcast(self.f.op("shl", self.f.cast("zext", halves, self.whole), 16), self.real)
+        return self.f.bitcast(self.f.op("shl", self.f.cast("zext", halves, self.int_vector), 16), self.float_vector)
 
     def exact(self, begin: Reg) -> list[Reg]:
         """One scale per column: sums stay integers to the end, and results equal the reference bit by bit."""
         f, vectors = self.f, self.panel.vectors
-        sums = self.multiply(f.arg("data"), begin, [const(0, self.whole)] * (self.count * vectors))[2:]
+        sums = self.multiply(f.arg("data"), begin, [const(0, self.int_vector)] * (self.count * vectors))[2:]
         results = []
         for p in range(self.count):
             zero, inverse = self.row_param(p, "i32", ZERO), self.row_param(p, "float", INVERSE)
@@ -222,14 +222,14 @@ class _Tile:
 
         def block(_: Reg, now: list[Reg]) -> list[Reg]:
             data, weights, *totals = now
-            data, weights, *sums = self.multiply(data, weights, [const(0, self.whole)] * many)
+            data, weights, *sums = self.multiply(data, weights, [const(0, self.int_vector)] * many)
             for j in range(vectors):
                 scale = self.scale(weights, j)
                 for at in range(j, many, vectors):
                     totals[at] = fma(f, to_float32(f, sums[at]), scale, totals[at])
             return [data, f.gep(weights, self.panel.together * self.size // (2 if self.weights.short else 1)), *totals]
 
-        start = [f.arg("data"), begin, *[const(0, self.real)] * many]
+        start = [f.arg("data"), begin, *[const(0, self.float_vector)] * many]
         sums = f.loop(self.weights.blocks, start, block)[2:]
         results = []
         for p in range(self.count):
@@ -263,7 +263,7 @@ def emit_tile(
     for p in range(count):
         for j in range(panel.vectors):
             column = j * isa.lanes
-            load = lambda at=p * second_step + 4 * column: f.load(tile.real, f.arg("second"), at)  # noqa: E731
+            load = lambda at=p * second_step + 4 * column: f.load(tile.float_vector, f.arg("second"), at)  # noqa: E731
             x = apply_epilogue(
                 f, f.op("fadd", results[p * panel.vectors + j], tile.head(2, j, "float")), epilogue, load
             )

@@ -17,14 +17,14 @@ class _RowVectors:
 
     def __init__(self, f: Function, lanes: int, length: Reg) -> None:
         self.f, self.lanes, self.kind = f, lanes, vec(lanes, "float")
-        self.whole = f.mul(f.op("udiv", length, lanes), lanes)
-        self.left = f.op("sub", length, self.whole)
-        self.mask = first_lanes_mask(f, self.left, lanes)
+        self.full = f.mul(f.op("udiv", length, lanes), lanes)
+        self.remainder = f.op("sub", length, self.full)
+        self.mask = first_lanes_mask(f, self.remainder, lanes)
 
     def reduce(self, start: Reg, body: Step) -> Reg:
         """``body(index, total, mask)`` for each vector, carrying the total."""
-        total = _loop_or_skip(self.f, self.whole, start, lambda i, now: body(i, now, None), self.lanes)
-        return _loop_or_skip(self.f, self.left, total, lambda _, now: body(self.whole, now, self.mask), self.lanes)
+        total = _loop_or_skip(self.f, self.full, start, lambda i, now: body(i, now, None), self.lanes)
+        return _loop_or_skip(self.f, self.remainder, total, lambda _, now: body(self.full, now, self.mask), self.lanes)
 
     def load(self, row: Reg, at: Reg, mask: Reg | None, other: Reg) -> Reg:
         f, address = self.f, self.f.gep(row, self.f.mul(at, 4))

@@ -17,12 +17,12 @@ TileCall = Callable[[int, Reg], None]
 
 @dataclass(frozen=True)
 class DynamicTileGrid:
-    """Tiles of ``largest`` rows; row strides of data, output and second operand in bytes."""
+    """Tiles of ``largest`` rows; row strides of data, output and residual in bytes."""
 
     largest: int
     data: int
     out: int
-    second: int
+    residual: int
 
     def tiles(self, rows: int) -> int:
         return max(1, -(-rows // self.largest))
@@ -72,7 +72,7 @@ def emit_dynamic_tile_loops(
         def call(size: int, row: Reg) -> None:
             pointers = [f.gep(data, f.mul(row, grid.data)), panel_weights]
             pointers += [
-                f.gep(f.gep(p, f.mul(row, n)), column_offset) for p, n in ((out, grid.out), (second, grid.second))
+                f.gep(f.gep(p, f.mul(row, n)), column_offset) for p, n in ((out, grid.out), (second, grid.residual))
             ]
             f.call_void(functions[run.offset, size], *pointers)
 

@@ -35,23 +35,23 @@ class Int8DepthwiseRow:
     stride: int
     dilation: int
     columns: int  # output pixels
-    stored: int  # bytes per pixel
+    pixel_bytes: int  # bytes per pixel
     data_pixel: int
     out_pixel: int
-    second_pixel: int
+    residual_pixel: int
     ending: Int8Epilogue
 
 
-def channel_blocks(isa: ISA, stored: int) -> list[tuple[int, list[int]]]:
+def channel_blocks(isa: ISA, pixel_bytes: int) -> list[tuple[int, list[int]]]:
     """Vector widths and their first channels: full vectors, and a narrower one for the remainder."""
-    covered, blocks = stored // isa.bytes * isa.bytes, []
+    covered, blocks = pixel_bytes // isa.bytes * isa.bytes, []
     if covered:
         blocks.append((isa.bytes, list(range(0, covered, isa.bytes))))
-    rest = stored - covered
+    rest = pixel_bytes - covered
     if rest:
         width = next(w for w in (16, 32, 64) if w >= rest)
         if width == isa.bytes and covered:  # overlaps the one before it
-            blocks[0][1].append(stored - width)
+            blocks[0][1].append(pixel_bytes - width)
         else:
             blocks.append((width, [covered]))
     return blocks
@@ -93,14 +93,14 @@ def block_bytes(row: Int8DepthwiseRow, width: int) -> int:
 
 def head_bytes(row: Int8DepthwiseRow, width: int) -> int:
     """Size of the header: bias, requantization factors, epilogue parameters."""
-    return 4 * width * (1 + row.ending.words) + row.ending.notes
+    return 4 * width * (1 + row.ending.factor_words) + row.ending.notes
 
 
 def pack_weights(
     isa: ISA, row: Int8DepthwiseRow, filters: Array, bias: Array, factors: Array, params: EpilogueParams
 ) -> Array:
     """Pack ``filters`` [height, width, channels] of int8 and ``factors`` [words, channels]."""
-    blocks = channel_blocks(isa, row.stored)
+    blocks = channel_blocks(isa, row.pixel_bytes)
     total = max(starts[-1] + width for width, starts in blocks)
     padded = np.zeros((row.kernel[0], row.kernel[1] + 1, total), np.int8)  # the last column is zero, for tap -1
     padded[:, :-1, : filters.shape[2]] = filters
@@ -126,7 +126,7 @@ def emit_row(module: Module, isa: ISA, row: Int8DepthwiseRow) -> Function:
     f = module.function("row", [(PTR, n) for n in (*names, "out", "weights", "second")])
     start = [f.arg(n) for n in (*names, "out", "second")]
     weights = f.arg("weights")
-    for width, starts in channel_blocks(isa, row.stored):
+    for width, starts in channel_blocks(isa, row.pixel_bytes):
 
         def channels(index: Reg, _: list[Reg], width: int = width, starts: list[int] = starts,
                      weights: Reg = weights) -> list[Reg]:  # fmt: skip
@@ -148,8 +148,8 @@ class _Block:
 
     def __init__(self, f: Function, isa: ISA, row: Int8DepthwiseRow, width: int, weights: Reg) -> None:
         self.f, self.isa, self.row, self.weights = f, isa, row, weights
-        self.width, self.used = width, min(width, row.stored)
-        self.kind, self.whole = vec(self.width, "i8"), vec(self.width // 4, "i32")
+        self.width, self.used = width, min(width, row.pixel_bytes)
+        self.kind, self.accumulator = vec(self.width, "i8"), vec(self.width // 4, "i32")
         self.numbers = {(odd, i): n for n, (odd, i, _) in enumerate(quad_patterns(row))}
         self.dots = Int8Dot(f, isa)
 
@@ -157,7 +157,7 @@ class _Block:
         f, row = self.f, self.row
         at_once = pixels_at_once(self.isa, row)
         times, rest = divmod(row.columns, at_once)
-        steps = [row.stride * row.data_pixel] * row.kernel[0] + [row.out_pixel, row.second_pixel]
+        steps = [row.stride * row.data_pixel] * row.kernel[0] + [row.out_pixel, row.residual_pixel]
 
         def tile(_: Reg, now: list[Reg]) -> list[Reg]:
             self._tile(now, at_once)
@@ -173,14 +173,14 @@ class _Block:
     def _tile(self, pointers: Sequence[Reg], pixels: int) -> None:
         f, row, width = self.f, self.row, self.width
         *data, out, second = pointers
-        bias = [f.load(self.whole, self.weights, j * width, 16) for j in range(4)]
+        bias = [f.load(self.accumulator, self.weights, j * width, 16) for j in range(4)]
         sums = [list(bias) for _ in range(pixels)]
         for dy in range(row.kernel[0]):
             self._line(data[dy], dy, sums)
         factors = load_requantizers(f, row.ending, f.gep(self.weights, 4 * width), width // 4, 4, 16)
-        emitter = Int8EpilogueEmitter(f, row.ending, f.gep(self.weights, 4 * width * (1 + row.ending.words)))
+        emitter = Int8EpilogueEmitter(f, row.ending, f.gep(self.weights, 4 * width * (1 + row.ending.factor_words)))
         for p, four in enumerate(sums):
-            other = f.load(self.kind, second, p * row.second_pixel) if row.ending.sum else None
+            other = f.load(self.kind, second, p * row.residual_pixel) if row.ending.sum else None
             f.store_first(emitter.store(four, factors, other), self.used, out, p * row.out_pixel)
 
     def _line(self, data: Reg, dy: int, sums: list[list[Reg]]) -> None:

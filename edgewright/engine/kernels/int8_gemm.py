@@ -101,7 +101,7 @@ def _tile_cycles(vectors: int, pixels: int, steps: int, weights: int) -> float:
 
 def panel_bytes(isa: ISA, panel: Int8Panel, epilogue: Int8Epilogue, steps: int) -> int:
     width = panel.vectors * isa.lanes
-    return width * 4 * (1 + epilogue.words) + epilogue.notes + steps * width * 4
+    return width * 4 * (1 + epilogue.factor_words) + epilogue.notes + steps * width * 4
 
 
 def pack_weights(
@@ -120,7 +120,7 @@ def pack_weights(
     for panel, run in groupby(panels):
         panel_count, order = len(list(run)), channel_order(isa.lanes, panel.vectors)
         width = len(order)
-        front = 4 * width * (1 + epilogue.words)
+        front = 4 * width * (1 + epilogue.factor_words)
         head = front + len(packed_params)
         size = head + 4 * width * fours.shape[1]
         packed, remaining = np.split(remaining, [panel_count * size])
@@ -131,8 +131,8 @@ def pack_weights(
         body[~valid] = 0
         blocks[:, : 4 * width].view(np.int32)[:] = np.where(valid, bias[channels], 0)
         words = np.where(valid, factors.view(np.int32)[:, channels], padding_factors(epilogue)[:, None, None])
-        blocks[:, 4 * width : front].view(np.int32).reshape(panel_count, epilogue.words, width)[:] = words.swapaxes(
-            0, 1
+        blocks[:, 4 * width : front].view(np.int32).reshape(panel_count, epilogue.factor_words, width)[:] = (
+            words.swapaxes(0, 1)
         )
         blocks[:, front:head] = packed_params
         parts = body.reshape(panel_count, panel.streams, -1, fours.shape[1])
@@ -154,7 +154,7 @@ def emit_tile(module: Module, isa: ISA, pixels: int, panel: Int8Panel, window: W
     sums = _multiply(f, isa, pixels, panel, window, epilogue, ahead)
     lanes, head = isa.lanes, panel.vectors * isa.lanes * 4
     factors = load_requantizers(f, epilogue, f.gep(f.arg("weights"), head), lanes, panel.vectors, 4 * lanes)
-    emitter = Int8EpilogueEmitter(f, epilogue, f.gep(f.arg("weights"), (1 + epilogue.words) * head))
+    emitter = Int8EpilogueEmitter(f, epilogue, f.gep(f.arg("weights"), (1 + epilogue.factor_words) * head))
     together = 4 // panel.vectors
     for start in range(0, pixels, together):
         chosen = [min(start + i, pixels - 1) for i in range(together)]
@@ -177,7 +177,7 @@ def _multiply(f: Function, isa: ISA, pixels: int, panel: Int8Panel, window: Wind
               ahead: bool) -> list[Reg]:  # fmt: skip
     size, weights = 4 * isa.lanes, f.arg("weights")
     bias = [f.load(vec(isa.lanes, "i32"), weights, j * size, size) for j in range(panel.vectors)]
-    begin = f.gep(weights, (1 + epilogue.words) * panel.vectors * size + epilogue.notes)
+    begin = f.gep(weights, (1 + epilogue.factor_words) * panel.vectors * size + epilogue.notes)
     prefetch_distance = panel_bytes(isa, panel, epilogue, window.elements) if ahead else 0
     return accumulate_tile(
         f, Int8Dot(f, isa), pixels, window, begin, bias, prefetch_distance, near=False, streams=panel.streams

@@ -26,9 +26,9 @@ class Int8Epilogue:
     rounding: str = "even"
 
     @property
-    def words(self) -> int:
+    def factor_words(self) -> int:
         """32-bit words per channel of a requantization factor."""
-        return len(REQUANTIZERS[self.rounding].words)
+        return len(REQUANTIZERS[self.rounding].factor_words)
 
     @property
     def notes(self) -> int:
@@ -61,7 +61,7 @@ def load_requantizers(
     rounding, size = REQUANTIZERS[epilogue.rounding], 4 * lanes
     requantizers = []
     for j in range(vectors):
-        offsets = [(kind, (w * vectors + j) * size) for w, kind in enumerate(rounding.words)]
+        offsets = [(kind, (w * vectors + j) * size) for w, kind in enumerate(rounding.factor_words)]
         words = [f.load(vec(lanes, kind), pointer, offset, align) for kind, offset in offsets]
         requantizers.append(rounding.emit(f, words, epilogue.far))
     return requantizers

@@ -114,7 +114,7 @@ def _accumulators(f: Function, patches: PatchRow, lanes: int, now: list[Reg]) ->
 def emit_output_transform(module: Module, lanes: int, outputs: OutputTiles, epilogue: Int8Epilogue) -> Function:
     """Emit ``outputs(points, out, second, params, rows)``, see ``winograd.emit_output_tiles``; overwrites points."""
     kind, patches = vec(lanes, "i32"), outputs.patches
-    vector, head = 4 * lanes, 16 * lanes * (1 + epilogue.words)
+    vector, head = 4 * lanes, 16 * lanes * (1 + epilogue.factor_words)
     params_offset = patches.channels // (4 * lanes) * head
 
     def tile(f: Function, now: list[Reg], columns: int) -> list[Reg]:
@@ -127,7 +127,7 @@ def emit_output_transform(module: Module, lanes: int, outputs: OutputTiles, epil
             for c in range(columns):
                 at = (r * 4 + c) * patches.point
                 four = [f.load(kind, points, at + vector * j, 4) for j in range(4)]
-                beside = r * outputs.second_row + c * outputs.second_pixel
+                beside = r * outputs.residual_row + c * outputs.residual_pixel
                 other = f.load(vec(4 * lanes, "i8"), second, beside) if epilogue.sum else None
                 f.store(finish.store(four, factors, other), out, r * patches.row + c * patches.pixel)
 

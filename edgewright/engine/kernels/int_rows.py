@@ -44,8 +44,8 @@ class IntSoftmaxSpec:
 
     loops: LoopNest
     length: int
-    given: QuantizedStorage
-    made: QuantizedStorage
+    in_storage: QuantizedStorage
+    out_storage: QuantizedStorage
     one: float | None = None
 
 
@@ -53,13 +53,13 @@ def emit_softmax(module: Module, name: str, lanes: int, rows: IntSoftmaxSpec) ->
     """Arguments: data, output, table of int32 exponentials."""
     f = module.kernel(name)
     data, out, table = (f.load_arg(PTR, i) for i in range(3))
-    given, made = rows.given, rows.made
+    in_storage, out_storage = rows.in_storage, rows.out_storage
 
     def row(now: list[Reg], index: Reg, _: int) -> None:
         source, target = _row_pointers(f, rows.loops, now, index)
 
         def at(place: Reg, like: Reg) -> Reg:
-            return given.load(f, f.gep(source, f.mul(place, given.bits // 8)), lane_count(like.type))
+            return in_storage.load(f, f.gep(source, f.mul(place, in_storage.bits // 8)), lane_count(like.type))
 
         largest = reduce_row(
             f,
@@ -76,8 +76,8 @@ def emit_softmax(module: Module, name: str, lanes: int, rows: IntSoftmaxSpec) ->
         total = reduce_row(f, lanes, rows.length, const(0, "i32"),
                      lambda i, now: f.add(now, gather_table(f, table, below(i, now))), _lane_sum)  # fmt: skip
         finish = _probabilities(f, table, total) if rows.one is None else _log_probabilities(f, rows, total)
-        _for_each(f, lanes, rows.length, lambda i, like: made.store(
-            f, finish(below(i, like)), f.gep(target, f.mul(i, made.bits // 8))))  # fmt: skip
+        _for_each(f, lanes, rows.length, lambda i, like: out_storage.store(
+            f, finish(below(i, like)), f.gep(target, f.mul(i, out_storage.bits // 8))))  # fmt: skip
 
     emit_loop_nest(f, 1, rows.loops, [data, out], row)
 
@@ -112,7 +112,9 @@ def _log_probabilities(f: Function, rows: IntSoftmaxSpec, total: Reg) -> Callabl
     def log_probability(below: Reg) -> Reg:
         wide = f.cast("sitofp", below, vec(lane_count(below.type), "double"))
         distance = f.op(
-            "fadd", f.op("fmul", wide, const(rows.given.affine.scale, wide.type)), f.splat(log, lane_count(below.type))
+            "fadd",
+            f.op("fmul", wide, const(rows.in_storage.affine.scale, wide.type)),
+            f.splat(log, lane_count(below.type)),
         )
         result = f.emit(distance.type, f"fneg {distance.type} {distance}")
         return f.cast("fptrunc", result, vec(lane_count(below.type), "float"))
@@ -148,10 +150,10 @@ class IntNormSpec:
 
     loops: LoopNest | None
     length: int
-    given: QuantizedStorage
-    made: QuantizedStorage
+    in_storage: QuantizedStorage
+    out_storage: QuantizedStorage
     epsilon: float
-    centre: bool
+    center: bool
     bias: bool
     spread: int = 1
     groups: int = 1
@@ -161,12 +163,12 @@ def emit_norm(module: Module, name: str, lanes: int, norm: IntNormSpec) -> None:
     """Arguments: data, output, weight and bias in float32."""
     f = module.kernel(name)
     data, out, weights, biases = (f.load_arg(PTR, i) for i in range(4))
-    items = [s.bits // 8 for s in (norm.given, norm.made)]
+    items = [s.bits // 8 for s in (norm.in_storage, norm.out_storage)]
 
     def normalize(source: Reg, target: Reg, first: Reg | None) -> None:
         def centred(place: Reg, width: int) -> Reg:
-            stored = norm.given.load(f, f.gep(source, f.mul(place, items[0])), width)
-            return f.add(stored, -norm.given.affine.zero - norm.given.moved)
+            stored = norm.in_storage.load(f, f.gep(source, f.mul(place, items[0])), width)
+            return f.add(stored, -norm.in_storage.affine.zero - norm.in_storage.moved)
 
         moments = _moments(f, lanes, norm, centred)
         if first is not None:
@@ -177,7 +179,7 @@ def emit_norm(module: Module, name: str, lanes: int, norm: IntNormSpec) -> None:
             places = [f.gep(p, f.mul(i, 4)) for p in (weights, biases)]
             factors = [f.load(vec(lane_count(like.type), "float"), p) for p in places]
             real = _normalize(f, centred(i, lane_count(like.type)), *moments, factors, norm.bias)
-            norm.made.store(f, real, f.gep(target, f.mul(i, items[1])))
+            norm.out_storage.store(f, real, f.gep(target, f.mul(i, items[1])))
 
         _for_each(f, lanes, norm.length, store)
 
@@ -212,13 +214,13 @@ def _moments(f: Function, lanes: int, norm: IntNormSpec, centred: Callable[[Reg,
     none, count_, half = const(0, I64), norm.length, lanes // 2 or 1
     total = (
         reduce_row(f, half, count_, none, lambda i, now: f.op("add", now, wide(i, now)), _lane_sum)
-        if norm.centre
+        if norm.center
         else none
     )
     squares = reduce_row(f, half, count_, none, squared, _lane_sum)
     spread = f.op("sub", f.mul(squares, count_), f.op("mul", total, total))
     variance = f.op("fdiv", f.cast("sitofp", spread, "double"), const(float(count_ * count_), "double"))
-    scale = norm.given.affine.scale
+    scale = norm.in_storage.affine.scale
     moved = f.op("fadd", f.op("fmul", variance, const(scale * scale, "double")), const(norm.epsilon, "double"))
     root = f.call("llvm.sqrt.f64", "double", moved)
     factor = f.op("fdiv", const(scale, "double"), root)
@@ -237,7 +239,7 @@ def _normalize(f: Function, x: Reg, mean: Reg, factor: Reg, factors: list[Reg], 
 def _by_channel(f: Function, lanes: int, norm: IntNormSpec, tables: tuple[Reg, Reg], first: Reg,
                 centred: Callable[[Reg, int], Reg], target: Reg, moments: tuple[Reg, Reg]) -> None:  # fmt: skip
     """Normalize channel by channel of a group, each with one weight."""
-    item = norm.made.bits // 8
+    item = norm.out_storage.bits // 8
 
     def channel(c: Reg, _: list[Reg]) -> list[Reg]:
         at = f.mul(f.op("add", first, c), 4)
@@ -247,7 +249,7 @@ def _by_channel(f: Function, lanes: int, norm: IntNormSpec, tables: tuple[Reg, R
             place, width = f.op("add", begin, i), lane_count(like.type)
             factors = [f.splat(n, width) for n in numbers]
             real = _normalize(f, centred(place, width), *moments, factors, norm.bias)
-            norm.made.store(f, real, f.gep(target, f.mul(place, item)))
+            norm.out_storage.store(f, real, f.gep(target, f.mul(place, item)))
 
         _for_each(f, lanes, norm.spread, store)
         return []

@@ -14,7 +14,7 @@ from edgewright.engine.kernels.gemm import Panel
 
 @dataclass(frozen=True)
 class PackSpec:
-    """``batch`` matrices of ``depth`` rows in ``panels``; ``step`` and ``along`` are row and column strides in bytes.
+    """``batch`` matrices of ``depth`` rows in ``panels``; ``step`` and ``col_stride`` are strides in bytes.
 
     ``strides`` are those of the ``batch`` dimensions. ``affine``: the operand is 8-bit and is dequantized. With
     ``zero`` the operand stays int8, four bytes per element; since sum((x - zero) * w) = sum(x * w) - zero * sum(w),
@@ -25,7 +25,7 @@ class PackSpec:
     strides: tuple[int, ...]
     depth: int
     step: int
-    along: int
+    col_stride: int
     panels: tuple[Panel, ...]
     affine: Affine | None = None
     zero: int | None = None
@@ -49,7 +49,7 @@ def emit_pack_operand(module: Module, name: str, isa: ISA, packing: PackSpec) ->
     def unit(index: Reg) -> None:
         panel, matrix = f.op("urem", index, count), f.op("udiv", index, count)
         there = f.gep(target, f.add(f.mul(matrix, packing.matrix), f.mul(panel, packing.size(first))))
-        here = f.gep(_matrix_pointer(f, packing, source, matrix), f.mul(panel, first.used * packing.along))
+        here = f.gep(_matrix_pointer(f, packing, source, matrix), f.mul(panel, first.used * packing.col_stride))
         whole, last = (Reg(f"@{functions[p].name}", PTR) for p in (first, rest))
         chosen = whole if first == rest else f.select(f.compare("eq", panel, count - 1), last, whole)
         f.call_void(chosen, here, there)
@@ -91,7 +91,7 @@ def _emit_panel(module: Module, isa: ISA, packing: PackSpec, panel: Panel) -> Fu
     item = 4 if packing.affine is None and packing.zero is None else 1
     if packing.zero is not None:
         (_pack_int8_columns if packing.step == 1 else _pack_int8_scalar)(f, isa, packing, panel, packed)
-    elif packing.along == item:
+    elif packing.col_stride == item:
         _pack_rows(f, isa.lanes, packing, panel, packed)
     elif packing.step == item == 4 and packing.depth >= 4:
         _pack_transposed(f, isa.lanes, packing, panel, packed)
@@ -104,7 +104,7 @@ def _emit_panel(module: Module, isa: ISA, packing: PackSpec, panel: Panel) -> Fu
 def _pack_rows(f: Function, lanes: int, packing: PackSpec, panel: Panel, packed: Reg) -> None:
     def row(_: Reg, now: list[Reg]) -> list[Reg]:
         for start, length in power_of_two_chunks(panel.used, lanes):
-            f.store(_load_float32(f, packing, now[0], length, start * packing.along), now[1], 4 * start)
+            f.store(_load_float32(f, packing, now[0], length, start * packing.col_stride), now[1], 4 * start)
         return [f.gep(now[0], packing.step), f.gep(now[1], 4 * panel.columns)]
 
     f.loop(packing.depth, [f.arg("source"), packed], row)
@@ -124,7 +124,7 @@ def _pack_transposed(f: Function, lanes: int, packing: PackSpec, panel: Panel, p
     def square(at: Reg) -> None:
         for start in range(0, panel.used, side):
             width = min(side, panel.used - start)
-            rows = [f.load(vec(side, "float"), f.gep(f.arg("source"), f.mul(at, 4)), (start + i) * packing.along)
+            rows = [f.load(vec(side, "float"), f.gep(f.arg("source"), f.mul(at, 4)), (start + i) * packing.col_stride)
                     for i in range(width)]  # fmt: skip
             columns = transpose(f, [*rows, *rows[:1] * (side - width)])
             for i, x in enumerate(columns):
@@ -143,7 +143,7 @@ def _pack_transposed(f: Function, lanes: int, packing: PackSpec, panel: Panel, p
 def _pack_scalar(f: Function, packing: PackSpec, panel: Panel, packed: Reg) -> None:
     def column(_: Reg, now: list[Reg]) -> list[Reg]:
         f.store(_load_float32(f, packing, now[0], 1), now[1])
-        return [f.gep(now[0], packing.along), f.gep(now[1], 4)]
+        return [f.gep(now[0], packing.col_stride), f.gep(now[1], 4)]
 
     def row(_: Reg, now: list[Reg]) -> list[Reg]:
         f.loop(panel.used, now, column)
@@ -166,7 +166,7 @@ def _pack_int8_columns(f: Function, isa: ISA, packing: PackSpec, panel: Panel, p
 
         def square(at: Reg, now: list[Reg], start: int = start, width: int = width) -> list[Reg]:
             source, total = f.gep(f.arg("source"), f.mul(at, 4)), now[0]
-            loaded = [f.load(kind, source, (start + i) * packing.along) for i in range(width)]
+            loaded = [f.load(kind, source, (start + i) * packing.col_stride) for i in range(width)]
             rows = [f.op("xor", x, _SIGN_BITS) for x in loaded]
             for i, x in enumerate(transpose(f, [*rows, *rows[:1] * (side - width)])):
                 f.store_first(x, width, f.gep(packed, f.mul(at, 4 * panel.columns)), 4 * (i * panel.columns + start))
@@ -194,7 +194,7 @@ def _pack_int8_scalar(f: Function, isa: ISA, packing: PackSpec, panel: Panel, pa
 
         total = f.loop(packing.depth, [now[0], now[1], const(0, "i32")], four)[2]
         f.store(f.op("mul", total, -packing.zero), now[2])  # type: ignore[operator]
-        return [f.gep(now[0], packing.along), f.gep(now[1], 4), f.gep(now[2], 4)]
+        return [f.gep(now[0], packing.col_stride), f.gep(now[1], 4), f.gep(now[2], 4)]
 
     f.loop(panel.used, [f.arg("source"), packed, f.arg("target")], column)
 

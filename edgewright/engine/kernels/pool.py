@@ -28,7 +28,8 @@ class PoolAxis:
 
 @dataclass(frozen=True)
 class PoolSpec:
-    """``kind`` is ``max`` or ``mean``. A quantized mean dequantizes with ``given`` and quantizes with ``made``."""
+    """``kind`` is ``max`` or ``mean``. A quantized mean dequantizes with ``in_affine``
+    and quantizes with ``out_affine``."""
 
     kind: str
     item: int
@@ -39,8 +40,8 @@ class PoolSpec:
     out_row: int
     out_pixel: int
     epilogue: Epilogue = ()
-    given: Affine | None = None
-    made: Affine | None = None
+    in_affine: Affine | None = None
+    out_affine: Affine | None = None
     low: int = 0
     top: int = 255
 
@@ -135,9 +136,9 @@ def _mean(f: Function, pool: PoolSpec, width: int, here: Reg, rows: tuple[Reg, R
     kind, zero = vec(width, "float"), const(0, vec(width, "float"))
 
     def load(total: Reg, at: Reg) -> Reg:
-        if pool.given is None:
+        if pool.in_affine is None:
             return f.op("fadd", total, f.load(kind, at))
-        return f.op("fadd", total, pool.given.real(f, f.load(vec(width, "i8"), at)))
+        return f.op("fadd", total, pool.in_affine.real(f, f.load(vec(width, "i8"), at)))
 
     def line(y: Reg, now: list[Reg]) -> list[Reg]:
         at = f.gep(here, f.mul(f.op("add", rows[0], y), pool.high.dilation * pool.high.step))
@@ -147,12 +148,13 @@ def _mean(f: Function, pool: PoolSpec, width: int, here: Reg, rows: tuple[Reg, R
     elements = f.op("mul", f.op("sub", rows[1], rows[0]), f.op("sub", taps[1], taps[0]))
     mean = f.op("fdiv", total, f.splat(f.cast("sitofp", elements, "float"), width))
     mean = apply_epilogue(f, mean, pool.epilogue)
-    return mean if pool.made is None else quantize_to_uint8(f, mean, pool.made, pool.low, pool.top)
+    return mean if pool.out_affine is None else quantize_to_uint8(f, mean, pool.out_affine, pool.low, pool.top)
 
 
 @dataclass(frozen=True)
 class GlobalMeanSpec:
-    """Global average pooling. Quantized: an integer sum times ``factor`` plus ``offset``, quantized with ``made``."""
+    """Global average pooling. Quantized: an integer sum times ``factor`` plus ``offset``, quantized with
+    ``out_affine``."""
 
     item: int
     rows: int
@@ -165,7 +167,7 @@ class GlobalMeanSpec:
     shift: int = 0  # subtracted from the sum
     factor: float = 0.0
     offset: float = 0.0  # added before rounding
-    made: Affine | None = None
+    out_affine: Affine | None = None
     low: int = 0
     top: int = 255
 
@@ -211,11 +213,11 @@ def _mean_block(f: Function, isa: ISA, mean: GlobalMeanSpec, data: Reg, out: Reg
 
 
 def _mean_result(f: Function, mean: GlobalMeanSpec, total: Reg) -> Reg:
-    if mean.made is None:
+    if mean.out_affine is None:
         share = f.op("fmul", total, const(1 / (mean.rows * mean.columns), total.type))
         return apply_epilogue(f, share, mean.epilogue)
     real = to_float32(f, f.add(total, -mean.shift))
     scaled = f.op("fmul", real, const(mean.factor, real.type))
     if mean.offset:
         scaled = f.op("fadd", scaled, const(mean.offset, real.type))
-    return mean.made.store(f, scaled, mean.low, mean.top)
+    return mean.out_affine.store(f, scaled, mean.low, mean.top)

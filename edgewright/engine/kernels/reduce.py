@@ -21,14 +21,14 @@ COMBINERS: dict[str, tuple[float, Combine]] = {
 
 @dataclass(frozen=True)
 class ReduceSpec:
-    """``kept`` and reduced (``gone``) dimensions as (size, stride in bytes), outermost first.
+    """``outer`` (kept) and ``reduced`` dimensions as (size, stride in bytes), outermost first.
 
     ``inner``: size of the contiguous innermost dimension; ``inside``: whether it is reduced.
     """
 
     kind: str
-    kept: tuple[tuple[int, int], ...]
-    gone: tuple[tuple[int, int], ...]
+    outer: tuple[tuple[int, int], ...]
+    reduced: tuple[tuple[int, int], ...]
     inner: int
     inside: bool
     share: float = 1.0  # the factor of a mean: 1 / count
@@ -43,13 +43,13 @@ def plan_reduce(kind: str, shape: Sequence[int], axes: Sequence[int]) -> ReduceS
         else:
             dims.append((n, d in axes))
     total = 1
-    for n, gone in dims:
-        total *= n if gone else 1
+    for n, reduced in dims:
+        total *= n if reduced else 1
     inner, inside = dims.pop() if dims else (1, False)
     sides: dict[bool, list[tuple[int, int]]] = {True: [], False: []}
     step = 4 * inner
-    for n, gone in reversed(dims):
-        sides[gone].insert(0, (n, step))
+    for n, reduced in reversed(dims):
+        sides[reduced].insert(0, (n, step))
         step *= n
     share = 1 / total if kind == "mean" and total else 1.0
     return ReduceSpec(kind, tuple(sides[False]), tuple(sides[True]), inner, inside, share)
@@ -62,45 +62,46 @@ def unit_results(lanes: int) -> int:
 
 def units(lanes: int, reduce: ReduceSpec) -> int:
     total = 1 if reduce.inside else -(-reduce.inner // unit_results(lanes))
-    for n, _ in reduce.kept:
+    for n, _ in reduce.outer:
         total *= n
     return total
 
 
 def without_sizes(reduce: ReduceSpec) -> ReduceSpec:
     """The specification without sizes, which are kernel arguments then, except the innermost."""
-    kept, gone = (((0, 0),) * len(dims) for dims in (reduce.kept, reduce.gone))
-    return replace(reduce, kept=kept, gone=gone, share=0.0)
+    outer, reduced = (((0, 0),) * len(dims) for dims in (reduce.outer, reduce.reduced))
+    return replace(reduce, outer=outer, reduced=reduced, share=0.0)
 
 
 def runtime_params(reduce: ReduceSpec) -> list[int | float]:
     """The arguments of a kernel emitted for ``without_sizes``."""
-    return [n for pair in (*reduce.kept, *reduce.gone) for n in pair] + [float(reduce.share)]
+    return [n for pair in (*reduce.outer, *reduce.reduced) for n in pair] + [float(reduce.share)]
 
 
 @dataclass(frozen=True)
 class _Dims:
     """Sizes and strides, as constants or registers."""
 
-    kept: tuple[tuple[Operand, Operand], ...]
-    gone: tuple[tuple[Operand, Operand], ...]
+    outer: tuple[tuple[Operand, Operand], ...]
+    reduced: tuple[tuple[Operand, Operand], ...]
     share: Reg | None
 
 
 def _load_dims(f: Function, reduce: ReduceSpec) -> _Dims:
     """Load the dimensions from the kernel's arguments, after the addresses."""
-    dim_count = len(reduce.kept) + len(reduce.gone)
+    dim_count = len(reduce.outer) + len(reduce.reduced)
     pairs = tuple((f.load_arg(I64, 2 + 2 * i), f.load_arg(I64, 3 + 2 * i)) for i in range(dim_count))
     share = f.load_arg("float", 2 + 2 * dim_count) if reduce.kind == "mean" else None
-    return _Dims(pairs[: len(reduce.kept)], pairs[len(reduce.kept) :], share)
+    return _Dims(pairs[: len(reduce.outer)], pairs[len(reduce.outer) :], share)
 
 
-def emit_reduce(module: Module, name: str, lanes: int, reduce: ReduceSpec, given: bool = False) -> None:
-    """Work units are results, or blocks of them. Arguments: data, output, and with ``given`` the ``runtime_params``."""
+def emit_reduce(module: Module, name: str, lanes: int, reduce: ReduceSpec, dynamic: bool = False) -> None:
+    """Work units are results, or blocks of them. Arguments: data, output, and the ``runtime_params`` if
+    ``dynamic``."""
     f = module.kernel(name)
     data, out = f.load_arg(PTR, 0), f.load_arg(PTR, 1)
     share = None if reduce.share == 1.0 else const(reduce.share, "float")
-    dims = _load_dims(f, reduce) if given else _Dims(reduce.kept, reduce.gone, share)
+    dims = _load_dims(f, reduce) if dynamic else _Dims(reduce.outer, reduce.reduced, share)
     emit = _reduce_inner if reduce.inside else _reduce_outer
     f.for_range(f.arg("begin"), f.arg("end"), lambda index: emit(f, lanes, reduce, dims, data, out, index))
     f.ret()
@@ -108,18 +109,18 @@ def emit_reduce(module: Module, name: str, lanes: int, reduce: ReduceSpec, given
 
 def _first_element(f: Function, dims: _Dims, data: Reg, index: Reg) -> Reg:
     """The address of a result's first element."""
-    for n, step in reversed(dims.kept):
+    for n, step in reversed(dims.outer):
         data = f.gep(data, f.mul(f.op("urem", index, n), step))
         index = f.op("udiv", index, n)
     return data
 
 
-def _loop_over_reduced(f: Function, gone: Sequence[tuple[Operand, Operand]], start: Reg, sums: list[Reg],
+def _loop_over_reduced(f: Function, reduced: Sequence[tuple[Operand, Operand]], start: Reg, sums: list[Reg],
             body: Callable[[Reg, list[Reg]], list[Reg]]) -> list[Reg]:  # fmt: skip
     """``body(address, sums)`` at every point of the reduced dimensions."""
-    if not gone:
+    if not reduced:
         return body(start, sums)
-    (n, step), rest = gone[0], gone[1:]
+    (n, step), rest = reduced[0], reduced[1:]
 
     def once(_: Reg, now: list[Reg]) -> list[Reg]:
         return [f.gep(now[0], step), *_loop_over_reduced(f, rest, now[0], now[1:], body)]
@@ -147,7 +148,7 @@ def _reduce_inner(f: Function, lanes: int, reduce: ReduceSpec, dims: _Dims, data
         )
         return [join(f, now[0], row_total)]
 
-    total = _loop_over_reduced(f, dims.gone, _first_element(f, dims, data, index), [const(first, "float")], row)[0]
+    total = _loop_over_reduced(f, dims.reduced, _first_element(f, dims, data, index), [const(first, "float")], row)[0]
     f.store(_scale_mean(f, dims, total), f.gep(out, f.mul(index, 4)))
 
 
@@ -174,6 +175,6 @@ def _columns(f: Function, lanes: int, reduce: ReduceSpec, dims: _Dims, pointers:
     def row(at: Reg, now: list[Reg]) -> list[Reg]:
         return [join(f, total, f.load(total.type, at, 4 * start)) for total, (start, _) in zip(now, parts, strict=True)]
 
-    sums = _loop_over_reduced(f, dims.gone, source, [const(first, vec(n, "float")) for _, n in parts], row)
+    sums = _loop_over_reduced(f, dims.reduced, source, [const(first, vec(n, "float")) for _, n in parts], row)
     for total, (start, _) in zip(sums, parts, strict=True):
         f.store(_scale_mean(f, dims, total), target, 4 * start)

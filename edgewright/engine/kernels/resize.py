@@ -26,8 +26,8 @@ class ResizeSpec:
     out_pixel: int
     across_first: bool
     epilogue: Epilogue = ()
-    given: Affine | None = None
-    made: Affine | None = None
+    in_affine: Affine | None = None
+    out_affine: Affine | None = None
     low: int = 0
     high: int = 255
 
@@ -86,9 +86,9 @@ def _interpolate(
     across: tuple[Reg, Reg],
 ) -> Reg:
     def load(at: Reg) -> Reg:
-        if resize.given is None:
+        if resize.in_affine is None:
             return f.load(vec(width, "float"), at, offset)
-        return resize.given.real(f, f.load(vec(width, "i8"), at, offset))
+        return resize.in_affine.real(f, f.load(vec(width, "i8"), at, offset))
 
     def blend(a: Reg, b: Reg, weights: tuple[Reg, Reg]) -> Reg:
         first, second = (f.splat(w, width) for w in weights)
@@ -100,4 +100,8 @@ def _interpolate(
     else:
         result = blend(blend(a, c, down), blend(b, d, down), across)
     result = apply_epilogue(f, result, resize.epilogue)
-    return result if resize.made is None else quantize_to_uint8(f, result, resize.made, resize.low, resize.high)
+    return (
+        result
+        if resize.out_affine is None
+        else quantize_to_uint8(f, result, resize.out_affine, resize.low, resize.high)
+    )

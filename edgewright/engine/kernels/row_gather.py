@@ -18,7 +18,7 @@ Strides = tuple[int, int]
 class RowGatherSpec:
     """``count`` rows of ``run`` bytes out of ``size``, ``outer`` times; indices are integers of ``item`` bytes.
 
-    Strides are (outer, inner) in bytes: of the indexed tensor (``whole``), the rows, and the indices (``places``).
+    Strides are (outer, inner) in bytes: of the indexed tensor (``table``), the rows, and the indices.
     """
 
     outer: int
@@ -26,20 +26,20 @@ class RowGatherSpec:
     count: int
     run: int
     item: int
-    whole: Strides
+    table: Strides
     rows: Strides
-    places: Strides
-    skips: bool = False  # skip negative and out-of-range indices
+    index_strides: Strides
+    skip_outside: bool = False  # skip negative and out-of-range indices
 
     @property
     def code(self) -> tuple[int, ...]:
         """What the code depends on; everything else is a kernel argument."""
-        return (self.run, self.item, True) if self.skips else (self.run, self.item)
+        return (self.run, self.item, True) if self.skip_outside else (self.run, self.item)
 
     @property
     def numbers(self) -> tuple[int, ...]:
         """The kernel's arguments after the addresses."""
-        return self.count, self.size, *self.whole, *self.rows, *self.places
+        return self.count, self.size, *self.table, *self.rows, *self.index_strides
 
 
 class _RuntimeParams:
@@ -48,7 +48,7 @@ class _RuntimeParams:
     def __init__(self, f: Function, item: int) -> None:
         self.f, self.item = f, item
         self.count, self.size, *steps = (f.load_arg(I64, i) for i in range(3, 11))
-        self.whole, self.rows, self.places = steps[:2], steps[2:4], steps[4:]
+        self.table, self.rows, self.index_strides = steps[:2], steps[2:4], steps[4:]
 
     def at(self, base: Reg, steps: list[Reg], outer: Reg, row: Reg) -> Reg:
         f = self.f
@@ -56,7 +56,7 @@ class _RuntimeParams:
 
     def load_index(self, indices: Reg, outer: Reg, row: Reg) -> Reg:
         f = self.f
-        return f.cast("sext", f.load(f"i{8 * self.item}", self.at(indices, self.places, outer, row)), I64)
+        return f.cast("sext", f.load(f"i{8 * self.item}", self.at(indices, self.index_strides, outer, row)), I64)
 
     def clamped_index(self, indices: Reg, outer: Reg, row: Reg) -> Reg:
         f, load_index = self.f, self.load_index(indices, outer, row)
@@ -73,14 +73,14 @@ def emit_row_gather(module: Module, name: str, run: int, item: int) -> None:
 
     def row(unit: Reg) -> None:
         outer, at = f.op("udiv", unit, n.count), f.op("urem", unit, n.count)
-        source = n.at(data, n.whole, outer, n.clamped_index(indices, outer, at))
+        source = n.at(data, n.table, outer, n.clamped_index(indices, outer, at))
         copy_row(f, run, source, n.at(out, n.rows, outer, at))
 
     f.for_range(f.arg("begin"), f.arg("end"), row)
     f.ret()
 
 
-def emit_row_scatter(module: Module, name: str, run: int, item: int, skips: bool = False) -> None:
+def emit_row_scatter(module: Module, name: str, run: int, item: int, skip_outside: bool = False) -> None:
     """Work units are the outer dimension, so that with duplicate indices the last row wins.
 
     Arguments: rows, indices, tensor, then ``RowGatherSpec.numbers``.
@@ -91,10 +91,10 @@ def emit_row_scatter(module: Module, name: str, run: int, item: int, skips: bool
 
     def one(outer: Reg) -> None:
         def copy(at: Reg, index: Reg) -> None:
-            copy_row(f, run, n.at(data, n.rows, outer, at), n.at(out, n.whole, outer, index))
+            copy_row(f, run, n.at(data, n.rows, outer, at), n.at(out, n.table, outer, index))
 
         def row(at: Reg, _: list[Reg]) -> list[Reg]:
-            if skips:
+            if skip_outside:
                 index = n.load_index(indices, outer, at)
                 f.if_then(f.compare("ult", index, n.size), lambda: copy(at, index))
             else:
@@ -139,13 +139,13 @@ def emit_index_check(module: Module, name: str, item: int) -> None:
 
 def copy_row(f: Function, size: int, source: Reg, target: Reg) -> None:
     """Copy exactly ``size`` bytes."""
-    whole = size // 64 * 64
+    vector_bytes = size // 64 * 64
 
     def once(i: Reg, _: list[Reg]) -> list[Reg]:
         f.store(f.load(vec(64, "i8"), f.gep(source, i)), f.gep(target, i))
         return []
 
-    if whole:
-        f.loop(whole, [], once, 64)
-    for start, length in power_of_two_chunks(size - whole, 32):
-        f.store(f.load(vec(length, "i8"), source, whole + start), target, whole + start)
+    if vector_bytes:
+        f.loop(vector_bytes, [], once, 64)
+    for start, length in power_of_two_chunks(size - vector_bytes, 32):
+        f.store(f.load(vec(length, "i8"), source, vector_bytes + start), target, vector_bytes + start)

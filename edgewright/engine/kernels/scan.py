@@ -25,7 +25,7 @@ class ScanSpec:
     size: int
     inner: int
     dtype: str
-    picks: int = 1  # k of top-k
+    k: int = 1  # k of top-k
     largest: bool = True
 
     @property
@@ -145,6 +145,6 @@ def emit_topk(module: Module, name: str, scan: ScanSpec, lanes: int) -> None:
             f.store(selected[2], last[0])
             return [f.gep(last[0], 8 * scan.inner), selected[1], selected[2]]
 
-        f.loop(scan.picks, [result, const(0, wide), none], select_next)
+        f.loop(scan.k, [result, const(0, wide), none], select_next)
 
-    _emit(module, name, scan, lanes, scan.picks, 8, line)
+    _emit(module, name, scan, lanes, scan.k, 8, line)

@@ -20,19 +20,19 @@ from edgewright.engine.kernels.pack_operand import power_of_two_chunks
 
 @dataclass(frozen=True)
 class SkinnyGemmSpec:
-    """``rows`` by ``depth`` by ``columns``. Strides in bytes: ``step`` and ``along`` between rows and columns of the
-    matrix, ``data``, ``out`` and ``second`` between rows of the other operands. ``strides`` are those of the ``batch``
-    dimensions, for data, matrix, output and second operand.
+    """``rows`` by ``depth`` by ``columns``. Strides in bytes: ``step`` and ``col_stride`` between rows and columns of
+    the matrix, ``data``, ``out`` and ``residual`` between rows of the other operands. ``strides``: of the ``batch``
+    dimensions, for data, matrix, output and residual.
     """
 
     rows: int
     depth: int
     columns: int
     step: int
-    along: int
+    col_stride: int
     data: int
     out: int
-    second: int
+    residual: int
     batch: tuple[int, ...]
     strides: tuple[tuple[int, ...], ...]
     epilogue: Epilogue
@@ -40,7 +40,7 @@ class SkinnyGemmSpec:
 
 def unit_columns(lanes: int, spec: SkinnyGemmSpec) -> int:
     """Columns per work unit."""
-    return lanes * (4 if spec.rows <= 4 and lanes == 16 else 2) if spec.along == 4 else lanes
+    return lanes * (4 if spec.rows <= 4 and lanes == 16 else 2) if spec.col_stride == 4 else lanes
 
 
 def units(lanes: int, spec: SkinnyGemmSpec) -> int:
@@ -51,7 +51,7 @@ def units(lanes: int, spec: SkinnyGemmSpec) -> int:
 def emit_skinny_gemm(module: Module, name: str, lanes: int, spec: SkinnyGemmSpec) -> None:
     """Work units are blocks of columns, matrix by matrix. Arguments: data, matrix, output, second operand."""
     size, blocks = unit_columns(lanes, spec), units(lanes, spec)
-    emit = _emit_row_major if spec.along == 4 else _emit_column_major
+    emit = _emit_row_major if spec.col_stride == 4 else _emit_column_major
     whole = emit(module, lanes, spec, min(size, spec.columns))
     last = emit(module, lanes, spec, spec.columns - (blocks - 1) * size)
     f = module.kernel(name)
@@ -66,7 +66,7 @@ def emit_skinny_gemm(module: Module, name: str, lanes: int, spec: SkinnyGemmSpec
             addresses = [
                 f.gep(p, f.mul(here, s[d])) if s[d] else p for p, s in zip(addresses, spec.strides, strict=True)
             ]
-        moves = (0, size * spec.along, 4 * size, 4 * size)
+        moves = (0, size * spec.col_stride, 4 * size, 4 * size)
         addresses = [f.gep(p, f.mul(column, m)) if m else p for p, m in zip(addresses, moves, strict=True)]
         functions = [Reg(f"@{g.name}", PTR) for g in (last, whole)]
         chosen = functions[0] if whole is last else f.select(f.compare("eq", column, blocks - 1), *functions)
@@ -85,7 +85,7 @@ def _function(module: Module, name: str) -> tuple[Function, bool]:
 
 def _store(f: Function, spec: SkinnyGemmSpec, row: int, start: int, total: Reg) -> None:
     """Apply the epilogue to a row's sums and store them from column ``start`` on."""
-    second = lambda: f.load(total.type, f.arg("second"), row * spec.second + 4 * start)  # noqa: E731
+    second = lambda: f.load(total.type, f.arg("second"), row * spec.residual + 4 * start)  # noqa: E731
     f.store(apply_epilogue(f, total, spec.epilogue, second), f.arg("out"), row * spec.out + 4 * start)
 
 
@@ -144,7 +144,7 @@ def _partial_dots(f: Function, lanes: int, spec: SkinnyGemmSpec, row: int, first
             mask = Reg(f"<{listed}>", vec(wide, "i1"))
         totals = []
         for c in range(together):
-            w = f.load(kind, f.gep(f.gep(f.arg("matrix"), offset), (first + c) * spec.along))
+            w = f.load(kind, f.gep(f.gep(f.arg("matrix"), offset), (first + c) * spec.col_stride))
             total = fma(f, x, w, now[c])
             totals.append(f.select(mask, total, now[c]) if keep else total)
         return totals

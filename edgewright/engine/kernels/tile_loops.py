@@ -28,7 +28,7 @@ class TileGrid:
     largest: int  # maximum pixels per tile
     data: PixelStrides  # per output pixel
     out: PixelStrides
-    second: PixelStrides = PixelStrides(0, 0)
+    residual: PixelStrides = PixelStrides(0, 0)
     weights: int = field(default=0, kw_only=True)  # stride between the weights of rows, in bytes
 
     @property
@@ -96,7 +96,7 @@ class _TileLoops:
 
     def start(self, f: Function, pointers: list[Reg]) -> None:
         self.f = f
-        self.data, self.weights, self.out, self.second = pointers
+        self.data, self.weights, self.out, self.residual = pointers
 
     def emit(self, begin: Reg, end: Reg, by_panel: bool, panels_outside: bool) -> None:
         f = self.f
@@ -159,7 +159,7 @@ class _TileLoops:
             weights = f.gep(weights, f.mul(row, grid.weights))
         column_offset: Operand = f.add(f.mul(panel, run.width), run.column)
         out = f.gep(f.gep(self.out, offset(grid.out)), column_offset)
-        second = f.gep(f.gep(self.second, offset(grid.second)), column_offset)
+        second = f.gep(f.gep(self.residual, offset(grid.residual)), column_offset)
         f.call_void(self._function(run, tile_index), data, weights, out, second)
 
     def _function(self, run: PanelGroup, tile_index: Reg) -> Function | Reg:

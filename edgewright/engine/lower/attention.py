@@ -76,7 +76,7 @@ class FusedAttention(Lowering):
         vectors = max(len(p.widths) for p in (*panels[0], *panels[1]))
         spec = AttentionSpec(
             self.queries, self.keys, self.depth, gemm.max_tile_pixels(isa, vectors), _walk(query), _walk(out),
-            None if match.mask is None else self._mask(mask), tuple(panels[0]), tuple(panels[1]), match.tail,
+            None if match.mask is None else self._mask(mask), tuple(panels[0]), tuple(panels[1]), match.epilogue,
             self._score_scale(), match.safe,
         )  # fmt: skip
         context.scratch = max(context.scratch, spec.scratch(isa))
@@ -93,7 +93,7 @@ class FusedAttention(Lowering):
         for operand in (self.match.query, self.match.keys):
             assert operand.value.q is not None
             scale *= operand.factor * affine_of(operand.value.q).scale
-        for item in self.match.tail:
+        for item in self.match.epilogue:
             assert isinstance(item, ScalarStep)
             scale *= item.value if item.kind == "mul" else 1 / item.value
         return scale

@@ -87,7 +87,7 @@ class FloatConv(ConvLowering):
     def __init__(self, node: Node, conv: ConvGeometry, filters: Array) -> None:
         super().__init__(node, conv)
         self.filters = filters
-        self.epilogue: Epilogue = fused_clamp(node.op) + node.tail
+        self.epilogue: Epilogue = fused_clamp(node.op) + node.epilogue
 
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
@@ -108,7 +108,7 @@ class FloatConv(ConvLowering):
     def emit(self, context: LoweringContext) -> None:
         conv, isa = self.conv, context.isa
         data, out = self.source(context), context.storage(self.node.out)
-        second = None if self.node.second is None else context.storage(self.node.second)
+        second = None if self.node.residual is None else context.storage(self.node.residual)
         pixels = conv.size[0] * conv.size[1] * (conv.images if conv.is_gemm else 1)
         window = input_window(conv, data, 4)
         tile = context.tuning.pick(
@@ -121,7 +121,7 @@ class FloatConv(ConvLowering):
             by_panel, panels_outer = loop_order(part, len(panels), weight_bytes, conv.outputs, context.threads)
             panels_outer ^= tile.swap_loops
             name = self._kernel(context, part, panels, window, by_panel, panels_outer)
-            residual = second.at(part.second) if second else out.at(0)
+            residual = second.at(part.residual) if second else out.at(0)
             units = len(panels) if by_panel else part.grid.rows * part.grid.tiles
             macs = part.grid.rows * part.grid.columns * window.elements * conv.outputs * (2 if self.pairs else 1)
             slots = [data.at(part.data), group_weights[part.group], out.at(part.out), residual]
@@ -164,7 +164,7 @@ def panel_runs(module: Module, grid: TileGrid, panels: list[gemm.Panel], window:
         count, size = panels.count(panel), 4 * panel.columns * (window.elements + 1)
 
         def tile(pixels: int, panel: gemm.Panel = panel) -> Function:
-            steps = (grid.out.pixel, grid.second.pixel)
+            steps = (grid.out.pixel, grid.residual.pixel)
             return gemm.emit_tile(module, pixels, panel, window, *steps, epilogue, prefix, pairs=pairs)
 
         runs.append(PanelGroup(count, size, offset, 4 * column, 4 * panel.used, tile))
@@ -198,7 +198,7 @@ class FloatDepthwiseConv(ConvLowering):
 
     def __init__(self, node: Node, conv: ConvGeometry) -> None:
         super().__init__(node, conv)
-        self.epilogue: Epilogue = fused_clamp(node.op) + node.tail
+        self.epilogue: Epilogue = fused_clamp(node.op) + node.epilogue
 
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
@@ -214,7 +214,7 @@ class FloatDepthwiseConv(ConvLowering):
     def emit(self, context: LoweringContext) -> None:
         conv, op, isa = self.conv, self.node.op, context.isa
         data, out = context.storage(op.args["input"]).layout, context.storage(self.node.out).layout
-        second = out if self.node.second is None else context.storage(self.node.second).layout
+        second = out if self.node.residual is None else context.storage(self.node.residual).layout
         row = depthwise.DepthwiseRow(
             conv.kernel,
             conv.stride[1],

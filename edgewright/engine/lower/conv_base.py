@@ -49,7 +49,7 @@ def emit_depthwise_steps(
 ) -> None:  # fmt: skip
     """Emit one step per image, parallel over output rows; ``emit_row`` emits the row function, ``row`` is its key."""
     conv, node = lowering.conv, lowering.node
-    storages = [context.storage(v) for v in (node.op.args["input"], node.out, node.second or node.out)]
+    storages = [context.storage(v) for v in (node.op.args["input"], node.out, node.residual or node.out)]
     data, out, second = (h.layout for h in storages)
     steps = (data.row, conv.stride[0], out.row, second.row, conv.dilation[0])
 

@@ -45,7 +45,7 @@ def fuse_conv_chains(graph: Graph, nodes: list[Node], context: LoweringContext) 
             continue
         parts = [node, second, third]
         fused |= set(parts)
-        chains[third] = Node([op for p in parts for op in p.ops], second=third.second, parts=parts)
+        chains[third] = Node([op for p in parts for op in p.ops], residual=third.residual, parts=parts)
     return [chains.get(n, n) for n in nodes if n not in fused or n in chains]
 
 
@@ -67,7 +67,7 @@ def _is_profitable(parts: list[Node], context: LoweringContext) -> bool:
     plain_gemms = expand.conv.is_gemm and project.conv.is_gemm and expand.conv.groups == project.conv.groups == 1
     small_window = middle.kernel[0] <= 7 and middle.stride[0] <= middle.kernel[0] and middle.dilation == (1, 1)
     full_vectors = middle.groups % context.isa.lanes == 0
-    no_residual = first.second is None and second.second is None
+    no_residual = first.residual is None and second.residual is None
     large = first.out.nbytes // expand.conv.images > _MIN_EXPANDED
     return plain_gemms and small_window and full_vectors and no_residual and large
 
@@ -92,7 +92,7 @@ class FloatConvChain(Lowering):
     def emit(self, context: LoweringContext) -> None:
         data = context.storage(self.expand.node.op.args["input"])
         out = context.storage(self.node.out)
-        second = out if self.node.second is None else context.storage(self.node.second)
+        second = out if self.node.residual is None else context.storage(self.node.residual)
         chain = self._chain(data, out, second)
         panels = [gemm.make_panels(context.isa, p.conv.outputs, p.conv.size[1]) for p in (self.expand, self.project)]
         epilogues = [self.expand.epilogue, self.depthwise.epilogue, self.project.epilogue]

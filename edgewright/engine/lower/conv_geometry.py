@@ -89,7 +89,7 @@ class GemmPart:
     grid: TileGrid
     data: int
     out: int
-    second: int
+    residual: int
     group: int
 
 

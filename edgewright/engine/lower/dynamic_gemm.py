@@ -87,12 +87,17 @@ class DynamicQuantizedGemm(Lowering):
         )
         self.weights = dynamic_gemm.DynamicGemmWeights(int4, steps, q.block // 4 if q.block else 0, bf16_scales)
         self.filters = filters
-        self.epilogue: Epilogue = fused_clamp(op) + node.tail
+        self.epilogue: Epilogue = fused_clamp(op) + node.epilogue
 
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         x = node.op.args.get("input")
-        if node.op.kind not in ("linear", "conv2d") or x is None or not is_dynamically_quantized(x) or node.before:
+        if (
+            node.op.kind not in ("linear", "conv2d")
+            or x is None
+            or not is_dynamically_quantized(x)
+            or node.quantizes_input
+        ):
             return None
         return cls(node)
 
@@ -101,7 +106,7 @@ class DynamicQuantizedGemm(Lowering):
 
     def emit(self, context: LoweringContext) -> None:
         isa, data, out = context.isa, context.storage(self.data), context.storage(self.node.out)
-        second = out if self.node.second is None else context.storage(self.node.second)
+        second = out if self.node.residual is None else context.storage(self.node.residual)
         storages = (data, out, second)
         panels = dynamic_gemm.make_panels(isa, self.columns, self.rows)
         largest = 1 if self.rows == 1 else dynamic_gemm.max_tile_rows(isa, self.weights, panels[0].vectors)
@@ -162,7 +167,7 @@ class DynamicQuantizedGemm(Lowering):
             count, size = panels.count(panel), weights.size(panel.vectors * isa.lanes)
 
             def tile(pixels: int, panel: dynamic_gemm.DynamicGemmPanel = panel) -> Function:
-                steps = (grid.out.pixel, grid.second.pixel)
+                steps = (grid.out.pixel, grid.residual.pixel)
                 return dynamic_gemm.emit_tile(
                     module, isa, pixels, panel, weights, rows, *steps, epilogue, prefetch and grid.late(pixels)
                 )

@@ -46,7 +46,7 @@ class DynamicShapeLinear(FloatConv):
     def emit(self, context: LoweringContext) -> None:
         op, conv, isa = self.node.op, self.conv, context.isa
         data, out = context.storage(op.args["input"]), context.storage(self.node.out)
-        second = out if self.node.second is None else context.storage(self.node.second)
+        second = out if self.node.residual is None else context.storage(self.node.residual)
         if not all(has_uniform_rows(h.layout) for h in (data, out, second)):
             super().emit(context)
             return
@@ -62,7 +62,7 @@ class DynamicShapeLinear(FloatConv):
 
         def build(module: Module, name: str) -> None:
             row_grid = TileGrid(
-                1, 1, 1, PixelStrides(0, grid.data), PixelStrides(0, grid.out), PixelStrides(0, grid.second)
+                1, 1, 1, PixelStrides(0, grid.data), PixelStrides(0, grid.out), PixelStrides(0, grid.residual)
             )
             emit_dynamic_tile_loops(
                 module, name, grid, panel_runs(module, row_grid, panels, window, epilogue), weight_bytes > _LARGE
@@ -90,7 +90,7 @@ class DynamicShapeQuantizedLinear(DynamicQuantizedGemm):
 
     def emit(self, context: LoweringContext) -> None:
         isa, data, out = context.isa, context.storage(self.data), context.storage(self.node.out)
-        second = out if self.node.second is None else context.storage(self.node.second)
+        second = out if self.node.residual is None else context.storage(self.node.residual)
         if not all(has_uniform_rows(h.layout) for h in (data, out, second)):
             super().emit(context)
             return
@@ -101,7 +101,7 @@ class DynamicShapeQuantizedLinear(DynamicQuantizedGemm):
 
         def build(module: Module, name: str) -> None:
             row_grid = TileGrid(
-                1, 1, 1, PixelStrides(0, grid.data), PixelStrides(0, grid.out), PixelStrides(0, grid.second)
+                1, 1, 1, PixelStrides(0, grid.data), PixelStrides(0, grid.out), PixelStrides(0, grid.residual)
             )
             emit_dynamic_tile_loops(module, name, grid, self.runs(module, isa, row_grid, panels), weight_bytes > _LARGE)
 
@@ -125,7 +125,7 @@ class DynamicShapeMatMul(MatMul):
         return MatmulShape(self.rows, self.depth, self.columns)
 
     def reads_layout(self, value: Value, layout: Layout) -> bool:
-        only_right = value is self.right and value is not self.left and value is not self.node.second
+        only_right = value is self.right and value is not self.left and value is not self.node.residual
         return only_right or layout.straight
 
     def temporaries(self, context: LoweringContext) -> list[int]:
@@ -133,7 +133,7 @@ class DynamicShapeMatMul(MatMul):
 
     def emit(self, context: LoweringContext) -> None:
         data, matrix, out = (context.storage(v) for v in (self.left, self.right, self.node.out))
-        second = out if self.node.second is None else context.storage(self.node.second)
+        second = out if self.node.residual is None else context.storage(self.node.residual)
         strides = [self._batch_strides(h.layout.shape, h.layout.strides) for h in (data, matrix, out, second)]
         packed, used = Address("arena", context.temporaries[0]), 0
         groups = []

@@ -118,7 +118,7 @@ class FloatElementwise(Lowering):
 
     def emit(self, context: LoweringContext) -> None:
         node, op = self.node, self.node.op
-        second = [] if node.second is None else [node.second]
+        second = [] if node.residual is None else [node.residual]
         values = [*self.operands, *second]
         affines = [affine_of(v.q) if v.q is not None else None for v in values]
         out_affine = None if node.out.q is None else affine_of(node.out.q)
@@ -141,7 +141,7 @@ class FloatElementwise(Lowering):
         emit_elementwise(context, "elementwise", storages, context.storage(node.out), key, body)
 
     def _fused_epilogue(self) -> Epilogue:
-        return self.node.tail if self.node.middle is not self.node.out or self.node.out.q is None else ()
+        return self.node.epilogue if self.node.middle is not self.node.out or self.node.out.q is None else ()
 
     def _limits(self) -> tuple[float, float] | None:
         limits: tuple[float, float] | None = self.node.ops[-1].args.get("limits")

@@ -33,13 +33,13 @@ class Fp16Convert(Lowering):
 
     def emit(self, context: LoweringContext) -> None:
         node, x, out = self.node, self.node.op.args["self"], self.node.out
-        narrow, is_bf16, epilogue = is_16bit_float(out), bfloat16 in (x.dtype, out.dtype), self.node.tail
+        narrow, is_bf16, epilogue = is_16bit_float(out), bfloat16 in (x.dtype, out.dtype), self.node.epilogue
         read, write = (_load_bf16, round_to_bf16) if is_bf16 else (_load_fp16, _store_fp16)
 
         def body(f: Function, regs: list[Reg]) -> Reg:
             return write(f, regs[0]) if narrow else apply_epilogue(f, read(f, regs[0]), epilogue, lambda: regs[-1])
 
-        values = [x] if node.second is None else [x, node.second]
+        values = [x] if node.residual is None else [x, node.residual]
         storages = [context.storage(v) for v in values]
         emit_elementwise(context, "fp16_convert", storages, context.storage(out), (narrow, is_bf16, epilogue), body)
 

@@ -66,11 +66,11 @@ def _is_int8_conv(node: Node) -> bool:
     if bias is not None and (not bias.constant or bias.dtype != np.dtype(np.int32)):
         return False
     if node.sum is not None:
-        assert node.second is not None and node.second.q is not None and node.sum.outputs[0] is not None
+        assert node.residual is not None and node.residual.q is not None and node.sum.outputs[0] is not None
         last = node.sum.outputs[0].q
         if "scaling" in op.args:
             return False
-        return last is not None and out.q is not None and int8_add_fits(out.q, node.second.q, last)
+        return last is not None and out.q is not None and int8_add_fits(out.q, node.residual.q, last)
     return True
 
 
@@ -109,7 +109,7 @@ class Int8Conv(_Int8ConvLowering):
     def emit(self, context: LoweringContext) -> None:
         conv, isa = self.conv, context.isa
         data, out = context.storage(self.node.op.args["input"]), context.storage(self.node.out)
-        second = None if self.node.second is None else context.storage(self.node.second)
+        second = None if self.node.residual is None else context.storage(self.node.residual)
         window = self._window(data)
         single_gemm = (
             conv.is_gemm
@@ -128,7 +128,7 @@ class Int8Conv(_Int8ConvLowering):
             panels_outer ^= tile.swap_loops
             prefetch = should_prefetch(part.grid, weight_bytes, by_panel or panels_outer)
             name = self._kernel(context, part, panels, window, by_panel, panels_outer, prefetch)
-            residual = second.at(part.second) if second else out.at(0)
+            residual = second.at(part.residual) if second else out.at(0)
             units = len(panels) if by_panel else part.grid.rows * part.grid.tiles
             macs = part.grid.rows * part.grid.columns * conv.outputs * conv.inputs * conv.kernel[0] * conv.kernel[1]
             slots = [data.at(part.data), group_weights[part.group], out.at(part.out), residual]
@@ -199,7 +199,7 @@ class Int8Conv(_Int8ConvLowering):
             count, panel_size = panels.count(panel), int8_gemm.panel_bytes(isa, panel, requant, window.elements)
 
             def tile(pixels: int, panel: int8_gemm.Int8Panel = panel) -> Function:
-                steps = (grid.out.pixel, grid.second.pixel)
+                steps = (grid.out.pixel, grid.residual.pixel)
                 return int8_gemm.emit_tile(
                     module, isa, pixels, panel, window, *steps, requant, prefetch and grid.late(pixels)
                 )
@@ -256,7 +256,7 @@ class Int8DepthwiseConv(_Int8ConvLowering):
 
     def emit(self, context: LoweringContext) -> None:
         conv, isa, node, params = self.conv, context.isa, self.node, self.params
-        storages = [context.storage(v) for v in (node.op.args["input"], node.out, node.second or node.out)]
+        storages = [context.storage(v) for v in (node.op.args["input"], node.out, node.residual or node.out)]
         data, out, second = (h.layout for h in storages)
         stored = padded_channels(conv.groups)  # not the pixel stride, which covers other tensors in a concatenation
         row = int8_depthwise.Int8DepthwiseRow(

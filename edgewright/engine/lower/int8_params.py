@@ -101,10 +101,10 @@ class Int8ConvParams:
     def _residual_factors(self, conv_q: QParams, out_q: QParams) -> tuple[int, ...]:
         """Clamp limits of the convolution, and the factors of the fused residual add."""
         node, op = self.node, self.node.sum
-        assert op is not None and node.second is not None and node.second.q is not None
-        second_q, zero = node.second.q, affine_of(conv_q).zero
+        assert op is not None and node.residual is not None and node.residual.q is not None
+        second_q, zero = node.residual.q, affine_of(conv_q).zero
         low, high = clamp_limits(self.context.numerics, conv_q, node.op.args.get("limits"))
-        conv_is_left = op.args["other"] is node.second
+        conv_is_left = op.args["other"] is node.residual
         a, b = (conv_q, second_q) if conv_is_left else (second_q, conv_q)
         left, right, shift = int8_add_factors(a, b, out_q, op.kind == "sub")
         conv_factor, second_factor = (left, right) if conv_is_left else (right, left)

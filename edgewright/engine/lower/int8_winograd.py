@@ -98,7 +98,7 @@ class Int8WinogradEmitter(WinogradEmitter):
         super().__init__(context, lowering.node, lowering.conv, lowering.grid)
         conv, grid, lanes = self.conv, self.grid, context.isa.lanes
         tiles = grid.band * grid.wide
-        data, out, second = self.data.layout, self.out.layout, self.second.layout
+        data, out, second = self.data.layout, self.out.layout, self.residual.layout
         self.patches = PatchRow(4, grid.wide, conv.inputs, data.row, data.pixel, tiles * conv.inputs * 2, 2)
         results = PatchRow(4, grid.wide, conv.outputs, out.row, out.pixel, tiles * conv.outputs * 4)
         self.outputs = OutputTiles(results, conv.size[1], second.row, second.pixel)

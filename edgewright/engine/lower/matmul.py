@@ -37,7 +37,7 @@ class MatMul(Lowering):
 
     def __init__(self, node: Node) -> None:
         super().__init__(node)
-        self.epilogue: Epilogue = fused_clamp(node.op) + node.tail
+        self.epilogue: Epilogue = fused_clamp(node.op) + node.epilogue
         self.left, self.right = node.op.args["self"], node.op.args["other"]
         *batch, self.rows, self.columns = (int(n) for n in node.middle.bound)
         self.batch, self.depth = tuple(batch), int(self.left.bound[-1])
@@ -55,7 +55,7 @@ class MatMul(Lowering):
 
     def reads_layout(self, value: Value, layout: Layout) -> bool:
         """Packing reads any right operand; the skinny kernel needs contiguous rows or columns."""
-        if value is self.right and value is not self.left and value is not self.node.second:
+        if value is self.right and value is not self.left and value is not self.node.residual:
             return self.rows > _SKINNY_ROWS or layout.straight or 4 in layout.strides[-2:] or self.depth == 1
         return layout.straight
 
@@ -70,7 +70,7 @@ class MatMul(Lowering):
 
     def emit(self, context: LoweringContext) -> None:
         data, matrix, out = (context.storage(v) for v in (self.left, self.right, self.node.out))
-        second = out if self.node.second is None else context.storage(self.node.second)
+        second = out if self.node.residual is None else context.storage(self.node.residual)
         if self.rows <= _SKINNY_ROWS:
             self._emit_skinny(context, [data, matrix, out, second])
             return
@@ -103,7 +103,7 @@ class MatMul(Lowering):
             "packing", packing, lambda module, name: emit_pack_operand(module, name, context.isa, packing)
         )
         matrices = math.prod(packing.batch)
-        nanoseconds = matrices * packing.matrix * (0.03 if packing.along == 4 else 0.08)
+        nanoseconds = matrices * packing.matrix * (0.03 if packing.col_stride == 4 else 0.08)
         context.step(name, [matrix.at(), packed], matrices * len(packing.panels), nanoseconds)
 
     def _emit_gemm(
@@ -131,12 +131,20 @@ class MatMul(Lowering):
         data, matrix, out, second = storages
         strides = [self._batch_strides(h.layout.shape, h.layout.strides) for h in storages]
         batch, steps = merge_batch_dims(self.batch, strides)
-        step, along = matrix.layout.strides[-2:]
-        along = 4 if self.columns == 1 else along
+        step, col_stride = matrix.layout.strides[-2:]
+        col_stride = 4 if self.columns == 1 else col_stride
         between = (data.layout.strides[-2], out.layout.strides[-2], second.layout.strides[-2])
         batch_strides = tuple(tuple(s) for s in steps)
         skinny = SkinnyGemmSpec(
-            self.rows, self.depth, self.columns, step, along, *between, tuple(batch), batch_strides, self.epilogue
+            self.rows,
+            self.depth,
+            self.columns,
+            step,
+            col_stride,
+            *between,
+            tuple(batch),
+            batch_strides,
+            self.epilogue,
         )
         lanes = context.isa.lanes
         name = context.kernel("skinny_gemm", skinny, lambda module, name: emit_skinny_gemm(module, name, lanes, skinny))

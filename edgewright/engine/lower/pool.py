@@ -77,7 +77,7 @@ def _mean_requant(numerics: Numerics, in_q: QParams, out_q: QParams, count: int)
     """Parameters that requantize a sum of ``count`` integers to their mean, for internal (offset) int8 values."""
     steps, result = numerics.mean_steps(in_q, out_q, count), affine_of(out_q)
     return {"shift": steps.subtract + affine_of(in_q).shift * count, "factor": float(steps.factor),
-            "offset": float(steps.offset), "made": replace(result, zero=steps.zero + result.shift)}  # fmt: skip
+            "offset": float(steps.offset), "out_affine": replace(result, zero=steps.zero + result.shift)}  # fmt: skip
 
 
 class GlobalAvgPool(Lowering):
@@ -85,7 +85,7 @@ class GlobalAvgPool(Lowering):
 
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
-        if node.op.kind != "global_avg_pool2d" or node.second is not None:
+        if node.op.kind != "global_avg_pool2d" or node.residual is not None:
             return None
         x = node.op.args["self"]
         if x.bound[0] > _MAX_IMAGES:
@@ -102,7 +102,7 @@ class GlobalAvgPool(Lowering):
         block = context.isa.lanes * (4 if channels > 16 * context.isa.lanes else 1)
         sizes = (data.layout.item, high, wide, data.layout.row, data.layout.pixel, channels, block)
         if x.q is None or node.out.q is None:
-            mean = GlobalMeanSpec(*sizes, fused_clamp(op) + node.tail)
+            mean = GlobalMeanSpec(*sizes, fused_clamp(op) + node.epilogue)
         else:
             clamp_range = clamp_limits(context.numerics, node.out.q, op.args.get("limits"))
             steps = _mean_requant(context.numerics, x.q, node.out.q, high * wide)

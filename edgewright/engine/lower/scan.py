@@ -54,7 +54,7 @@ class Scan(DenseLowering):
         result_dtype = np.dtype(np.int64) if op.kind == _TOPK else op.args["self"].dtype
         if op.kind in ("sum", "prod", "cumsum") and spec.type.kind in "iub" and spec.type != np.dtype(np.int64):
             return None
-        return cls(node, spec) if out.dtype == result_dtype and 0 < spec.picks * spec.size <= _MAX_COMPARISONS else None
+        return cls(node, spec) if out.dtype == result_dtype and 0 < spec.k * spec.size <= _MAX_COMPARISONS else None
 
     def emit(self, context: LoweringContext) -> None:
         spec, kind, lanes = self.spec, self.node.op.kind, context.isa.lanes
@@ -69,4 +69,4 @@ class Scan(DenseLowering):
             )
         slots = [context.storage(v).at() for v in (self.node.op.args["self"], self.node.out)]
         units = spec.units(lanes)
-        context.step(name, slots, units, units * spec.size * spec.picks * 1.0)
+        context.step(name, slots, units, units * spec.size * spec.k * 1.0)

@@ -149,14 +149,14 @@ class WinogradEmitter:
     def __init__(self, context: LoweringContext, node: Node, conv: ConvGeometry, grid: WinogradGrid) -> None:
         self.context, self.conv, self.grid = context, conv, grid
         self.data, self.out = context.storage(node.op.args["input"]), context.storage(node.out)
-        self.second = context.storage(node.second) if node.second is not None else self.out
+        self.residual = context.storage(node.residual) if node.residual is not None else self.out
 
     def emit(self, image: int, weights: Address, biases: Address) -> None:
         conv, grid, context = self.conv, self.grid, self.context
         corner = -conv.border.top * self.data.layout.row - conv.border.left * self.data.layout.pixel
         data = self.data.at(corner + image * self.data.layout.image)
         out = self.out.at(image * self.out.layout.image)
-        second = self.second.at(image * self.second.layout.image)
+        second = self.residual.at(image * self.residual.layout.image)
         macs = conv.macs // conv.images
         nanoseconds = macs / self.rate * (grid.points / (9 * grid.m * grid.m)) * 1.2
         if grid.band == 1:
@@ -231,7 +231,7 @@ class WinogradEmitter:
             total = const(grid.points * self.panels, I64)
             self._all_points(f, tiles, points, weights, products, const(0, I64), total)
             target = f.gep(out, f.mul(y, grid.m * self.outputs.patches.row))
-            residual = f.gep(second, f.mul(y, grid.m * self.outputs.second_row))
+            residual = f.gep(second, f.mul(y, grid.m * self.outputs.residual_row))
             f.call_void(outputs, products, target, residual, biases, self._rows_left(f, y))
 
         f.for_range(f.arg("begin"), f.arg("end"), row)
@@ -264,7 +264,7 @@ class WinogradEmitter:
 
         def row(y: Reg) -> None:
             target = f.gep(out, f.mul(y, self.grid.m * self.outputs.patches.row))
-            residual = f.gep(second, f.mul(y, self.grid.m * self.outputs.second_row))
+            residual = f.gep(second, f.mul(y, self.grid.m * self.outputs.residual_row))
             f.call_void(outputs, f.gep(products, f.mul(y, step)), target, residual, biases, self._rows_left(f, y))
 
         f.for_range(f.arg("begin"), f.arg("end"), row)
@@ -280,7 +280,7 @@ class FloatWinogradEmitter(WinogradEmitter):
         super().__init__(context, lowering.node, lowering.conv, lowering.grid)
         conv, grid = self.conv, self.grid
         tiles = grid.band * grid.wide
-        data, out, second = self.data.layout, self.out.layout, self.second.layout
+        data, out, second = self.data.layout, self.out.layout, self.residual.layout
         self.patches = PatchRow(grid.m, grid.wide, conv.inputs, data.row, data.pixel, tiles * conv.inputs * 4)
         results = PatchRow(grid.m, grid.wide, conv.outputs, out.row, out.pixel, tiles * conv.outputs * 4)
         self.outputs = OutputTiles(results, conv.size[1], second.row, second.pixel, lowering.epilogue)

@@ -1,7 +1,7 @@
-"""Quantization parameters and constants of device graphs: what holds of every value, whatever reads it.
+"""Verifier of quantization parameters and constants, independent of the operators that use them.
 
-Both the engine and the reference compute with scales in single precision, take zero points off integers of the
-value's type, and read constants as they are stored. Files may say anything about all of these.
+The engine and the reference compute with float32 scales, subtract zero points in the value's integer type and read
+constants in place, so parameters from files are checked first.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from edgewright.errors import FormatError
 from edgewright.ir.dtypes import DType
 from edgewright.ir.graph import Graph, GraphError, QParams, Value, verify
 
-SMALLEST, LARGEST = 1e-30, 1e30  # scales whose products and quotients are numbers in single precision
+SMALLEST, LARGEST = 1e-30, 1e30  # scales whose products and quotients are finite in float32
 _DYNAMIC = ("per_token", "per_tensor")
 
 
 @cache
 def integer_range(dtype: DType) -> tuple[int, int]:
-    """The least and the largest integer of a type."""
+    """Minimum and maximum of an integer type."""
     info = np.iinfo(dtype)
     return int(info.min), int(info.max)
 
@@ -39,7 +39,7 @@ def check_structure(graph: Graph) -> None:
 
 
 def check_values(values: Iterable[Value]) -> None:
-    """Raise ``FormatError`` unless quantization parameters and constants are sound."""
+    """Raise ``FormatError`` unless quantization parameters and constants are valid."""
     for value in values:
         try:
             if value.q is not None:
@@ -51,7 +51,7 @@ def check_values(values: Iterable[Value]) -> None:
 
 
 def check_parameters(value: Value, q: QParams) -> None:
-    """Range, zero point, scale, axis and their counts."""
+    """Check the range, zero point, scale, axis and the number of scales."""
     if value.dtype is None or value.dtype.kind not in "iu" or q.dtype != value.dtype:
         raise FormatError("must be integers that are stored as they are quantized", where="dtype", value=value.dtype)
     low, high = integer_range(value.dtype)
@@ -60,15 +60,15 @@ def check_parameters(value: Value, q: QParams) -> None:
     if q.dynamic is not None:
         _check_dynamic(value, q)
         return
-    _each(q.zero_point, lambda zero: isinstance(zero, int | np.integer) and q.qmin <= int(zero) <= q.qmax, "zero_point",
-          f"must be from {q.qmin} to {q.qmax}")  # fmt: skip
-    _each(q.scale, lambda scale: SMALLEST <= scale <= LARGEST, "scale",
+    in_range = lambda zero: isinstance(zero, int | np.integer) and q.qmin <= int(zero) <= q.qmax  # noqa: E731
+    _check_each(q.zero_point, in_range, "zero_point", f"must be from {q.qmin} to {q.qmax}")  # fmt: skip
+    _check_each(q.scale, lambda scale: SMALLEST <= scale <= LARGEST, "scale",
           f"must be a positive number from {SMALLEST} to {LARGEST}")  # fmt: skip
     _check_counts(value, q)
 
 
 def _check_dynamic(value: Value, q: QParams) -> None:
-    """Scales are found for each slice of the last dimensions; ``axis`` counts them from the end."""
+    """Dynamic quantization: one scale per slice of the last dimensions; ``axis`` counts from the end."""
     if q.dynamic not in _DYNAMIC or q.block is not None or value.data is not None:
         raise FormatError(f"must be {' or '.join(_DYNAMIC)} of a computed value", where="dynamic", value=q.dynamic)
     if str(q.dtype) != "int8" or (q.qmin, q.qmax) != (-128, 127):
@@ -77,21 +77,23 @@ def _check_dynamic(value: Value, q: QParams) -> None:
         raise FormatError(f"must be from {-len(value.bound)} to -1", where="axis", value=q.axis)
 
 
-def _each(given: Any, holds: Callable[[Any], bool], where: str, rule: str) -> None:
-    """One number, or one for each slice."""
-    if not isinstance(given, tuple):
-        if isinstance(given, bool) or not holds(given):  # NaN holds nowhere
-            raise FormatError(rule, where=where, value=given)
+def _check_each(numbers: Any, holds: Callable[[Any], bool], where: str, rule: str) -> None:
+    """Check a number, or a tuple of one per slice."""
+    if not isinstance(numbers, tuple):
+        if isinstance(numbers, bool) or not holds(numbers):  # NaN holds nowhere
+            raise FormatError(rule, where=where, value=numbers)
         return
-    total = sum(given)
-    if given and holds(min(given)) and holds(max(given)) and total == total:  # NaN could hide between the extremes
+    total = sum(numbers)
+    if (
+        numbers and holds(min(numbers)) and holds(max(numbers)) and total == total
+    ):  # NaN could hide between the extremes
         return
-    index = next((i for i, item in enumerate(given) if not holds(item)), 0)
-    raise FormatError(rule, where=f"{where}[{index}]", value=given[index] if given else "nothing")
+    index = next((i for i, item in enumerate(numbers) if not holds(item)), 0)
+    raise FormatError(rule, where=f"{where}[{index}]", value=numbers[index] if numbers else "nothing")
 
 
 def _check_counts(value: Value, q: QParams) -> None:
-    counts = [len(given) for given in (q.scale, q.zero_point) if isinstance(given, tuple)]
+    counts = [len(numbers) for numbers in (q.scale, q.zero_point) if isinstance(numbers, tuple)]
     rank = len(value.bound)
     if q.axis is None:
         if counts or q.block is not None:
@@ -101,14 +103,14 @@ def _check_counts(value: Value, q: QParams) -> None:
         raise FormatError(f"must be a dimension, from 0 to {rank - 1}", where="axis", value=q.axis)
     if not isinstance(q.scale, tuple):
         raise FormatError("must be a number for each slice along the axis", where="scale", value=q.scale)
-    wanted = value.bound[q.axis]
+    expected = value.bound[q.axis]
     if q.block is not None:
-        others = math.prod(value.bound) // max(wanted, 1)
+        others = math.prod(value.bound) // max(expected, 1)
         if not 1 <= q.block <= others or others % q.block:
             raise FormatError(f"must divide the {others} elements of a slice", where="block", value=q.block)
-        wanted *= others // q.block
-    if any(count != wanted for count in counts):
-        raise FormatError(f"must be {wanted} numbers, one for each slice", where="scale", value=counts)
+        expected *= others // q.block
+    if any(count != expected for count in counts):
+        raise FormatError(f"must be {expected} numbers, one for each slice", where="scale", value=counts)
 
 
 def _check_constant(value: Value) -> None:

@@ -28,7 +28,7 @@ class Partitioner:
 
     backend: Backend
     backend_id: str
-    kept: tuple[Any, ...] = ()  # torch operators that must not be decomposed for this backend
+    no_decompose: tuple[Any, ...] = ()  # torch operators that must not be decomposed for this backend
 
     def __init__(self, exclude: Sequence[Any] = (), *, per_op_mode: bool = False, verbose: bool = False) -> None:
         if isinstance(exclude, str) or not isinstance(exclude, Sequence):

@@ -59,23 +59,23 @@ class Counts:
     """
 
     operators: int = 0
-    taken: int = 0
+    delegated: int = 0
     conversions: int = 0
     groups: int = 0
     macs: int = 0
-    macs_taken: int = 0
+    macs_delegated: int = 0
     bytes: int = 0
-    bytes_taken: int = 0
+    bytes_delegated: int = 0
 
     @property
-    def left(self) -> int:
-        return self.operators - self.taken
+    def on_cpu(self) -> int:
+        return self.operators - self.delegated
 
     @property
-    def left_over(self) -> str:
+    def cpu_summary(self) -> str:
         """What runs on the CPU, as text."""
         conversions = f"{self.conversions} of them {'a conversion' if self.conversions == 1 else 'conversions'}"
-        text = f"{self.left} of {self.operators} operators are left to the CPU"
+        text = f"{self.on_cpu} of {self.operators} operators are left to the CPU"
         return f"{text} ({conversions})" if self.conversions else text
 
 
@@ -103,14 +103,14 @@ class PartitionReport:
     backend: str
     verdicts: list[Verdict] = field(default_factory=list)
     estimates: list[Mapping[str, Any]] = field(default_factory=list)  # vendors' estimates for delegates
-    left: Mapping[str, str] = field(default_factory=dict)  # why the quantizer skipped layers, by node
+    unquantized: Mapping[str, str] = field(default_factory=dict)  # why the quantizer skipped layers, by node
 
     @property
-    def taken(self) -> list[Verdict]:
+    def delegated(self) -> list[Verdict]:
         return [v for v in self.verdicts if v.backend]
 
     @property
-    def refused(self) -> list[Verdict]:
+    def rejected(self) -> list[Verdict]:
         return [v for v in self.verdicts if not v.backend]
 
     @property
@@ -122,9 +122,9 @@ class PartitionReport:
         """Delegated shares of operators, multiply-accumulates and result bytes."""
         counts = count(self.verdicts)
         return {
-            "operators": _share(counts.taken, counts.operators),
-            "macs": _share(counts.macs_taken, counts.macs),
-            "bytes": _share(counts.bytes_taken, counts.bytes),
+            "operators": _share(counts.delegated, counts.operators),
+            "macs": _share(counts.macs_delegated, counts.macs),
+            "bytes": _share(counts.bytes_delegated, counts.bytes),
         }
 
     @property
@@ -135,7 +135,7 @@ class PartitionReport:
             if v.macs and v.precision:
                 key = v.node, v.module
                 quantized[key] = quantized.get(key, True) and v.precision != _FLOAT
-        reasons = {key: "" if done else self.left.get(key[0], _NO_REASON) for key, done in quantized.items()}
+        reasons = {key: "" if done else self.unquantized.get(key[0], _NO_REASON) for key, done in quantized.items()}
         return [Layer(*key, done, reasons[key]) for key, done in quantized.items()]
 
     @property
@@ -143,7 +143,7 @@ class PartitionReport:
         """How many layers are quantized, and which are not and why; empty for a float model."""
         layers = self.layers
         not_quantized = [layer for layer in layers if not layer.quantized]
-        if not layers or not (self.left or self._has_integers):
+        if not layers or not (self.unquantized or self._has_integers):
             return ""
         text = f"{len(layers) - len(not_quantized)} of {len(layers)} layers quantized"
         return f"{text}; not quantized: {', '.join(map(str, not_quantized))}" if not_quantized else text
@@ -157,7 +157,7 @@ class PartitionReport:
         """The coverage in one line."""
         shares, counts = self.coverage(), count(self.verdicts)
         return (
-            f"{self.method}: {counts.taken} of {counts.operators} operators delegated to {self.backend}"
+            f"{self.method}: {counts.delegated} of {counts.operators} operators delegated to {self.backend}"
             f" in {counts.groups} {'group' if counts.groups == 1 else 'groups'}"
             f" ({share(shares['macs'])} of multiply-accumulates, {share(shares['bytes'])} of bytes)"
         )
@@ -170,7 +170,7 @@ class PartitionReport:
         return "\n".join([self.verdict, *precision, *expected])
 
     def __str__(self) -> str:
-        return "\n".join([self.summary, *(f"  {v}" for v in self.refused)])
+        return "\n".join([self.summary, *(f"  {v}" for v in self.rejected)])
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain data."""
@@ -194,11 +194,11 @@ def merge(first: PartitionReport | None, second: PartitionReport) -> PartitionRe
     names = first.backend.split(", ")
     backends = first.backend if second.backend in names else f"{first.backend}, {second.backend}"
     # A backend that is applied twice continues its group numbers.
-    first_group = 1 + max((v.group for v in first.taken if v.backend == second.backend), default=-1)
-    earlier = {(v.operator, v.node): v for v in first.refused}
+    first_group = 1 + max((v.group for v in first.delegated if v.backend == second.backend), default=-1)
+    earlier = {(v.operator, v.node): v for v in first.rejected}
     rest = [_merge_verdict(earlier.get((v.operator, v.node)), v, first_group) for v in second.verdicts]
-    verdicts, estimates = [*first.taken, *rest], [*first.estimates, *second.estimates]
-    return PartitionReport(first.method, backends, verdicts, estimates, {**first.left, **second.left})
+    verdicts, estimates = [*first.delegated, *rest], [*first.estimates, *second.estimates]
+    return PartitionReport(first.method, backends, verdicts, estimates, {**first.unquantized, **second.unquantized})
 
 
 def _merge_verdict(before: Verdict | None, now: Verdict, used: int) -> Verdict:

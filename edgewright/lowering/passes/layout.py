@@ -87,7 +87,7 @@ class GroupLowering:
         if order not in available:
             stored_order, stored = next(iter(available.items()))
             permuted = self._device(value, order)
-            self.turn(stored, permuted, [stored_order.index(d) for d in order])
+            self.permute(stored, permuted, [stored_order.index(d) for d in order])
             available[order] = permuted
         return available[order]
 
@@ -125,7 +125,7 @@ class GroupLowering:
         """Append a node."""
         self.graph.ops.append(Op(kind, args, [out], self.origin))
 
-    def turn(self, source: Value, out: Value, dims: list[int]) -> None:
+    def permute(self, source: Value, out: Value, dims: list[int]) -> None:
         """Append a permute."""
         self.emit("permute", out, self=source, dims=dims)
 

@@ -144,7 +144,7 @@ def can_analyze(steps: Sequence[Any]) -> bool:
 
 def is_deferred_delegate(step: Any) -> bool:
     """Whether a step is a delegate that deferred compilation so that a segment can inline its graph."""
-    return isinstance(step, DelegateStep) and bool(getattr(step.delegate, "waits", False))
+    return isinstance(step, DelegateStep) and bool(getattr(step.delegate, "deferred", False))
 
 
 def _exposed_results(step: Any) -> Sequence[int]:

@@ -56,7 +56,7 @@ def test_a_block_is_one_delegate(target: str, fused: bool) -> None:
     torch.manual_seed(0)
     quantized = quantize((Block(fused=fused).eval(), (torch.randn(1, 16, 32),)), "a8w8", target)
     made = lower(quantized, target)
-    assert [v.operator for v in made.report.refused] == OUTSIDE
+    assert [v.operator for v in made.report.rejected] == OUTSIDE
     assert_same_as_reference(made)
     with torch.no_grad():
         eager, rounded = quantized.model(*quantized.inputs), quantized.converted(*quantized.inputs)
@@ -68,7 +68,7 @@ def test_a_block_is_one_delegate(target: str, fused: bool) -> None:
 def test_wide_products_stay_outside_a_small_npu() -> None:
     torch.manual_seed(0)
     made = lower(quantize((Block().eval(), (torch.randn(1, 16, 32),)), "a16w8", "ethos-u55-128"), "ethos-u55-128")
-    said = {v.operator: str(v) for v in made.report.refused if v.operator not in OUTSIDE}
+    said = {v.operator: str(v) for v in made.report.rejected if v.operator not in OUTSIDE}
     assert "bmm" in said
 
 
@@ -105,6 +105,6 @@ def test_functions_are_one_delegate(name: str) -> None:
     quantized = quantize((Model().eval(), (torch.randn(1, 4, 6, 6),)), "a8w8", "ethos-u55-128")
     made = lower(quantized, "ethos-u55-128")
     assert len(made.groups) == 1
-    assert {v.operator for v in made.report.refused} <= {*OUTSIDE, "scalar_tensor", "aten.scalar_tensor.default"}
+    assert {v.operator for v in made.report.rejected} <= {*OUTSIDE, "scalar_tensor", "aten.scalar_tensor.default"}
     with torch.no_grad():
         assert likeness(ran(made, quantized), quantized.converted(*quantized.inputs)) > 40

@@ -76,13 +76,13 @@ def test_the_page_on_every_accelerator(target: str, tmp_path: Path) -> None:
 def test_checks_of_the_user_keep_operators_out() -> None:
     pools = DontPartition(torch.ops.aten.max_pool2d.default)
     made = lower(network("cifarnet"), "ethos-u55-128", additional_checks=[pools])
-    refused = {v.operator for v in made.report.refused}
+    refused = {v.operator for v in made.report.rejected}
     assert "max_pool2d" in refused and len(made.groups) > 1
     by_module = lower(network("cifarnet"), "ethos-u55-128", additional_checks=[DontPartitionModule(instance_name="fc")])
-    assert "linear" in {v.operator for v in by_module.report.refused}
-    name = next(v.node for v in made.report.taken if v.operator == "linear")
+    assert "linear" in {v.operator for v in by_module.report.rejected}
+    name = next(v.node for v in made.report.delegated if v.operator == "linear")
     by_name = lower(network("cifarnet"), "ethos-u55-128", additional_checks=[DontPartitionName(name)])
-    assert "linear" in {v.operator for v in by_name.report.refused}
+    assert "linear" in {v.operator for v in by_name.report.rejected}
 
 
 def test_integer_ends() -> None:
@@ -91,7 +91,7 @@ def test_integer_ends() -> None:
     assert set(parameters) == {"input0", "output0"}
     quantized = type(quantized)(quantized.model, quantized.inputs, quantized.converted, opened)
     made = lower(quantized, "ethos-u55-128")
-    assert [v.operator for v in made.report.refused] == []
+    assert [v.operator for v in made.report.rejected] == []
     p = parameters["input0"]
     stored = torch.clamp(torch.round(quantized.inputs[0] / p.scale) + p.zero_point, p.qmin, p.qmax).to(p.dtype)
     (found,) = Runtime().load_program(made.program).load_method("forward").execute((stored,))
@@ -107,7 +107,7 @@ def test_unsigned_ends() -> None:
     opened, parameters = integer_io(quantized.exported)
     assert parameters["input0"].dtype == parameters["output0"].dtype == torch.uint8
     made = lower(type(quantized)(quantized.model, quantized.inputs, quantized.converted, opened), "ethos-u55-128")
-    assert [v.operator for v in made.report.refused] == []
+    assert [v.operator for v in made.report.rejected] == []
     random = torch.randint(0, 256, quantized.inputs[0].shape, dtype=torch.uint8)
     (found,) = Runtime().load_program(made.program).load_method("forward").execute((random,))
     (wanted,) = made.reference([random.numpy().view("int8")])

@@ -75,7 +75,7 @@ class Lowered:
     def whole(self) -> bool:
         """True if everything but the conversions at the ends is in one delegate."""
         left = {v.operator for v in self.report.verdicts if not v.backend}
-        return left <= {"quantize", "dequantize"} and len({v.group for v in self.report.taken}) == 1
+        return left <= {"quantize", "dequantize"} and len({v.group for v in self.report.delegated}) == 1
 
 
 def _parameters(tensor: Any) -> tuple[np.float32, int]:

@@ -94,7 +94,7 @@ def test_targets_say_what_they_are() -> None:
 def test_operators_can_be_left_out() -> None:
     torch.manual_seed(0)
     lowered = Lowered(CifarNet(), (torch.randn(1, 3, 32, 32),), operators_not_to_delegate=["aten::convolution"])
-    refused = {v.operator for v in lowered.report.refused}
+    refused = {v.operator for v in lowered.report.rejected}
     assert "conv2d" in refused and "linear" not in refused
 
 
@@ -114,7 +114,7 @@ def test_movement_alone_is_delegated_only_on_request() -> None:
             spec, custom_delegation_options=CustomDelegationOptions(allow_no_op_partitions=allowed)
         )
         report = to_edge_transform_and_lower(exported, partitioner=[partitioner]).partition_reports["forward"]
-        taken.append(len(report.taken))
+        taken.append(len(report.delegated))
     assert taken == [0, 1]
 
 

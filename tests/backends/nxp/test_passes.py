@@ -92,8 +92,8 @@ def test_movement_without_conversions_is_delegated_behind_the_default_passes(
     exported = _edited(edit)
     _, apart = _lower(exported)
     edge, together = _lower(exported, NeutronEdgePassManager())
-    assert any(v.operator not in ("quantize", "dequantize") for v in apart.reports["forward"].refused)
-    left = {v.operator for v in together.reports["forward"].refused}
+    assert any(v.operator not in ("quantize", "dequantize") for v in apart.reports["forward"].rejected)
+    left = {v.operator for v in together.reports["forward"].rejected}
     assert left == {"quantize", "dequantize"} and len(together.files) == 1
     assert np.array_equal(_run(edge), lowered().host(X))
 

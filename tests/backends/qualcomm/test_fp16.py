@@ -39,7 +39,7 @@ def test_halves_are_computed_and_stay_halves(made) -> None:
     wanted = wanted[0] if isinstance(wanted, tuple) else wanted
     halves = tuple(x.half() for x in inputs)
     done = lower(model.half(), halves, fp16=True)
-    assert not done.report.refused and len({v.group for v in done.report.taken}) == 1
+    assert not done.report.rejected and len({v.group for v in done.report.delegated}) == 1
     for run in (done, done.twinned()):
         found = run(*halves)
         assert found.dtype == torch.float16
@@ -49,6 +49,6 @@ def test_halves_are_computed_and_stay_halves(made) -> None:
 def test_bfloat16_is_told_what_to_export() -> None:
     model, inputs = block()
     done = lower(model.bfloat16(), tuple(x.bfloat16() for x in inputs), fp16=True)
-    assert not done.report.taken
-    told = "; ".join(done.report.refused[0].refusals)
+    assert not done.report.delegated
+    told = "; ".join(done.report.rejected[0].refusals)
     assert "model.half() or model.float()" in told and "bfloat16" in told

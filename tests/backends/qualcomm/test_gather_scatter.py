@@ -71,7 +71,7 @@ def _detected(x: torch.Tensor) -> Any:
 def test_places_and_numbers_are_those_of_eager(then: Callable[..., Any]) -> None:
     model = Net(then).eval()
     made = lower(model, (X,), fp16=True)
-    assert not made.report.refused, made.report
+    assert not made.report.rejected, made.report
     wanted, found = model(X), made.method.execute([X.numpy()])
     for real, ours in zip(wanted, found, strict=True):
         ours = np.asarray(ours)
@@ -87,7 +87,7 @@ def test_what_gives_numbers_and_places_is_quantized(then: Callable[..., Any]) ->
     model = Net(then).eval()
     converted = quantize(model, (X,), QuantDtype.use_16a8w)
     made = lower(converted, (X,), fp16=False)
-    assert not made.report.refused, made.report
+    assert not made.report.rejected, made.report
     for real, ours in zip(converted(X), made.method.execute([X.numpy()]), strict=True):
         if real.dtype == torch.int64:
             assert np.mean(np.asarray(ours) == real.numpy()) > 0.95
@@ -99,8 +99,8 @@ def test_integers_that_may_not_fit_stay_where_they_are() -> None:
     """Of 64 bits that were given nobody knows what they are: moved, they may be anything."""
     model = Net(lambda x, ids: (x.sum(), torch.cat([ids, ids.flip(0)]).unsqueeze(0))).eval()
     made = lower(model, (X, torch.tensor([1, 1 << 40])), fp16=True)
-    assert {v.operator for v in made.report.refused} == {"cat", "flip", "unsqueeze"}, made.report
-    assert all("int64 may only be" in v.refusals[0] for v in made.report.refused)
+    assert {v.operator for v in made.report.rejected} == {"cat", "flip", "unsqueeze"}, made.report
+    assert all("int64 may only be" in v.refusals[0] for v in made.report.rejected)
 
 
 TRUTHS = torch.tril(torch.ones(10, 8, dtype=torch.bool))
@@ -111,7 +111,7 @@ def test_rows_of_truths_are_read() -> None:
     model = Net(lambda x, place: torch.where(TRUTHS[place], x, torch.full((8,), -1.0))).eval()
     place = torch.tensor([0, 9, 3, -2, 5, 1])
     made = lower(model, (X, place), fp16=True)
-    assert not made.report.refused and made.report.groups == 1, made.report
+    assert not made.report.rejected and made.report.groups == 1, made.report
     for run in (made, made.twinned()):
         np.testing.assert_allclose(run(X, place).numpy(), model(X, place).detach().numpy(), 1e-2, 2e-2)
 
@@ -135,7 +135,7 @@ def test_a_cache_is_written_and_read() -> None:
     model, eager = Cache().eval(), Cache().eval()
     inputs = (torch.tensor([[3]]), torch.tensor([0]))
     made = lower(model, inputs, fp16=True)
-    assert "embedding" in {v.operator for v in made.report.taken}
+    assert "embedding" in {v.operator for v in made.report.delegated}
     for step, token in enumerate((3, 7, 1)):
         given = [torch.tensor([[token]]), torch.tensor([step])]
         (found,) = made.method.execute([g.numpy() for g in given])

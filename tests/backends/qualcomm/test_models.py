@@ -63,7 +63,7 @@ def block() -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
 def test_real_numbers_are_computed_in_16_bits(make) -> None:
     model, inputs = make()
     made = lower(model, inputs, fp16=True)
-    assert not made.report.refused
+    assert not made.report.rejected
     with torch.no_grad():
         assert ratio(model(*inputs), made(*inputs)) > 40
 
@@ -75,7 +75,7 @@ def test_schemes_give_what_was_calibrated(scheme: str, per_channel: bool) -> Non
     chosen, decibels = SCHEMES[scheme]
     converted = quantize(model, inputs, chosen, per_channel=per_channel, blocks=_blocks(scheme))
     made = lower(converted, inputs, fp16=False)
-    assert not made.report.refused
+    assert not made.report.rejected
     with torch.no_grad():
         assert ratio(converted(*inputs), made(*inputs)) > decibels
 
@@ -85,7 +85,7 @@ def test_a_transformers_block_is_quantized(scheme: str) -> None:
     model, inputs = block()
     converted = quantize(model, inputs, SCHEMES[scheme][0])
     made = lower(converted, inputs, fp16=False)
-    assert not made.report.refused
+    assert not made.report.rejected
     with torch.no_grad():
         assert ratio(converted(*inputs), made(*inputs)) > 25
 
@@ -102,7 +102,7 @@ def test_what_was_trained_with_its_quantization_is_lowered(scheme: str) -> None:
     chosen, decibels = SCHEMES[scheme]
     converted = quantize(model.train(), inputs, chosen, [inputs] * 2, qat=True, blocks=_blocks(scheme))
     made = lower(converted, inputs, fp16=False)
-    assert not made.report.refused
+    assert not made.report.rejected
     with torch.no_grad():
         assert ratio(converted(*inputs), made(*inputs)) > decibels
 
@@ -124,7 +124,7 @@ def agreement(scheme: str, count: int) -> tuple[float, float]:
         batches = torch.cat(list(cifar.calibration(40))).split(10)
         chosen = quantize(model, example, SCHEMES[scheme][0], [(b,) for b in batches])
     made = lower(chosen, example, fp16=scheme == "fp16")
-    assert not made.report.refused
+    assert not made.report.rejected
     with torch.no_grad():
         found = torch.cat([made(batch) for batch in images.split(10)])
         real, wanted = model(images), torch.cat([chosen(batch) for batch in images.split(10)])

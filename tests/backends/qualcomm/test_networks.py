@@ -132,7 +132,7 @@ def check(make: Callable[[], Made], scheme: str) -> None:
     model, inputs = make()
     chosen = model if scheme == "fp16" else quantize(model, inputs, QuantDtype[f"use_{scheme}"])
     made = lower(chosen, inputs, fp16=scheme == "fp16")
-    assert not made.report.refused, made.report.refused
+    assert not made.report.rejected, made.report.rejected
     with torch.no_grad():
         found, twin, wanted, real = made(*inputs), made.twinned()(*inputs), chosen(*inputs), model(*inputs)
     dim, bits = 1 if found.dim() == 4 else -1, 8 if scheme == "8a8w" else 10
@@ -198,7 +198,7 @@ def decoder(scheme: str) -> nn.Module:
 def test_a_decoder_with_a_cache_says_what_eager_says(scheme: str, decibels: float) -> None:
     """Token by token: beside the quantized model, its twin, and the real one."""
     made = lower(decoder(scheme), STEPS[0], fp16=scheme == "fp16")
-    assert not made.report.refused
+    assert not made.report.rejected
     chosen, real, twin = decoder(scheme), Decoder().eval(), made.twinned()
     for step in STEPS:
         with torch.no_grad():

@@ -45,7 +45,7 @@ def check(soc: str, name: str, scheme: str, kind: str, folder: Path) -> None:
     does not have is refused in words, and runs as calls of kernels on the CPU, between contexts of the rest if any."""
     model, example = made(name, scheme, kind), given(name)[1][0]
     compiled = lower(model, example, soc, folder, quantized=scheme != FLOAT)
-    refused = [text for verdict in compiled.report.refused for text in verdict.refusals]
+    refused = [text for verdict in compiled.report.rejected for text in verdict.refusals]
     lacking = lacks(soc, scheme)
     assert any(lacking in text for text in refused) if lacking else not refused, refused
     htp, contexts = CHIPSETS[QcomChipset[soc]], compiled.contexts()
@@ -56,7 +56,7 @@ def check(soc: str, name: str, scheme: str, kind: str, folder: Path) -> None:
     with torch.no_grad():
         wanted, found = model(example), compiled(example)
     same, sure = agreement(wanted, found, 1, 16 if scheme.startswith("16a") else 6 if kind == QAT else 8)
-    beside = f", {len(compiled.report.refused)} of {len(compiled.report.verdicts)} operators on the CPU"
+    beside = f", {len(compiled.report.rejected)} of {len(compiled.report.verdicts)} operators on the CPU"
     print(f"{name} {scheme} {kind} on {soc}: {ratio(wanted, found):.1f} dB, {same:.0%} of the answers the same"
           f"{beside if lacking else ''}")  # fmt: skip
     assert ratio(wanted, found) > DECIBELS[scheme]

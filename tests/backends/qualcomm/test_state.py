@@ -131,7 +131,7 @@ def test_a_cache_is_held_as_integers_and_the_model_says_the_same(update: Update,
     chosen, real = quantized(update, scheme), Cached(update).eval()
     file, partitioner = lowered(chosen)
     program = read_program(file)
-    assert not partitioner.reports["forward"].refused and len(program.execution_plan[0].delegates) == 1
+    assert not partitioner.reports["forward"].rejected and len(program.execution_plan[0].delegates) == 1
     assert states(program) == ["uint8" if scheme == "8a8w" else "uint16"]
     method = Runtime.get().load_program(file).load_method("forward")
     for token, place in STEPS:
@@ -148,7 +148,7 @@ def test_state_that_is_not_saved_is_held_the_same_way() -> None:
 
 def test_state_stays_real_on_request_and_says_the_same() -> None:
     file, partitioner = lowered(quantized(copied), integer_state=False)
-    assert states(read_program(file)) == ["float32"] and not partitioner.reports["forward"].refused
+    assert states(read_program(file)) == ["float32"] and not partitioner.reports["forward"].rejected
 
 
 def test_state_that_is_not_quantized_stays_real() -> None:
@@ -162,7 +162,7 @@ def test_state_that_is_not_quantized_stays_real() -> None:
     prepared(*STEPS[0])
     file, partitioner = lowered(convert_pt2e(prepared))
     assert states(read_program(file)) == ["float32"]
-    assert "index_put" in {v.operator for v in partitioner.reports["forward"].refused}
+    assert "index_put" in {v.operator for v in partitioner.reports["forward"].rejected}
 
 
 @pytest.mark.parametrize("update", UPDATES)

@@ -47,7 +47,7 @@ def compiled(model: Any, inputs: tuple[torch.Tensor, ...]) -> Any:
     spec = gen_samsung_backend_compile_spec("E9955", simulate_only=True)
     edge = to_edge_transform_and_lower_to_enn(model, inputs, compile_specs=[spec])
     report = edge.partition_reports["forward"]
-    assert report.groups == 1 and not report.refused
+    assert report.groups == 1 and not report.rejected
     return Runtime.get().load_program(edge.to_executorch().buffer).load_method("forward")
 
 

@@ -126,14 +126,14 @@ class _Block(nn.Module):
 def test_every_refusal_names_the_module() -> None:
     model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ModuleDict({"deep": _Block()})["deep"])
     report = lowered(model.eval(), (torch.randn(1, 3, 16, 16),)).partition_reports["forward"]
-    where = {verdict.operator: verdict.module for verdict in report.refused}
+    where = {verdict.operator: verdict.module for verdict in report.rejected}
     assert where == {"max_pool2d": "1.pool", "pad": "1", "add": "1"}
-    assert all(verdict.refusals and verdict.module in str(verdict) for verdict in report.refused)
+    assert all(verdict.refusals and verdict.module in str(verdict) for verdict in report.rejected)
 
 
 def test_a_variance_that_has_no_root_stays_where_torch_divides_by_it() -> None:
     norm = nn.BatchNorm2d(4).eval()
     norm.running_var[2] = -0.25
     report = lowered(norm, (torch.randn(1, 4, 8, 8),)).partition_reports["forward"]
-    (verdict,) = report.refused
+    (verdict,) = report.rejected
     assert "must be positive" in str(verdict) and "got -0.25 for channel 2" in str(verdict)

@@ -70,7 +70,7 @@ def check(made: Graph, special: Specialized, given: Sequence[Any], bound: float 
 @pytest.mark.parametrize("cpu", cpus())
 def test_a_layer_is_compiled_once(cpu: str) -> None:
     made = layer()
-    special = Specialized(made, threads=1, varies=True, cpu=cpu)
+    special = Specialized(made, threads=1, dynamic=True, cpu=cpu)
     for length in LENGTHS:
         check(made, special, [random(real("x", 1, length, 48), length)])
     assert special.specializer.compilations == 1
@@ -79,7 +79,7 @@ def test_a_layer_is_compiled_once(cpu: str) -> None:
 @pytest.mark.parametrize("cpu", cpus())
 def test_a_layer_of_two_sequences(cpu: str) -> None:
     made = layer(2)
-    special = Specialized(made, threads=2, varies=True, cpu=cpu)
+    special = Specialized(made, threads=2, dynamic=True, cpu=cpu)
     for length in (33, 3, 128):
         check(made, special, [random(real("x", 2, length, 48), length)])
     assert special.specializer.compilations == 1
@@ -98,7 +98,7 @@ def test_products_of_any_sizes(cpu: str, dims: list[int], shape: tuple[int, int,
     turned, turn = op("permute", 4, most["k"], most["m"], self=b, dims=order)
     out, multiply = op("bmm", 4, most["n"], most["m"], self=a, other=turned)
     made = graph([a, b], [out], turn, multiply)
-    special = Specialized(made, threads=1, varies=True, cpu=cpu)
+    special = Specialized(made, threads=1, dynamic=True, cpu=cpu)
     for batch, rows, columns in (sizes, (2, 29, 31), (1, 130, 17)):
         depth = (rows * 7) % 130 + 1
         natural = (batch, depth, columns)
@@ -111,7 +111,7 @@ def test_softmax_of_extreme_rows(cpu: str) -> None:
     x = real("x", 6, 200)
     y, soft = op("softmax", 6, 200, self=x)
     made = graph([x], [y], soft)
-    special = Specialized(made, threads=1, varies=True, cpu=cpu)
+    special = Specialized(made, threads=1, dynamic=True, cpu=cpu)
     for length in (1, 3, 8, 15, 16, 17, 31, 33, 200):
         given: Any = random(real("x", 5, length), length) * 30
         given[0, -1], given[1, :] = -np.inf, 1e30
@@ -129,7 +129,7 @@ def test_elements_of_other_types(cpu: str) -> None:
         x = Value("x", kind, (3, 70, 5), (0, 1, 2))
         y = Value("y", kind, (3, 140, 5), (0, 1, 2))
         made = graph([x], [y], Op("cat", {"tensors": [x, x], "dim": 1}, [y]))
-        special = Specialized(made, threads=1, varies=True, cpu=cpu)
+        special = Specialized(made, threads=1, dynamic=True, cpu=cpu)
         for length in (70, 13):
             given = np.random.default_rng(length).integers(-100, 100, (3, length, 5)).astype(kind)
             (got,) = special.run([given])
@@ -140,7 +140,7 @@ def test_elements_of_other_types(cpu: str) -> None:
 @pytest.mark.parametrize(("bits", "block"), [(8, None), (4, None), (4, 32)])
 def test_rows_quantized_by_their_own_range_are_exact(cpu: str, bits: int, block: int | None) -> None:
     made = rows_times((1, MOST, 96), weights(70, 96, bits, block))
-    special = Specialized(made, threads=1, varies=True, cpu=cpu)
+    special = Specialized(made, threads=1, dynamic=True, cpu=cpu)
     for length in (40, 1, 6, 128):
         given = [random(real("x", 1, length, 96), length)]
         (want,), (got,) = Executor(made, XNNPACK).run(given), special.run(given)
@@ -159,7 +159,7 @@ def test_reductions_of_any_number_of_rows(cpu: str, dim: Any, kind: str) -> None
     left = [n for d, n in enumerate(x.bound) if d not in (dim if isinstance(dim, list) else [dim])]
     y, reduce = op(kind, *left, self=x, dim=dim, keepdim=False)
     made = graph([x], [y], reduce)
-    special = Specialized(made, threads=1, varies=True, cpu=cpu)
+    special = Specialized(made, threads=1, dynamic=True, cpu=cpu)
     for length in (5, 128, 64):
         check(made, special, [random(real("x", 3, length, 37), length)])
     assert special.specializer.compilations == 1
@@ -174,7 +174,7 @@ def test_places_of_any_number(cpu: str) -> None:
     kept = real("kept", 9, 20)
     new, put = op("index_put", 9, 20, self=kept, indices=[at], values=rows, accumulate=False)
     made = graph([at, kept], [new], embed, put)
-    special = Specialized(made, threads=1, varies=True, cpu=cpu)
+    special = Specialized(made, threads=1, dynamic=True, cpu=cpu)
     for length in (4, 1, 30):
         places = np.random.default_rng(length).integers(0, 9, length)
         check(made, special, [places, random(kept, 1)], 0)
@@ -186,7 +186,7 @@ def test_what_is_compiled_for_its_shape_says_so() -> None:
     args = {"input": x, "weight": filters(6, 1, 3, 8, quantize=False), "bias": None, "stride": [1, 1],
             "padding": [0, 0, 1, 1], "dilation": [1, 1], "groups": 1, "output_padding": [0, 0]}  # fmt: skip
     made = graph([x], [y], Op("conv2d", args, [y]))
-    special = Specialized(made, threads=1, varies=True)
+    special = Specialized(made, threads=1, dynamic=True)
     labels = []
     for length in (20, 9, 20):
         profile = EngineProfile()
@@ -200,7 +200,7 @@ def test_what_is_compiled_for_its_shape_says_so() -> None:
 
 
 def test_weights_are_packed_once() -> None:
-    special = Specialized(layer(), threads=1, varies=True)
+    special = Specialized(layer(), threads=1, dynamic=True)
     forms = [special.compiled([(1, n, 48)]) for n in (20, 30)]
     assert forms[0].plan.shared is forms[1].plan.shared
     assert len(forms[0].plan.shared) == 5

@@ -80,7 +80,7 @@ class GraphBuilder:
             self.session.call("tensorCreateGraphTensor", self.handle, c.byref(made), subject=subject)
         return made
 
-    def _encode(self, into: s.Quantization, given: Encoding | None) -> None:
+    def _encode(self, into: s.QuantizeParams, given: Encoding | None) -> None:
         into.definition = s.UNDEFINED if given is None else s.DEFINED
         into.encoding = s.UNDEFINED
         if given is None:
@@ -108,7 +108,7 @@ class GraphBuilder:
         into.given.axis = s.AxisScaleOffset(given.axis, count, pairs)
         self.kept.append(pairs)
 
-    def _in_blocks(self, into: s.Quantization, given: Encoding) -> None:
+    def _in_blocks(self, into: s.QuantizeParams, given: Encoding) -> None:
         count = len(given.scales)
         pairs = (s.ScaleOffset * count)(*map(s.ScaleOffset, given.scales, given.offsets))
         multiples = (c.c_uint8 * len(given.multiples))(*given.multiples)

@@ -89,7 +89,7 @@ class Encodings(c.Union):
     )
 
 
-class Quantization(c.Structure):
+class QuantizeParams(c.Structure):
     _fields_ = (("definition", c.c_uint32), ("encoding", c.c_uint32), ("given", Encodings))
 
 
@@ -107,7 +107,7 @@ _BODY: Any = (
     ("type", c.c_uint32),
     ("format", c.c_uint32),
     ("dtype", c.c_uint32),
-    ("quantization", Quantization),
+    ("quantization", QuantizeParams),
     ("rank", c.c_uint32),
     ("dims", c.POINTER(c.c_uint32)),
     ("memory_type", c.c_uint32),
@@ -268,7 +268,7 @@ class BinaryInfo(c.Structure):
 
 
 SIZES = {
-    ScaleOffset: 8, BitsScaleOffset: 12, AxisScaleOffset: 16, AxisBits: 32, Blocks: 40, Quantization: 40,
+    ScaleOffset: 8, BitsScaleOffset: 12, AxisScaleOffset: 16, AxisBits: 32, Blocks: 40, QuantizeParams: 40,
     ClientBuffer: 16, TensorV1: 112, TensorV2: 136, Tensor: 144, Scalar: 16, Param: 160, OpConfig: 80, Config: 16,
     GraphOption: 56, EventData: 24, Provider: 40, SystemProvider: 32,
 }  # fmt: skip
