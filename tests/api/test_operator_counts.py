@@ -25,7 +25,7 @@ def test_counts() -> None:
         Verdict("quantize", "c", ""), Verdict("topk", "d", "m", refusals=["no row"], macs=3),
     ])  # fmt: skip
     assert (found.operators, found.delegated, found.on_cpu, found.conversions, found.groups) == (4, 2, 2, 1, 2)
-    assert (found.macs, found.macs_taken) == (8, 5)
+    assert (found.macs, found.macs_delegated) == (8, 5)
     assert found.cpu_summary == "2 of 4 operators are left to the CPU (1 of them a conversion)"
     assert count([]).operators == 0
 
