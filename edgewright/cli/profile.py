@@ -12,8 +12,8 @@ from edgewright.cli.inputs import load_inputs, ones
 from edgewright.cli.run import show_profile
 from edgewright.cli.run_method import Job, add_measurement_arguments, load
 from edgewright.console import console, progress
+from edgewright.engine.profile import Profile
 from edgewright.errors import UsageError
-from edgewright.runtime.profile import Profile
 from edgewright.units import duration, size
 
 EXAMPLES = """examples:

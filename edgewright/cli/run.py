@@ -11,8 +11,8 @@ from edgewright.cli.inputs import parse_size
 from edgewright.cli.outputs import save_arrays
 from edgewright.cli.run_method import Job, Result, execute, output_rows
 from edgewright.console import clean, console, plural, table
+from edgewright.engine.profile import PartRow, Profile
 from edgewright.runtime.metadata import MethodMetadata
-from edgewright.runtime.profile import PartRow, Profile
 from edgewright.units import duration, share, size
 
 _SLOWEST = 15

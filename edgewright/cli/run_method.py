@@ -15,12 +15,12 @@ import numpy as np
 from edgewright.cli.inputs import Inputs, from_list, load_inputs, ones, read_list
 from edgewright.cli.outputs import save_raw
 from edgewright.console import note, progress
+from edgewright.engine.profile import Profile
 from edgewright.errors import LimitError, MissingDataError, UsageError
 from edgewright.files import make_folder
 from edgewright.ir.dtypes import dtype_name
 from edgewright.runtime.metadata import MethodMetadata, ScalarInfo
 from edgewright.runtime.method import Method
-from edgewright.runtime.profile import Profile
 from edgewright.runtime.program import LoadedProgram, Runtime
 from edgewright.runtime.values import Limits
 from edgewright.units import duration

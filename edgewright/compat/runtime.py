@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Union
 
+from edgewright.engine.profile import Profile
 from edgewright.errors import UsageError
 from edgewright.files import write_file
 from edgewright.ir.dtypes import parse_dtype, to_scalar_type
 from edgewright.runtime import method as methods
 from edgewright.runtime.metadata import MethodMetadata
 from edgewright.runtime.metadata import TensorInfo as Tensor
-from edgewright.runtime.profile import Profile
 from edgewright.runtime.program import LoadedProgram
 from edgewright.runtime.program import Runtime as EdgewrightRuntime
 

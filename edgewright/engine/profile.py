@@ -1,168 +1,218 @@
-"""Per-step profiles of compiled graphs, as a table, an ETDump or a Chrome trace."""
+"""Profile: time per instruction, as a table, an ETDump or a Chrome trace.
+
+Methods and compiled graphs fill the same type. A run has a step per instruction, and the steps of a compiled graph are
+the ``parts`` of the instruction that runs it; a graph that is run without a method counts as one instruction.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from edgewright.engine.plan import Step
 from edgewright.files import write_file
-from edgewright.formats import etdump
-from edgewright.ir.graph import Array
 from edgewright.units import duration, share
+
+if TYPE_CHECKING:
+    from edgewright.formats import etdump
 
 
 @dataclass(frozen=True)
 class StepTime:
-    """A step of one run, in nanoseconds of ``time.perf_counter_ns``."""
+    """One executed instruction, or a step of a compiled graph, in nanoseconds of ``time.perf_counter_ns``."""
 
-    step: Step
+    chain: int
+    instruction: int
+    name: str
     start: int
     end: int
+    parts: tuple[StepTime, ...] = ()
 
 
 @dataclass
-class EngineRun:
-    """One inference, from the first step's start to the last one's end."""
+class RunTime:
+    """One execution of a method or a graph."""
 
+    method: str
     start: int
     end: int = 0
     steps: list[StepTime] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
-class ProfileRow:
-    """A step over all runs. ``native`` is False for operators without a kernel, which run in Python."""
+class Row:
+    """One instruction over all runs, in milliseconds."""
 
-    label: str
-    kernel: str
-    native: bool
+    chain: int
+    instruction: int
+    name: str
     calls: int
-    mean_us: float
-    least_us: float
+    total_ms: float
+    mean_ms: float
     share: float
-    gmacs: float  # 10^9 multiply-accumulates per second, in the fastest run
-    gbytes: float
 
 
-class EngineProfile:
-    """Collects times of ``graph.run(inputs, profile=profile)``; may be passed to several calls of one graph."""
+@dataclass(frozen=True)
+class PartRow:
+    """One step inside a delegate over all runs, in milliseconds; ``share`` is of the total time."""
+
+    chain: int
+    instruction: int
+    part: int
+    name: str
+    calls: int
+    mean_ms: float
+    share: float
+
+
+class Profile:
+    """Collects times of ``method.execute(inputs, profile=profile)``; may be passed to several calls."""
 
     def __init__(self) -> None:
-        self.runs: list[EngineRun] = []
-        self._ticks: list[tuple[Sequence[Step], Array]] = []
-        self._anchor = (0, 0)
+        self.runs: list[RunTime] = []
 
-    def begin(self) -> None:
-        self._ticks.clear()
-        self._anchor = _now()
-        self.runs.append(EngineRun(self._anchor[1]))
-
-    def add(self, steps: Sequence[Step], stamps: Array) -> None:
-        """Add the driver's time stamps of the start and end of each step, in clock ticks."""
-        self._ticks.append((steps, stamps))
+    def begin(self, method: str) -> None:
+        self.runs.append(RunTime(method, time.perf_counter_ns()))
 
     def end(self) -> None:
-        """Convert ticks to nanoseconds by reading both clocks before and after the run."""
-        ticks, stop = _now()
-        first, begin = self._anchor
-        rate = (stop - begin) / max(ticks - first, 1)
-        run = self.runs[-1]
-        run.end = stop
-        for steps, stamps in self._ticks:
-            times = begin + ((stamps - first) * rate).astype(np.int64)
-            run.steps += [StepTime(s, int(start), int(end)) for s, (start, end) in zip(steps, times, strict=True)]
+        self.runs[-1].end = time.perf_counter_ns()
 
-    def rows(self) -> list[ProfileRow]:
-        """Time per step over all runs, in the order they are executed."""
-        times: dict[int, list[float]] = {}
-        steps: dict[int, Step] = {}
+    @contextmanager
+    def step(self, chain: int, instruction: int, name: str) -> Iterator[list[StepTime]]:
+        """Time an instruction; the caller may append the times of its parts to the list."""
+        parts: list[StepTime] = []
+        start = time.perf_counter_ns()
+        yield parts
+        end = time.perf_counter_ns()
+        self.runs[-1].steps.append(StepTime(chain, instruction, name, start, end, tuple(parts)))
+
+    def add_graph_run(self, start: int, end: int, steps: Iterable[tuple[str, int, int]]) -> None:
+        """Add a finished run of a compiled graph; ``steps`` are names with start and end."""
+        parts = tuple(StepTime(0, at, *step) for at, step in enumerate(steps))
+        self.runs.append(RunTime("inference", start, end, [StepTime(0, 0, "inference", start, end, parts)]))
+
+    @property
+    def parts(self) -> list[StepTime]:
+        """The steps of compiled graphs, of all runs."""
+        return [part for run in self.runs for step in run.steps for part in step.parts]
+
+    def rows(self) -> list[Row]:
+        """Time per instruction over all finished runs, in program order."""
+        totals: dict[tuple[str, int, int, str], list[int]] = {}
         for run in self.runs:
-            for at, entry in enumerate(run.steps):
-                steps[at] = entry.step
-                times.setdefault(at, []).append((entry.end - entry.start) / 1e3)
-        total = sum(map(sum, times.values())) or 1.0
-        return [_row(steps[at], spent, total) for at, spent in times.items()]
+            for step in run.steps:
+                times = totals.setdefault((run.method, step.chain, step.instruction, step.name), [])
+                times.append(step.end - step.start)
+        total = sum(sum(times) for times in totals.values()) or 1
+        return [
+            Row(chain, at, name, len(t), sum(t) / 1e6, sum(t) / len(t) / 1e6, sum(t) / total)
+            for (_, chain, at, name), t in sorted(totals.items())
+        ]
+
+    def part_rows(self) -> list[PartRow]:
+        """Time per step inside delegates, over all runs, in execution order."""
+        totals: dict[tuple[str, int, int, int, str], list[int]] = {}
+        total = 0
+        for run in self.runs:
+            for step in run.steps:
+                total += step.end - step.start
+                for at, part in enumerate(step.parts):
+                    key = (run.method, step.chain, step.instruction, at, part.name)
+                    totals.setdefault(key, []).append(part.end - part.start)
+        return [
+            PartRow(chain, instruction, at, name, len(t), sum(t) / len(t) / 1e6, sum(t) / max(total, 1))
+            for (_, chain, instruction, at, name), t in sorted(totals.items())
+        ]
 
     def __str__(self) -> str:
-        rows = self.rows()
-        width = max((len(r.label) for r in rows), default=4)
-        lines = [f"{'#':>4}  {'step':<{width}}  {'mean':>9}  {'least':>9}  {'share':>6}  {'GMAC/s':>7}  {'GB/s':>6}"]
-        for at, r in enumerate(rows):
-            note = "" if r.native else "  in Python"
-            times = f"{duration(r.mean_us / 1e6):>9}  {duration(r.least_us / 1e6):>9}  {share(r.share):>6}"
-            lines.append(f"{at:>4}  {r.label:<{width}}  {times}  {r.gmacs:>7.1f}  {r.gbytes:>6.1f}{note}")
-        spent = [(run.end - run.start) / 1e9 for run in self.runs]
+        rows, parts = self.rows(), self.part_rows()
+        width = max((*(len(r.name) for r in rows), *(len(p.name) for p in parts)), default=4)
+        lines = [f"{'#':>8}  {'instruction':<{width}}  {'calls':>6}  {'mean time':>9}  {'share':>6}"]
+        for r in rows:
+            lines.append(_format_row(str(r.instruction), r, width))
+            inside = [p for p in parts if (p.chain, p.instruction) == (r.chain, r.instruction)]
+            lines += [_format_row(f"{p.instruction}.{p.part}", p, width) for p in inside]
+        spent = [(run.end - run.start) / 1e9 for run in self.runs if run.end]
         mean = sum(spent) / len(spent) if spent else 0.0
-        least = min(spent, default=0.0)
-        return "\n".join([*lines, f"{len(spent)} runs, {duration(mean)} each, {duration(least)} at least"])
-
-    def events(self, instruction: int = 0, chain: int = 0) -> list[list[etdump.Event]]:
-        """Per run, the steps as events of a delegate called by that instruction."""
-        return [[_event(entry, at, chain, instruction) for at, entry in enumerate(run.steps)] for run in self.runs]
+        return "\n".join([*lines, f"{len(spent)} runs, {duration(mean)} each"])
 
     def etdump(self) -> etdump.ETDump:
-        """The profile as an ETDump for ExecuTorch's tools: steps are a delegate's events."""
-        return etdump.ETDump(run_data=[etdump.RunData(name="Execute", events=events) for events in self.events()])
+        """The profile in the format of ExecuTorch's tools."""
+        from edgewright.formats import etdump  # not needed to run
+
+        return etdump.ETDump(run_data=[_run_data(run) for run in self.runs])
 
     def chrome_trace(self) -> dict[str, Any]:
         """The profile for ``chrome://tracing`` or Perfetto."""
         events = []
         for run in self.runs:
-            events.append(_slice("inference", run.start, run.end, {}))
-            for entry in run.steps:
-                args = {"kernel": entry.step.kernel, "macs": entry.step.macs, "bytes": entry.step.bytes}
-                events.append(_slice(entry.step.label or entry.step.kernel, entry.start, entry.end, args))
+            events.append(_trace_event(run.method, run.start, run.end, {}))
+            for s in run.steps:
+                events.append(_trace_event(s.name, s.start, s.end, {"instruction": s.instruction}))
+                events += [
+                    _trace_event(p.name, p.start, p.end, {"step": f"{s.instruction}.{i}"})
+                    for i, p in enumerate(s.parts)
+                ]
         return {"traceEvents": events, "displayTimeUnit": "ms"}
 
     def save_etdump(self, path: str | os.PathLike[str]) -> int:
-        return etdump.write_etdump(self.etdump(), path)
+        from edgewright.formats import etdump
+
+        return write_file(path, [etdump.write_etdump(self.etdump())])
 
     def save_chrome_trace(self, path: str | os.PathLike[str]) -> int:
         return write_file(path, [json.dumps(self.chrome_trace()).encode()])
 
 
-def _now() -> tuple[int, int]:
-    from edgewright.engine.jit.threads import driver
-
-    return int(driver().now()), time.perf_counter_ns()
+def _format_row(number: str, row: Row | PartRow, width: int) -> str:
+    return f"{number:>8}  {row.name:<{width}}  {row.calls:>6}  {duration(row.mean_ms / 1e3):>9}  {share(row.share):>6}"
 
 
-def _row(step: Step, spent: list[float], total: float) -> ProfileRow:
-    least = max(min(spent), 1e-3)
-    return ProfileRow(
-        label=step.label or step.kernel,
-        kernel=step.kernel,
-        native=step.python is None,
-        calls=len(spent),
-        mean_us=sum(spent) / len(spent),
-        least_us=min(spent),
-        share=sum(spent) / total,
-        gmacs=step.macs / least / 1e3,
-        gbytes=step.bytes / least / 1e3,
-    )
-
-
-def _slice(name: str, start: int, end: int, args: dict[str, Any]) -> dict[str, Any]:
+def _trace_event(name: str, start: int, end: int, args: dict[str, Any]) -> dict[str, Any]:
     return {"name": name, "ph": "X", "ts": start / 1e3, "dur": (end - start) / 1e3, "pid": 1, "tid": 1, "args": args}
 
 
-def _event(entry: StepTime, at: int, chain: int, instruction: int) -> etdump.Event:
-    label = entry.step.label or entry.step.kernel
+_CALLS = {"move": "MOVE_CALL", "jump_false": "JF_CALL", "free": "FREE_CALL"}
+
+
+def _run_data(run: RunTime) -> etdump.RunData:
+    from edgewright.formats import etdump
+
+    events = []
+    for step in run.steps:
+        outer = _CALLS.get(step.name, "OPERATOR_CALL" if "::" in step.name else "DELEGATE_CALL")
+        names = [f"native_call_{step.name.partition('::')[2]}", outer] if "::" in step.name else [outer]
+        events += [_event(name, step.chain, step.instruction, step.start, step.end) for name in names]
+        events += [_part_event(part, at, step) for at, part in enumerate(step.parts)]
+    events.append(_event("Method::execute", -1, 0, run.start, run.end))
+    return etdump.RunData(name="Execute", events=events)
+
+
+def _event(name: str, chain: int, instruction: int, start: int, end: int) -> etdump.Event:
+    from edgewright.formats import etdump
+
     return etdump.Event(
         profile_event=etdump.ProfileEvent(
-            name=label,
-            chain_index=chain,
-            instruction_id=instruction,
-            delegate_debug_id_int=-1,
-            delegate_debug_id_str=f"{at}: {label}",
-            start_time=entry.start,
-            end_time=entry.end,
+            name=name, chain_index=chain, instruction_id=instruction, start_time=start, end_time=end
+        )
+    )
+
+
+def _part_event(part: StepTime, at: int, step: StepTime) -> etdump.Event:
+    """A step inside a delegate, in the form ExecuTorch's delegates report."""
+    from edgewright.formats import etdump
+
+    return etdump.Event(
+        profile_event=etdump.ProfileEvent(
+            name=part.name,
+            chain_index=step.chain,
+            instruction_id=step.instruction,
+            delegate_debug_id_str=f"{at}: {part.name}",
+            start_time=part.start,
+            end_time=part.end,
         )
     )

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from edgewright.engine.jit.plan_cache import PlanSource
     from edgewright.engine.jit.shape_specialization import Specialized
     from edgewright.engine.plan import TensorSpec
-    from edgewright.engine.profile import EngineProfile
+    from edgewright.engine.profile import Profile
 
     GraphIO = tuple[tuple[TensorSpec, ...], tuple[TensorSpec, ...]]
 
@@ -69,7 +69,7 @@ class Runner(Protocol):
 
     def run(
         self, inputs: Sequence[Array], outputs: Sequence[Array | None] | None = None,
-        profile: EngineProfile | None = None,
+        profile: Profile | None = None,
     ) -> list[Array]:  # fmt: skip
         """Return the outputs, written to the arrays of ``outputs`` where dtype, shape and layout fit."""
         ...
@@ -158,7 +158,7 @@ class _Reference:
 
     def run(
         self, inputs: Sequence[Array], outputs: Sequence[Array | None] | None = None,
-        profile: EngineProfile | None = None,
+        profile: Profile | None = None,
     ) -> list[Array]:  # fmt: skip
         self._check([x.shape for x in inputs])
         return self._executor.run(inputs)
@@ -220,7 +220,7 @@ class _Native:
 
     def run(
         self, inputs: Sequence[Array], outputs: Sequence[Array | None] | None = None,
-        profile: EngineProfile | None = None,
+        profile: Profile | None = None,
     ) -> list[Array]:  # fmt: skip
         compiled = self._compiled_for([x.shape for x in inputs])
         arrays = None if outputs is None else usable_outputs(outputs, compiled.plan.outputs)

@@ -19,7 +19,7 @@ from edgewright.engine.isa import host_isa
 from edgewright.engine.jit.driver import CompiledGraph
 from edgewright.engine.jit.thread_count import thread_count
 from edgewright.engine.plan import TensorSpec
-from edgewright.engine.profile import EngineProfile
+from edgewright.engine.profile import Profile
 from edgewright.engine.tuning_params import Decision, TuningParams, load_tuned, store_tuned
 from edgewright.ir.graph import Array, Graph
 from edgewright.ir.numerics import XNNPACK, Numerics
@@ -157,9 +157,9 @@ class _Tuner:
         end, runs = time.perf_counter() + _SECONDS, 0
         least: list[float] = []
         while time.perf_counter() < end or runs < _RUNS:
-            profile = EngineProfile()
+            profile = Profile()
             variant.graph.run(self._inputs, profile=profile)
-            least = _lesser(least, [float(step.end - step.start) for step in profile.runs[0].steps])
+            least = _lesser(least, [float(step.end - step.start) for step in profile.parts])
             runs += 1
         return least
 

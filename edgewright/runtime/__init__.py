@@ -20,7 +20,7 @@ __getattr__, __dir__ = lazy_names(
         "Limits": "edgewright.runtime.values",
         "LoadedProgram": "edgewright.runtime.program",
         "Method": "edgewright.runtime.method",
-        "Profile": "edgewright.runtime.profile",
+        "Profile": "edgewright.engine.profile",
         "Runtime": "edgewright.runtime.program",
         "register_delegate": "edgewright.runtime.delegates",
         "register_kernel": "edgewright.runtime.registry",

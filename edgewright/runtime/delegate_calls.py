@@ -11,9 +11,7 @@ from edgewright.runtime.delegates import Delegate, Result, invoke, invoke_into
 from edgewright.runtime.tensor import Array, TensorSlot
 
 if TYPE_CHECKING:
-    from edgewright.engine.plan import Step
-    from edgewright.engine.profile import EngineProfile
-    from edgewright.runtime.profile import Part
+    from edgewright.engine.profile import Profile, StepTime
 
 
 class DelegateStep:
@@ -35,7 +33,7 @@ class DelegateStep:
     def __call__(self, table: Values) -> None:
         self.run_profiled(table, None)
 
-    def run_profiled(self, table: Values, parts: list[Part] | None) -> None:
+    def run_profiled(self, table: Values, parts: list[StepTime] | None) -> None:
         """Run; the times of the delegate's steps are appended to ``parts``."""
         inputs = [load(table[i], table) for i in self.inputs]
         outputs = [slot for i in self.outputs for slot in slots(i, table)]
@@ -44,28 +42,17 @@ class DelegateStep:
         if not self._into:
             arrays: Sequence[Array | None] = invoke(self.delegate, inputs, orders, results)
         else:
-            profile = None if parts is None else make_engine_profile()
+            profile = None if parts is None else make_profile()
             targets = [slot.array for slot in outputs]
             arrays = invoke_into(self.delegate, inputs, orders, results, targets, profile)
             if parts is not None and profile is not None:
-                parts += profile_parts(profile)
+                parts += profile.parts
         for slot, array in zip(outputs, arrays, strict=True):
             if array is not None:
                 slot.store(array)
 
 
-def make_engine_profile() -> EngineProfile:
-    from edgewright.engine.profile import EngineProfile  # only if profiling
+def make_profile() -> Profile:
+    from edgewright.engine.profile import Profile  # only if profiling
 
-    return EngineProfile()
-
-
-def profile_parts(profile: EngineProfile) -> list[Part]:
-    from edgewright.runtime.profile import Part
-
-    return [Part(_label(s.step), s.start, s.end) for run in profile.runs for s in run.steps]
-
-
-def _label(step: Step) -> str:
-    name = step.label or step.kernel
-    return name if step.python is None else f"{name} (in numpy)"
+    return Profile()

@@ -16,7 +16,7 @@ from edgewright.ir.graph import Graph
 from edgewright.runtime.arguments import check_callable, check_instance
 
 if TYPE_CHECKING:
-    from edgewright.engine.profile import EngineProfile
+    from edgewright.engine.profile import Profile
 
 Array = np.ndarray[Any, Any]
 
@@ -94,7 +94,7 @@ def invoke(
 
 def invoke_into(
     delegate: Any, inputs: Sequence[Array], orders: Sequence[Sequence[int]], results: Sequence[Result],
-    targets: Sequence[Array | None], profile: EngineProfile | None = None,
+    targets: Sequence[Array | None], profile: Profile | None = None,
 ) -> list[Array | None]:  # fmt: skip
     """Like ``invoke``, for a delegate with ``execute_into``: an output written to its target is returned as None."""
     storage_order = getattr(delegate, "storage_order", False)

@@ -29,9 +29,9 @@ from edgewright.runtime.tensor import RAISE_MEMORY, TensorSlot
 from edgewright.runtime.values import Limits, TensorItems, ValueTable
 
 if TYPE_CHECKING:
+    from edgewright.engine.profile import Profile
     from edgewright.files import Source
     from edgewright.formats.ptd import PtdEntry
-    from edgewright.runtime.profile import Profile
     from edgewright.runtime.shape_variants import ShapeSpecializer
 
 
@@ -257,7 +257,7 @@ class Method:
 
 
 def _check_profile(profile: object) -> None:
-    from edgewright.runtime.profile import Profile  # only if profiling
+    from edgewright.engine.profile import Profile  # only if profiling
 
     check_instance("profile", profile, Profile, "Write profile=Profile().")
 

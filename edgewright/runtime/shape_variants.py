@@ -21,7 +21,7 @@ from edgewright.errors import EdgewrightError
 from edgewright.formats import schema
 from edgewright.ir.numerics import XNNPACK
 from edgewright.runtime.binding import KernelStep, Values
-from edgewright.runtime.delegate_calls import DelegateStep, make_engine_profile, profile_parts
+from edgewright.runtime.delegate_calls import DelegateStep, make_profile
 from edgewright.runtime.infer_shapes import VIEW, ShapeInference, can_infer, is_size_scalar
 from edgewright.runtime.jit.graph_builder import MIN_MACS, GraphBuilder, TransposeCache
 from edgewright.runtime.jit.segments import COMPUTE_KERNELS, SegmentBuilder, SegmentStep, can_analyze
@@ -30,7 +30,7 @@ from edgewright.runtime.tensor import Shape, TensorSlot
 if TYPE_CHECKING:
     from edgewright.engine.jit.driver import CompiledGraph
     from edgewright.engine.jit.shape_specialization import Specializer as EngineForms
-    from edgewright.runtime.profile import Part
+    from edgewright.engine.profile import StepTime
 
 _MAX_VARIANTS = 8
 _INVALID = (EdgewrightError, ValueError, LookupError, TypeError, ArithmeticError)  # the kernels report what is wrong
@@ -167,17 +167,17 @@ class SpecializedSegmentStep(SegmentStep):
         super().__init__(_SpecializedRunner(compiled), inputs, [slot for slot, *_ in outputs], calls, end, guards)
         self._result_slots, self._numbers = outputs, numbers
 
-    def run_profiled(self, table: Values, parts: list[Part] | None) -> int:
+    def run_profiled(self, table: Values, parts: list[StepTime] | None) -> int:
         if not self.guards_hold(table):
             return self.run_calls(table)
         for index, number in self._numbers.items():
             table[index] = number
         inputs = [slot.array.transpose(slot.dim_order) for slot in self.inputs]  # type: ignore[union-attr]
         targets = [None if view else self._target(slot, shape) for slot, shape, view in self._result_slots]
-        profile = None if parts is None else make_engine_profile()
+        profile = None if parts is None else make_profile()
         results = self.runner.run(inputs, targets, profile)
         if parts is not None and profile is not None:
-            parts += profile_parts(profile)
+            parts += profile.parts
         for (slot, _, view), array, target in zip(self._result_slots, results, targets, strict=True):
             logical = array.transpose([slot.dim_order.index(d) for d in range(array.ndim)])
             if view:

@@ -21,7 +21,7 @@ from edgewright.ir.graph import Array, Graph, GraphError
 if TYPE_CHECKING:
     from edgewright.engine.jit.plan_cache import PlanSource
     from edgewright.engine.plan import TensorSpec
-    from edgewright.engine.profile import EngineProfile
+    from edgewright.engine.profile import Profile
     from edgewright.engine.runner import GraphRunner
     from edgewright.ir.numerics import Numerics
     from edgewright.runtime.delegates import DelegateBlob
@@ -174,7 +174,7 @@ class TwinDelegate:
         return self.execute_into(inputs, [None] * len(self._outputs), None)
 
     def execute_into(
-        self, inputs: Sequence[Array], outputs: Sequence[Array | None], profile: EngineProfile | None
+        self, inputs: Sequence[Array], outputs: Sequence[Array | None], profile: Profile | None
     ) -> list[Array]:
         """Like ``execute``, into those of ``outputs`` that can be written; new arrays for the others."""
         arrays = fit_inputs(inputs, self._inputs, self.device, self.bytes_alike)

@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from edgewright.cli.inputs import ones
+from edgewright.engine.profile import Profile
 from edgewright.errors import EdgewrightError, InputError
 from edgewright.runtime import Runtime
 from edgewright.runtime.method import Method
-from edgewright.runtime.profile import Profile
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 STRAIGHT = ("conv_relu_fp32_xnnpack", "conv_relu_int8_pc_xnnpack", "linear_int8_pc_xnnpack",

@@ -45,7 +45,7 @@ def nodes(cpu: str, first: int, of: int) -> None:
 
 def files(paths: Sequence[str]) -> None:
     from edgewright.cli.inputs import ones
-    from edgewright.runtime.profile import Profile
+    from edgewright.engine.profile import Profile
     from edgewright.runtime.program import Runtime
 
     for path in paths:

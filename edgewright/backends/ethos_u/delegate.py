@@ -21,7 +21,7 @@ from edgewright.runtime.delegates import DelegateBlob
 from edgewright.runtime.twin_delegate import find_twin
 
 if TYPE_CHECKING:
-    from edgewright.engine.profile import EngineProfile
+    from edgewright.engine.profile import Profile
 
 Array = np.ndarray[Any, Any]
 log = logging.getLogger("edgewright.ethos_u")
@@ -70,7 +70,7 @@ class EthosUDelegate:
         return self.execute_into(inputs, [None] * len(self._blob.outputs), None)
 
     def execute_into(
-        self, inputs: Sequence[Array], outputs: Sequence[Array | None], profile: EngineProfile | None
+        self, inputs: Sequence[Array], outputs: Sequence[Array | None], profile: Profile | None
     ) -> list[Array]:
         """Like ``execute``; results are always new arrays."""
         if len(inputs) != len(self._blob.inputs):
@@ -117,7 +117,7 @@ class _NpuRunner:
             remedy = "Raise it with load_program(..., limits=Limits(memory=...)) if you trust the file."
             raise LimitError("Ethos-U delegate", rule, value=needed, remedy=remedy)
 
-    def run(self, inputs: Sequence[Array], profile: EngineProfile | None = None) -> list[Array]:
+    def run(self, inputs: Sequence[Array], profile: Profile | None = None) -> list[Array]:
         scratch = np.zeros(self._blob.scratch_size, np.uint8)
         for data, tensor in zip(inputs, self._blob.inputs, strict=True):
             scratch[tensor.offset : tensor.offset + tensor.nbytes] = data

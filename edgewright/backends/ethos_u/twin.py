@@ -14,7 +14,7 @@ from edgewright.ir.tosa.check import check
 from edgewright.runtime.twin_delegate import HostTwin
 
 if TYPE_CHECKING:
-    from edgewright.engine.profile import EngineProfile
+    from edgewright.engine.profile import Profile
 
 Array = np.ndarray[Any, Any]
 
@@ -31,7 +31,7 @@ class TwinRunner:
         self._outputs = blob.outputs
         self.how = self._runner.how
 
-    def run(self, inputs: Sequence[Array], profile: EngineProfile | None = None) -> list[Array]:
+    def run(self, inputs: Sequence[Array], profile: Profile | None = None) -> list[Array]:
         """Bytes in, integers of the outputs' element sizes out."""
         arrays = [data.view(t.dtype).reshape(t.shape) for data, t in zip(inputs, self._inputs, strict=True)]
         try:

@@ -30,6 +30,7 @@ from edgewright.backends.qualcomm.target import (
     generate_htp_compiler_spec,
     generate_qnn_executorch_compiler_spec,
 )
+from edgewright.engine.profile import Profile
 from edgewright.errors import UsageError
 from edgewright.frontend.buffers import preserve_buffers
 from edgewright.frontend.tensors import to_array
@@ -37,7 +38,6 @@ from edgewright.program.config import ExecutorchBackendConfig
 from edgewright.program.memory import MemoryPlanningPass
 from edgewright.quantize.batching import calibrate
 from edgewright.quantize.pt2e import convert_pt2e, prepare_pt2e
-from edgewright.runtime.profile import Profile
 from edgewright.runtime.program import Runtime
 
 log = logging.getLogger("edgewright.qualcomm")

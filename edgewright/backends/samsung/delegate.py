@@ -22,7 +22,7 @@ from edgewright.runtime.delegates import DelegateBlob
 from edgewright.runtime.twin_delegate import TwinDelegate, embedded_twin, find_twin
 
 if TYPE_CHECKING:
-    from edgewright.engine.profile import EngineProfile
+    from edgewright.engine.profile import Profile
     from edgewright.engine.runner import GraphIO
 
 Array = np.ndarray[Any, Any]
@@ -66,7 +66,7 @@ class _NumpyRunner:
 
     def run(
         self, inputs: Sequence[Array], outputs: Sequence[Array | None] | None = None,
-        profile: EngineProfile | None = None,
+        profile: Profile | None = None,
     ) -> list[Array]:  # fmt: skip
         return execute(self._graph, inputs)
 

@@ -19,7 +19,7 @@ from edgewright.runtime.delegates import DelegateBlob
 if TYPE_CHECKING:
     from edgewright.engine.jit.driver import CompiledGraph
     from edgewright.engine.jit.plan_cache import PlanSource
-    from edgewright.engine.profile import EngineProfile
+    from edgewright.engine.profile import Profile
 
 Array = np.ndarray[Any, Any]
 
@@ -93,7 +93,7 @@ class XnnpackDelegate:
         return self._runner.run(inputs)
 
     def execute_into(
-        self, inputs: Sequence[Array], outputs: Sequence[Array | None], profile: EngineProfile | None
+        self, inputs: Sequence[Array], outputs: Sequence[Array | None], profile: Profile | None
     ) -> list[Array]:
         """Run, writing to ``outputs`` where possible; the result has new arrays for the others."""
         return self._runner.run(inputs, outputs, profile)

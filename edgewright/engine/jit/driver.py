@@ -28,8 +28,8 @@ from edgewright.engine.plan import ALIGN, SLACK, Address, KernelArg, Plan, Pytho
 from edgewright.forks import renew_in_child
 from edgewright.ir.graph import Array
 
-if TYPE_CHECKING:  # profiles bring the ETDump format with them, which running does not need
-    from edgewright.engine.profile import EngineProfile
+if TYPE_CHECKING:
+    from edgewright.engine.profile import Profile
 
 # Waking a sleeping thread takes about 50 us; smaller segments run on the caller's thread alone.
 _MACS_PER_US, _BYTES_PER_US, _WORTH_US = 50_000, 10_000, 40
@@ -44,6 +44,35 @@ class _Segment:
     address: int
     steps: tuple[Step, ...]
     policy: ThreadPolicy | None
+
+
+class _StepTimer:
+    """Collects the time stamps of one run, in ticks of the clock that machine code reads.
+
+    Both clocks are read before and after the run to convert ticks to nanoseconds.
+    """
+
+    def __init__(self) -> None:
+        self._stamps: list[tuple[Sequence[Step], Array]] = []
+        self._first_tick, self._start = int(driver().now()), time.perf_counter_ns()
+
+    def add(self, steps: Sequence[Step], stamps: Array) -> None:
+        """Add the ticks of the start and end of each step."""
+        self._stamps.append((steps, stamps))
+
+    def finish(self, profile: Profile) -> None:
+        last_tick, end = int(driver().now()), time.perf_counter_ns()
+        rate = (end - self._start) / max(last_tick - self._first_tick, 1)
+        spans = []
+        for steps, stamps in self._stamps:
+            times = self._start + ((stamps - self._first_tick) * rate).astype(np.int64)
+            spans += [(_profile_name(s), int(a), int(b)) for s, (a, b) in zip(steps, times, strict=True)]
+        profile.add_graph_run(self._start, end, spans)
+
+
+def _profile_name(step: Step) -> str:
+    name = step.label or step.kernel
+    return name if step.python is None else f"{name} (in numpy)"
 
 
 class CompiledGraph:
@@ -82,7 +111,7 @@ class CompiledGraph:
         }
 
     def run(
-        self, inputs: Sequence[Array], outputs: Sequence[Array] | None = None, profile: EngineProfile | None = None
+        self, inputs: Sequence[Array], outputs: Sequence[Array] | None = None, profile: Profile | None = None
     ) -> list[Array]:
         """Run the graph. Results are written to ``outputs`` if given, else to new arrays."""
         arrays_in = validate_inputs(inputs, self.plan.inputs)
@@ -96,16 +125,15 @@ class CompiledGraph:
             addresses, args = [address_of(array) for array in (*arrays_in, *arrays_out)], self._args
             for at, which, offset in self._patches:
                 args[at] = addresses[which] + offset
-            if profile is not None:
-                profile.begin()
+            timer = None if profile is None else _StepTimer()
             self._reset_checks()
             for part in self._segments:
                 if isinstance(part, _Segment):
-                    self._run_segment(part, profile)
+                    self._run_segment(part, timer)
                 else:
-                    self._run_python(part, bases, profile)
-            if profile is not None:
-                profile.end()
+                    self._run_python(part, bases, timer)
+            if profile is not None and timer is not None:
+                timer.finish(profile)
             self._raise_failed_check()
         return arrays_out
 
@@ -150,12 +178,12 @@ class CompiledGraph:
             if address_of(arrays_out[output]) != address_of(arrays_in[source]):
                 np.copyto(arrays_out[output], arrays_in[source])
 
-    def _run_segment(self, part: _Segment, profile: EngineProfile | None) -> None:
-        if profile is not None:
+    def _run_segment(self, part: _Segment, timer: _StepTimer | None) -> None:
+        if timer is not None:
             stamps = np.zeros((len(part.steps), 2), np.int64)
             if part.policy is None or not self._run_shared(part, address_of(stamps)):
                 driver().run_alone_timed(part.address, len(part.steps), self._scratch_address, address_of(stamps))
-            profile.add(part.steps, stamps)
+            timer.add(part.steps, stamps)
             return
         policy = part.policy
         if policy is None:
@@ -179,13 +207,13 @@ class CompiledGraph:
             workers.lock.release()
         return True
 
-    def _run_python(self, step: Step, bases: dict[str, list[Array]], profile: EngineProfile | None) -> None:
+    def _run_python(self, step: Step, bases: dict[str, list[Array]], timer: _StepTimer | None) -> None:
         call = step.python
         assert isinstance(call, PythonCall)
-        start = driver().now() if profile is not None else 0
+        start = driver().now() if timer is not None else 0
         call.run([self._view(v, bases) for v in call.reads], [self._view(v, bases) for v in call.writes])
-        if profile is not None:
-            profile.add([step], np.array([[start, driver().now()]], np.int64))
+        if timer is not None:
+            timer.add([step], np.array([[start, driver().now()]], np.int64))
 
     def _view(self, view: TensorView, bases: dict[str, list[Array]]) -> Array:
         address = view.address

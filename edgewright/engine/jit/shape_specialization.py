@@ -25,7 +25,7 @@ from edgewright.ir.graph import Array, Graph
 from edgewright.ir.numerics import XNNPACK, Numerics
 
 if TYPE_CHECKING:
-    from edgewright.engine.profile import EngineProfile
+    from edgewright.engine.profile import Profile
 
 Shape = tuple[int, ...]
 _MAX_IMAGES = 8  # code images kept for reuse
@@ -107,7 +107,7 @@ class Specialized:
                 self._cache.popitem(last=False)
             return compiled
 
-    def run(self, inputs: Sequence[Array], profile: EngineProfile | None = None) -> list[Array]:
+    def run(self, inputs: Sequence[Array], profile: Profile | None = None) -> list[Array]:
         """Run on ``inputs``; returns new arrays."""
         arrays = [np.asarray(x) for x in inputs]
         return self.compiled([x.shape for x in arrays]).run(arrays, profile=profile)

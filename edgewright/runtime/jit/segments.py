@@ -28,7 +28,7 @@ from edgewright.formats import schema
 from edgewright.ir.graph import Graph
 from edgewright.ir.numerics import XNNPACK
 from edgewright.runtime.binding import KernelStep, Values, load
-from edgewright.runtime.delegate_calls import DelegateStep, make_engine_profile, profile_parts
+from edgewright.runtime.delegate_calls import DelegateStep, make_profile
 from edgewright.runtime.input_aliasing import covers, live_in_tensors, overlaps, tensor_indices
 from edgewright.runtime.jit.bind_call import has_lowering, lower_call
 from edgewright.runtime.jit.graph_builder import MIN_MACS, GraphBuilder, TransposeCache
@@ -38,7 +38,7 @@ from edgewright.runtime.values import TensorItems
 
 if TYPE_CHECKING:
     from edgewright.engine.jit.plan_cache import PlanSource
-    from edgewright.runtime.profile import Part
+    from edgewright.engine.profile import StepTime
 
 _MAX_PAIRS = 1_000_000
 _MAX_INSTRUCTIONS = 20_000  # instructions: liveness is computed by scanning all of them
@@ -60,16 +60,16 @@ class SegmentStep:
     def __call__(self, table: Values) -> int:
         return self.run_profiled(table, None)
 
-    def run_profiled(self, table: Values, parts: list[Part] | None) -> int:
+    def run_profiled(self, table: Values, parts: list[StepTime] | None) -> int:
         """Run; the times of the engine's steps are appended to ``parts``."""
         if not self.guards_hold(table):
             return self.run_calls(table)
         inputs = [load(slot, table).transpose(slot.dim_order) for slot in self.inputs]
         targets = [None if s.array is None else s.array.transpose(s.dim_order) for s in self.outputs]
-        profile = None if parts is None else make_engine_profile()
+        profile = None if parts is None else make_profile()
         results = self.runner.run(inputs, targets, profile)
         if parts is not None and profile is not None:
-            parts += profile_parts(profile)
+            parts += profile.parts
         for slot, array, target in zip(self.outputs, results, targets, strict=True):
             if array is not target:
                 slot.store(array.transpose([slot.dim_order.index(d) for d in range(array.ndim)]))

@@ -15,13 +15,13 @@ from edgewright.backends.ethos_u import EthosUCompileSpec
 from edgewright.backends.ethos_u.blob import read_blob, write_blob
 from edgewright.backends.ethos_u.delegate import EthosUDelegate
 from edgewright.backends.ethos_u.vela import compile_tosa
+from edgewright.engine.profile import Profile
 from edgewright.errors import ExecutionError, FormatError, LimitError, MissingDataError
 from edgewright.formats import read_program
 from edgewright.formats.ptd import read_data
 from edgewright.formats.twin_writer import write_twin
 from edgewright.ir.graph import Graph, Op, Origin, Value
 from edgewright.runtime.delegates import DelegateBlob
-from edgewright.runtime.profile import Profile
 from tests.backends.ethos_u.graphs import GRAPHS
 from tests.support.golden import GOLDEN
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from edgewright.engine import Specialized
-from edgewright.engine.profile import EngineProfile
+from edgewright.engine.profile import Profile
 from edgewright.ir.core.execute import Executor
 from edgewright.ir.graph import Graph, Op, Value
 from edgewright.ir.numerics import XNNPACK
@@ -189,11 +189,11 @@ def test_what_is_compiled_for_its_shape_says_so() -> None:
     special = Specialized(made, threads=1, dynamic=True)
     labels = []
     for length in (20, 9, 20):
-        profile = EngineProfile()
+        profile = Profile()
         given = random(real("x", 1, 1, length, 8))
         (want,) = Executor(made, XNNPACK).run([given])
         np.testing.assert_allclose(special.run([given], profile)[0], want, atol=1e-5)
-        labels.append(" ".join(row.label for row in profile.rows()))
+        labels.append(" ".join(row.name for row in profile.part_rows()))
     assert special.specializer.compilations == 2
     assert "compiled for this shape" not in labels[0] + labels[2]
     assert "conv2d (compiled for this shape)" in labels[1]
