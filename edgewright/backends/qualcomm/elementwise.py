@@ -7,17 +7,23 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.backends.qualcomm.lower import QnnLowering, order_of, real_numbers, result, stored
-from edgewright.backends.qualcomm.norms import scaling
+from edgewright.backends.qualcomm.lower import (
+    QnnLowering,
+    dequantize_constant,
+    elementwise_order,
+    output_of,
+    quantize_per_tensor,
+)
+from edgewright.backends.qualcomm.norms import norm_weight
 from edgewright.ir.aten.ops import OPS
 from edgewright.ir.graph import Op, Value
 from edgewright.lowering.passes.layout import identity
 from edgewright.lowering.passes.value_storage import activation_limits
 
 Lower = Callable[[QnnLowering, Op], None]
-_LARGEST = float(np.finfo(np.float32).max)
+_FLOAT_MAX = float(np.finfo(np.float32).max)
 
-# Functions of one tensor, by QNN's name for them.
+# QNN's names of unary operators.
 UNARY = {
     "abs": "ElementWiseAbs", "asin": "ElementWiseAsin", "atan": "ElementWiseAtan", "ceil": "ElementWiseCeil",
     "cos": "ElementWiseCos", "exp": "ElementWiseExp", "floor": "ElementWiseFloor", "log": "ElementWiseLog",
@@ -37,143 +43,147 @@ COMPARE = {
 }  # fmt: skip
 
 
-def of(kind: str, *names: str, **params: Any) -> Lower:
-    """One node whose inputs are these arguments."""
+def elementwise(kind: str, *names: str, **params: Any) -> Lower:
+    """A single node; ``names``: the arguments that are its inputs."""
 
     def lower(low: QnnLowering, op: Op) -> None:
-        order = order_of(low, op)
+        order = elementwise_order(low, op)
         low.finish(op, order, kind, [low.operand(op, name, order) for name in names or ("self",)], **params)
 
     return lower
 
 
-def limits(low: QnnLowering, op: Op) -> None:
-    """Activations that only keep values in limits."""
-    order, out = order_of(low, op), result(op)
-    ends = activation_limits(op.kind, op)
-    assert ends is not None
-    low.limited(low.operand(op, "self", order), low.make(out, order), *ends)
+def clamp(low: QnnLowering, op: Op) -> None:
+    """Activations that are a clamp."""
+    order, out = elementwise_order(low, op), output_of(op)
+    limits = activation_limits(op.kind, op)
+    assert limits is not None
+    low.emit_clamp(low.operand(op, "self", order), low.make(out, order), *limits)
 
 
 def elu(low: QnnLowering, op: Op) -> None:
-    order = order_of(low, op)
+    order = elementwise_order(low, op)
     low.finish(op, order, "Elu", [low.operand(op, "self", order)], alpha=float(op.args.get("alpha", 1.0)))
 
 
 def hardsigmoid(low: QnnLowering, op: Op) -> None:
-    order = order_of(low, op)
+    order = elementwise_order(low, op)
     params = {"operation": 2, "alpha": 1 / 6, "beta": 0.5}
     low.finish(op, order, "ElementWiseNeuron", [low.operand(op, "self", order)], **params)
 
 
 def leaky_relu(low: QnnLowering, op: Op) -> None:
-    """A slope for all channels alike."""
-    order = order_of(low, op)
-    slope = low.number(float(op.args.get("negative_slope", 0.01)), op)
+    """As PReLU with one slope."""
+    order = elementwise_order(low, op)
+    slope = low.scalar(float(op.args.get("negative_slope", 0.01)), op)
     low.finish(op, order, "Prelu", [low.operand(op, "self", order), slope])
 
 
 def reciprocal(low: QnnLowering, op: Op) -> None:
-    """The HTP has none, but divides."""
-    order = order_of(low, op)
-    low.finish(op, order, "ElementWiseDivide", [low.number(1.0, op), low.operand(op, "self", order)])
+    """As a division: the HTP has no reciprocal."""
+    order = elementwise_order(low, op)
+    low.finish(op, order, "ElementWiseDivide", [low.scalar(1.0, op), low.operand(op, "self", order)])
 
 
 def power(low: QnnLowering, op: Op) -> None:
-    """Squares are products, and roots are roots, which are more exact."""
-    order, exponent = order_of(low, op), op.args["exponent"]
+    """Exponents 2 and 0.5 are lowered to products and square roots, which are more accurate."""
+    order, exponent = elementwise_order(low, op), op.args["exponent"]
     if exponent == 2:
         square(low, op)
     elif exponent == 0.5:
-        of(UNARY["sqrt"])(low, op)
+        elementwise(UNARY["sqrt"])(low, op)
     else:
         low.finish(op, order, "ElementWisePower", [low.operand(op, name, order) for name in ("self", "exponent")])
 
 
 def floor_divide(low: QnnLowering, op: Op) -> None:
-    order = order_of(low, op)
+    order = elementwise_order(low, op)
     inputs = [low.operand(op, name, order) for name in ("self", "other")]
     low.finish(op, order, "ElementWiseBinary", inputs, operation=4)
 
 
 def prelu(low: QnnLowering, op: Op) -> None:
-    """A slope for each channel: they are those of the last dimension."""
+    """One slope per channel; channels are last."""
     x = op.args["self"]
     rank = len(x.shape)
     order = (0, *range(2, rank), 1) if rank > 1 else identity(rank)
-    slope = real_numbers(op.args["weight"]).reshape(-1)
-    held = low.constant(slope.astype(np.float32)) if x.q is None else scaling(low, slope, x, signed=False)
-    low.finish(op, order, "Prelu", [low.get(x, order), held])
+    slope = dequantize_constant(op.args["weight"]).reshape(-1)
+    source = low.constant(slope.astype(np.float32)) if x.q is None else norm_weight(low, slope, x, signed=False)
+    low.finish(op, order, "Prelu", [low.get(x, order), source])
 
 
-def is_wild(kind: str, **params: bool) -> Lower:
-    """Told of 16 bits, as which real numbers are computed."""
+def float_predicate(kind: str, **params: bool) -> Lower:
+    """``isinf`` and ``isnan``, on fp16, in which the HTP computes."""
 
     def lower(low: QnnLowering, op: Op) -> None:
-        order = order_of(low, op)
-        held = low.operand(op, "self", order)
-        half = low.whole(held.bound, np.float16)
-        low.node("Cast", [held], half)
-        low.finish(op, order, kind, [half], **params)
+        order = elementwise_order(low, op)
+        source = low.operand(op, "self", order)
+        fp16 = low.plain_temporary(source.bound, np.float16)
+        low.node("Cast", [source], fp16)
+        low.finish(op, order, kind, [fp16], **params)
 
     return lower
 
 
 def masked_fill(low: QnnLowering, op: Op) -> None:
-    order = order_of(low, op)
+    order = elementwise_order(low, op)
     low.finish(op, order, "ElementWiseSelect", [low.operand(op, name, order) for name in ("mask", "value", "self")])
 
 
 def cast(low: QnnLowering, op: Op) -> None:
-    """To another type; 64-bit integers have 32 bits already. Fractions go towards zero, and every number but zero is
-    true: QNN says neither of its own casts."""
-    x, out = op.args["self"], result(op)
-    order = order_of(low, op)
-    held = low.get(x, order)
-    made = low.make(out, order)
-    assert held.dtype is not None and made.dtype is not None
-    if held.dtype == made.dtype:
-        low.alias(out, order, held)
-    elif made.dtype == np.bool_:
-        zero = low.constant(np.zeros([1] * max(len(held.bound), 1), held.dtype))
-        low.node("ElementWiseNotEqual", [held, zero], made)
+    """int64 is int32 already. Conversion to integers truncates, and to bool compares with zero, because QNN
+    documents neither for its Cast."""
+    x, out = op.args["self"], output_of(op)
+    order = elementwise_order(low, op)
+    source = low.get(x, order)
+    result = low.make(out, order)
+    assert source.dtype is not None and result.dtype is not None
+    if source.dtype == result.dtype:
+        low.alias(out, order, source)
+    elif result.dtype == np.bool_:
+        zero = low.constant(np.zeros([1] * max(len(source.bound), 1), source.dtype))
+        low.node("ElementWiseNotEqual", [source, zero], result)
     else:
-        low.node("Cast", [_truncated(low, held) if held.dtype.kind == "f" and made.dtype.kind in "iu" else held], made)
+        low.node(
+            "Cast",
+            [_truncate(low, source) if source.dtype.kind == "f" and result.dtype.kind in "iu" else source],
+            result,
+        )
 
 
-def _truncated(low: QnnLowering, held: Value) -> Value:
-    """Real numbers without their fractions."""
-    size, whole, sign, made = (low.temporary(held.bound, held) for _ in range(4))
-    low.node("ElementWiseAbs", [held], size)
-    low.node("ElementWiseFloor", [size], whole)
-    low.node("ElementWiseSign", [held], sign)
-    low.node("ElementWiseMultiply", [whole, sign], made)
-    return made
+def _truncate(low: QnnLowering, source: Value) -> Value:
+    """Round towards zero."""
+    size, floor, sign, result = (low.temporary(source.bound, source) for _ in range(4))
+    low.node("ElementWiseAbs", [source], size)
+    low.node("ElementWiseFloor", [size], floor)
+    low.node("ElementWiseSign", [source], sign)
+    low.node("ElementWiseMultiply", [floor, sign], result)
+    return result
 
 
 def square(low: QnnLowering, op: Op) -> None:
-    order = order_of(low, op)
+    order = elementwise_order(low, op)
     x = low.operand(op, "self", order)
     low.finish(op, order, "ElementWiseMultiply", [x, x])
 
 
 def convert(low: QnnLowering, op: Op) -> None:
-    """Between real numbers and integers, or integers of two scales."""
-    order, out = order_of(low, op), result(op)
-    held = low.operand(op, "self", order)
-    if op.kind == "quantize" and held.data is not None:
-        low.alias(out, order, low.constant(stored(held.data, out.q), out.q))
+    """Quantize, dequantize and requantize."""
+    order, out = elementwise_order(low, op), output_of(op)
+    source = low.operand(op, "self", order)
+    if op.kind == "quantize" and source.data is not None:
+        low.alias(out, order, low.constant(quantize_per_tensor(source.data, out.q), out.q))
         return
     kind = {"quantize": "Quantize", "dequantize": "Dequantize", "requantize": "Convert"}[op.kind]
-    low.finish(op, order, kind, [held])
+    low.finish(op, order, kind, [source])
 
 
-def made_now(low: QnnLowering, op: Op) -> None:
-    """Numbers that do not depend on any other: a constant. Infinite ones become the largest there are."""
-    out = result(op)
+def constant(low: QnnLowering, op: Op) -> None:
+    """Operators without inputs, evaluated to a constant. Infinities become the largest finite number."""
+    out = output_of(op)
     data = np.asarray(OPS[op.kind].call(op.args)[0])
     if data.dtype.kind == "f":
-        data = np.nan_to_num(data, nan=np.nan, posinf=_LARGEST, neginf=-_LARGEST)
+        data = np.nan_to_num(data, nan=np.nan, posinf=_FLOAT_MAX, neginf=-_FLOAT_MAX)
     assert out.dtype is not None
-    held = np.broadcast_to(data, out.bound).astype(np.int32 if out.dtype == np.int64 else out.dtype)
-    low.alias(out, identity(len(out.shape)), low.constant(np.ascontiguousarray(held)))
+    source = np.broadcast_to(data, out.bound).astype(np.int32 if out.dtype == np.int64 else out.dtype)
+    low.alias(out, identity(len(out.shape)), low.constant(np.ascontiguousarray(source)))

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from edgewright.backends.qualcomm.blob import check_context
-from edgewright.backends.qualcomm.lower import element_of, encoding_of
+from edgewright.backends.qualcomm.lower import encoding_of, qnn_dtype
 from edgewright.backends.qualcomm.qnn import structs as s
 from edgewright.backends.qualcomm.qnn.build import GraphBuilder, TensorSpec
 from edgewright.backends.qualcomm.qnn.session import Context, Session
@@ -52,7 +52,7 @@ class Emitter:
         if kind == s.STATIC:
             assert value.data is not None
             data = np.ascontiguousarray(value.data).reshape(value.bound or (1,))
-        spec = TensorSpec(name, value.bound or (1,), element_of(value), kind, encoding_of(value), data)
+        spec = TensorSpec(name, value.bound or (1,), qnn_dtype(value), kind, encoding_of(value), data)
         self._tensors[value] = self.builder.tensor(spec, create=self.add)
 
 
@@ -130,7 +130,7 @@ class Probe:
             log.debug("%s", error)  # with the table of what it has instead
             kind = error.subject.split()[0]
             node = next(op for op in device.ops if op.kind == kind)
-            held = ", ".join(dict.fromkeys(element_of(v) for v in node.args["inputs"]))
+            held = ", ".join(dict.fromkeys(qnn_dtype(v) for v in node.args["inputs"]))
             return f"{kind} of {held} {error.rule}; got {str(error.value).split(': <E>')[0]}"
         return None
 

@@ -11,18 +11,18 @@ import numpy as np
 from edgewright.ir.dtypes import ScalarType
 from edgewright.ir.graph import Graph, Op, Value
 
-HALF, SINGLE = np.dtype(np.float16), np.dtype(np.float32)
+FP16, FP32 = np.dtype(np.float16), np.dtype(np.float32)
 
 
-def with_cast_ends(group: Graph) -> Graph:
-    """A graph of the same inputs and outputs, without halves between them; the graph itself if it has none."""
-    halves = [v for v in group.values() if v.q is None and v.dtype == HALF]
-    if not halves:
+def cast_boundary(group: Graph) -> Graph:
+    """A graph with the same inputs and outputs and float32 in between; the graph itself if it has no fp16 tensors."""
+    fp16_values = [v for v in group.values() if v.q is None and v.dtype == FP16]
+    if not fp16_values:
         return group
-    wide = {v: replace(v, dtype=SINGLE, data=None if v.data is None else v.data.astype(SINGLE)) for v in halves}
-    before = [_cast(v, wide[v], ScalarType.FLOAT32) for v in group.inputs if v in wide]
-    inside = [_of(op, wide) for op in group.ops]
-    after = [_cast(wide[v], v, ScalarType.FLOAT16) for v in dict.fromkeys(group.outputs) if v in wide]
+    fp32 = {v: replace(v, dtype=FP32, data=None if v.data is None else v.data.astype(FP32)) for v in fp16_values}
+    before = [_cast(v, fp32[v], ScalarType.FLOAT32) for v in group.inputs if v in fp32]
+    inside = [_replace_values(op, fp32) for op in group.ops]
+    after = [_cast(fp32[v], v, ScalarType.FLOAT16) for v in dict.fromkeys(group.outputs) if v in fp32]
     return Graph(group.name, [*group.inputs], [*group.outputs], [*before, *inside, *after])
 
 
@@ -30,12 +30,14 @@ def _cast(x: Value, out: Value, dtype: ScalarType) -> Op:
     return Op("cast", {"self": x, "dtype": int(dtype)}, [out])
 
 
-def _of(op: Op, wide: dict[Value, Value]) -> Op:
-    """The operator, of and to other values."""
+def _replace_values(op: Op, fp32: dict[Value, Value]) -> Op:
+    """A copy of an operator with other operands and outputs."""
 
-    def other(given: Any) -> Any:
-        if isinstance(given, list | tuple):
-            return type(given)(other(v) for v in given)
-        return wide.get(given, given) if isinstance(given, Value) else given
+    def replaced(argument: Any) -> Any:
+        if isinstance(argument, list | tuple):
+            return type(argument)(replaced(v) for v in argument)
+        return fp32.get(argument, argument) if isinstance(argument, Value) else argument
 
-    return replace(op, args={name: other(v) for name, v in op.args.items()}, outputs=[other(o) for o in op.outputs])
+    return replace(
+        op, args={name: replaced(v) for name, v in op.args.items()}, outputs=[replaced(o) for o in op.outputs]
+    )

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.backends.qualcomm.fp16 import with_cast_ends
+from edgewright.backends.qualcomm.fp16 import cast_boundary
 from edgewright.backends.qualcomm.qnn.build import Encoding
 from edgewright.ir.graph import Array, Graph, Op, QParams, Value
 from edgewright.ir.qnn.scaling import block_scales
@@ -20,15 +20,15 @@ from edgewright.lowering.passes.layout import GroupLowering, Order, common_order
 from edgewright.lowering.passes.value_storage import clamp_is_redundant, same_encoding
 
 INT32, INT64 = np.dtype(np.int32), np.dtype(np.int64)
-MIDDLE = 1 << 15  # 16-bit zero point that some operators require
-LARGEST_FACTOR = 32639  # largest 16-bit weight: larger ones gave wrong results in tests
+MIDPOINT = 1 << 15  # 16-bit zero point that some operators require
+MAX_INT16_WEIGHT = 32639  # largest 16-bit weight: larger ones gave wrong results in tests
 
 
 class QnnLowering(GroupLowering):
     """Builds the device graph of one partition."""
 
     def __init__(self, group: Graph, rows: Mapping[str, Any], target: Any) -> None:
-        super().__init__(with_cast_ends(group), rows)
+        super().__init__(cast_boundary(group), rows)
         self.target = target
         self._symmetric: dict[Value, Value] = {}
 
@@ -37,26 +37,26 @@ class QnnLowering(GroupLowering):
     def run(self) -> Graph:
         """QNN only casts int64: inputs and outputs of that type are cast, and int32 is used in between."""
         graph = super().run()
-        before: list[Op] = []
-        for index, (value, held) in enumerate(zip(self.group.inputs, graph.inputs, strict=True)):
+        casts: list[Op] = []
+        for index, (value, source) in enumerate(zip(self.group.inputs, graph.inputs, strict=True)):
             if value.dtype == INT64:
-                graph.inputs[index] = wide = replace(held, dtype=INT64)
-                before.append(Op("Cast", {"inputs": [wide], "params": {}}, [held]))
-        graph.ops[:0] = before
-        for index, (value, held) in enumerate(zip(self.group.outputs, graph.outputs, strict=True)):
+                graph.inputs[index] = wide = replace(source, dtype=INT64)
+                casts.append(Op("Cast", {"inputs": [wide], "params": {}}, [source]))
+        graph.ops[:0] = casts
+        for index, (value, source) in enumerate(zip(self.group.outputs, graph.outputs, strict=True)):
             if value.dtype == INT64:
-                graph.outputs[index] = wide = replace(held, dtype=INT64)
-                self.node("Cast", [held], wide)
+                graph.outputs[index] = wide = replace(source, dtype=INT64)
+                self.node("Cast", [source], wide)
         return graph
 
     def _device(self, value: Value, order: Order) -> Value:
-        made = super()._device(value, order)
-        return replace(made, dtype=INT32) if made.dtype == INT64 else made
+        result = super()._device(value, order)
+        return replace(result, dtype=INT32) if result.dtype == INT64 else result
 
     def _constant(self, value: Value, order: Order) -> Value:
-        made = super()._constant(value, order)
-        made.data = np.asarray(made.data, made.dtype).reshape(made.bound)  # a number alone has no dimension
-        return made
+        result = super()._constant(value, order)
+        result.data = np.asarray(result.data, result.dtype).reshape(result.bound)  # a number alone has no dimension
+        return result
 
     # --------------------------------------------------------------------------------------------------- appending
 
@@ -65,83 +65,83 @@ class QnnLowering(GroupLowering):
         outs = [out] if isinstance(out, Value) else list(out)
         self.graph.ops.append(Op(kind, {"inputs": list(inputs), "params": params}, [*outs], self.origin))
 
-    def permute(self, held: Value, made: Value, dims: list[int]) -> None:
-        if is_trivial_permutation(held.bound, dims):
-            self.node("Reshape", [held], made)
-        elif len(dims) > 4 and 1 in held.bound:  # the compiler may fail on rank 5: drop dimensions of size 1
-            kept = [d for d in range(len(dims)) if held.bound[d] != 1]
-            turned = [d for d in dims if d in kept]
-            small = self.temporary([held.bound[d] for d in turned], made)
-            flat = self.reshaped(held, [held.bound[d] for d in kept])
-            self.node("Transpose", [flat], small, perm=unsigned([kept.index(d) for d in turned]))
-            self.node("Reshape", [small], made)
+    def permute(self, source: Value, result: Value, dims: list[int]) -> None:
+        if is_trivial_permutation(source.bound, dims):
+            self.node("Reshape", [source], result)
+        elif len(dims) > 4 and 1 in source.bound:  # the compiler may fail on rank 5: drop dimensions of size 1
+            dims_kept = [d for d in range(len(dims)) if source.bound[d] != 1]
+            dims_perm = [d for d in dims if d in dims_kept]
+            small = self.temporary([source.bound[d] for d in dims_perm], result)
+            flat = self.reshape(source, [source.bound[d] for d in dims_kept])
+            self.node("Transpose", [flat], small, perm=as_uint32([dims_kept.index(d) for d in dims_perm]))
+            self.node("Reshape", [small], result)
         else:
-            self.node("Transpose", [held], made, perm=unsigned(dims))
+            self.node("Transpose", [source], result, perm=as_uint32(dims))
 
-    def copy(self, held: Value, made: Value) -> None:
-        self.node("Reshape", [held], made)
+    def copy(self, source: Value, result: Value) -> None:
+        self.node("Reshape", [source], result)
 
-    def reshaped(self, held: Value, shape: Sequence[int]) -> Value:
+    def reshape(self, source: Value, shape: Sequence[int]) -> Value:
         """Reshape a tensor."""
-        if tuple(shape) == held.bound:
-            return held
-        if held.constant:
-            assert held.data is not None
-            return self.constant(held.data.reshape(tuple(shape)), held.q)
-        made = self.temporary(shape, held)
-        self.node("Reshape", [held], made)
-        return made
+        if tuple(shape) == source.bound:
+            return source
+        if source.constant:
+            assert source.data is not None
+            return self.constant(source.data.reshape(tuple(shape)), source.q)
+        result = self.temporary(shape, source)
+        self.node("Reshape", [source], result)
+        return result
 
-    def stored_as(self, held: Value, like: Value) -> Value:
+    def requantize_like(self, source: Value, like: Value) -> Value:
         """Convert to the quantization parameters of ``like``."""
-        if same_encoding(held, replace(like, dtype=INT32) if like.dtype == INT64 else like):
-            return held
-        made = self.temporary(held.bound, like)
-        self.node("Convert", [held], made)
-        return made
+        if same_encoding(source, replace(like, dtype=INT32) if like.dtype == INT64 else like):
+            return source
+        result = self.temporary(source.bound, like)
+        self.node("Convert", [source], result)
+        return result
 
-    def whole(self, shape: Sequence[int], dtype: Any = INT32) -> Value:
+    def plain_temporary(self, shape: Sequence[int], dtype: Any = INT32) -> Value:
         """A temporary of an integer type or bool."""
         return self.temporary(shape, Value("", np.dtype(dtype)))
 
-    def symmetric(self, held: Value) -> Value:
+    def to_symmetric(self, source: Value) -> Value:
         """A 16-bit tensor requantized symmetrically, as required for the right operand of a matrix product."""
-        if held.q is None or held.q.dtype.itemsize < 2 or held.q.zero_point == MIDDLE or held.constant:
-            return held
-        if held not in self._symmetric:
-            q = held.q
+        if source.q is None or source.q.dtype.itemsize < 2 or source.q.zero_point == MIDPOINT or source.constant:
+            return source
+        if source not in self._symmetric:
+            q = source.q
             assert isinstance(q.scale, float) and isinstance(q.zero_point, int)
             reach = max(q.zero_point - q.qmin, q.qmax - q.zero_point) * q.scale
-            like = replace(held, q=replace(q, scale=reach / LARGEST_FACTOR, zero_point=MIDDLE), data=None)
-            self._symmetric[held] = self.stored_as(held, like)
-        return self._symmetric[held]
+            like = replace(source, q=replace(q, scale=reach / MAX_INT16_WEIGHT, zero_point=MIDPOINT), data=None)
+            self._symmetric[source] = self.requantize_like(source, like)
+        return self._symmetric[source]
 
     # ----------------------------------------------------------------------------------------------------- results
 
     def finish(self, op: Op, order: Order, kind: str, inputs: Sequence[Value], /, **params: Any) -> None:
         """Append the node that computes the output of ``op`` in ``order``, with its fused clamp."""
-        out = result(op)
-        made = self.make(out, order)
-        self.into(op, made, kind, inputs, **params)
+        out = output_of(op)
+        result = self.make(out, order)
+        self.emit_into(op, result, kind, inputs, **params)
 
-    def into(self, op: Op, made: Value, kind: str, inputs: Sequence[Value], /, **params: Any) -> None:
+    def emit_into(self, op: Op, result: Value, kind: str, inputs: Sequence[Value], /, **params: Any) -> None:
         """Append the node that computes ``made``, and the clamp of a fused activation."""
         limits = op.args.get("limits")
-        if limits is None or clamp_is_redundant(made.q, limits):
-            self.node(kind, inputs, made, **params)
+        if limits is None or clamp_is_redundant(result.q, limits):
+            self.node(kind, inputs, result, **params)
             return
-        whole = self.temporary(made.bound, made)
-        self.node(kind, inputs, whole, **params)
-        self.limited(whole, made, *limits)
+        unclamped = self.temporary(result.bound, result)
+        self.node(kind, inputs, unclamped, **params)
+        self.emit_clamp(unclamped, result, *limits)
 
-    def limited(self, held: Value, made: Value, low: float, high: float) -> None:
+    def emit_clamp(self, source: Value, result: Value, low: float, high: float) -> None:
         """Append a clamp."""
         largest = float(np.finfo(np.float32).max)
         if (low, high) == (0.0, float("inf")):
-            self.node("Relu", [held], made)
+            self.node("Relu", [source], result)
         else:
             ends = {"min_value": float(max(low, -largest)), "max_value": float(min(high, largest))}
-            self.node("ReluMinMax", [held], made, **ends)
+            self.node("ReluMinMax", [source], result, **ends)
 
     # ---------------------------------------------------------------------------------------------------- operands
 
@@ -149,45 +149,47 @@ class QnnLowering(GroupLowering):
         """An operand of an elementwise operator in dimension order ``order``; scalars become constants."""
         value = op.args[name]
         if not isinstance(value, Value):
-            return self.number(value, op)
+            return self.scalar(value, op)
         rank = len(order)
         if len(value.shape) == rank:
             return self.get(value, order)
-        held = self.get(value)
+        source = self.get(value)
         if not value.shape:
-            return held
-        whole = self.reshaped(held, (1,) * (rank - len(value.shape)) + held.bound)
+            return source
+        unclamped = self.reshape(source, (1,) * (rank - len(value.shape)) + source.bound)
         if order == identity(rank):
-            return whole
-        if whole.constant:
-            assert whole.data is not None
-            return self.constant(np.ascontiguousarray(whole.data.transpose(order)), whole.q)
-        made = self.temporary([whole.bound[d] for d in order], whole)
-        self.permute(whole, made, list(order))
-        return made
+            return unclamped
+        if unclamped.constant:
+            assert unclamped.data is not None
+            return self.constant(np.ascontiguousarray(unclamped.data.transpose(order)), unclamped.q)
+        result = self.temporary([unclamped.bound[d] for d in order], unclamped)
+        self.permute(unclamped, result, list(order))
+        return result
 
-    def number(self, given: float, op: Op) -> Value:
+    def scalar(self, number: float, op: Op) -> Value:
         """A scalar in the type of the operands of ``op``."""
         like = next(v for v in op.inputs() if not v.constant)
         shape = (1,) if op.outputs[0] is not None and op.outputs[0].bound else ()  # scalars stay scalars
         if like.q is None:
-            return self.constant(np.full(shape, given, like.dtype))
+            return self.constant(np.full(shape, number, like.dtype))
         top = like.q.qmax
-        scale = abs(float(given)) / top or 1.0
-        stored, zero = (0, 0) if given == 0 else (top, 0) if given > 0 else (0, top)
-        return self.constant(np.full(shape, stored, like.q.dtype), replace(like.q, scale=scale, zero_point=zero))
+        scale = abs(float(number)) / top or 1.0
+        quantize_per_tensor, zero = (0, 0) if number == 0 else (top, 0) if number > 0 else (0, top)
+        return self.constant(
+            np.full(shape, quantize_per_tensor, like.q.dtype), replace(like.q, scale=scale, zero_point=zero)
+        )
 
 
 # ------------------------------------------------------------------------------------------------------------- values
 
 
-def result(op: Op) -> Value:
+def output_of(op: Op) -> Value:
     out = op.outputs[0]
     assert out is not None
     return out
 
 
-def element_of(value: Value) -> str:
+def qnn_dtype(value: Value) -> str:
     """QNN's element type of a tensor; for quantized tensors determined by the integer range."""
     q = value.q
     if q is None:
@@ -218,7 +220,7 @@ def scale_of(value: Value) -> Any:
     return np.asarray(value.q.scale, np.float64)
 
 
-def real_numbers(value: Value) -> Array:
+def dequantize_constant(value: Value) -> Array:
     """The dequantized values of a constant."""
     data = np.asarray(value.data, np.float64)
     if value.q is None:
@@ -226,22 +228,22 @@ def real_numbers(value: Value) -> Array:
     shape = [1] * data.ndim
     if value.q.axis is not None and data.ndim:
         shape[value.q.axis] = -1
-    given = (value.q.scale, value.q.zero_point)
-    scale, zero = (np.asarray(n, np.float64).reshape(shape if np.ndim(n) else ()) for n in given)
+    number = (value.q.scale, value.q.zero_point)
+    scale, zero = (np.asarray(n, np.float64).reshape(shape if np.ndim(n) else ()) for n in number)
     return np.asarray((data - zero) * scale)
 
 
-def stored(data: Array, q: QParams | None) -> Array:
+def quantize_per_tensor(data: Array, q: QParams | None) -> Array:
     """Quantize per tensor."""
     assert q is not None
     scale, zero = np.asarray(q.scale, np.float64), np.asarray(q.zero_point)
     return np.asarray(np.clip(np.round(data / scale) + zero, q.qmin, q.qmax), q.dtype)
 
 
-def unsigned(numbers: Any) -> Array:
+def as_uint32(numbers: Any) -> Array:
     return np.asarray(numbers, np.uint32)
 
 
-def order_of(low: QnnLowering, op: Op) -> Order:
+def elementwise_order(low: QnnLowering, op: Op) -> Order:
     """The dimension order of an elementwise operator."""
-    return common_order(low, op, len(result(op).shape))
+    return common_order(low, op, len(output_of(op).shape))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-WHOLE = (
+NO_DECOMPOSE_NAMES = (
     "hardswish.default", "elu.default", "relu6.default", "hardsigmoid.default", "leaky_relu.default", "prelu.default",
     "square.default", "softmax.int", "log_softmax.int", "layer_norm.default", "group_norm.default",
     "instance_norm.default", "rms_norm.default", "pixel_shuffle.default", "pixel_unshuffle.default",

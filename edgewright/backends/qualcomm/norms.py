@@ -8,87 +8,87 @@ import numpy as np
 
 from edgewright.backends.qualcomm.lower import (
     INT32,
-    LARGEST_FACTOR,
+    MAX_INT16_WEIGHT,
     QnnLowering,
-    real_numbers,
-    result,
+    as_uint32,
+    dequantize_constant,
+    output_of,
     scale_of,
-    unsigned,
 )
 from edgewright.ir.graph import Array, Op, QParams, Value
 from edgewright.lowering.passes.layout import identity
 
-_WHOLE = 2**31 - 1
-_LEAST = 1e-9  # of scales
+_INT32_MAX = 2**31 - 1
+_MIN_SCALE = 1e-9  # of scales
 
 
-def scaling(low: QnnLowering, data: Array, x: Value, *, signed: bool = True) -> Value:
+def norm_weight(low: QnnLowering, data: Array, x: Value, *, signed: bool = True) -> Value:
     """The weight of a normalization: unsigned with a zero point, or symmetric int16 if ``signed``."""
     if x.q is None:
         return low.constant(data.astype(np.float32))
     if x.q.dtype.itemsize > 1 and signed:
-        scale = max(float(np.abs(data).max(initial=0)), _LEAST) / LARGEST_FACTOR
-        q = QParams(scale, 0, np.dtype(np.int16), -LARGEST_FACTOR, LARGEST_FACTOR)
+        scale = max(float(np.abs(data).max(initial=0)), _MIN_SCALE) / MAX_INT16_WEIGHT
+        q = QParams(scale, 0, np.dtype(np.int16), -MAX_INT16_WEIGHT, MAX_INT16_WEIGHT)
     else:
         first, last = min(0.0, float(data.min(initial=0))), max(0.0, float(data.max(initial=0)))
         most = int(np.iinfo(x.q.dtype).max)
-        scale = max(last - first, _LEAST) / most
+        scale = max(last - first, _MIN_SCALE) / most
         q = QParams(scale, round(-first / scale), x.q.dtype, 0, most)
-    stored = np.clip(np.round(data / scale) + np.asarray(q.zero_point), q.qmin, q.qmax)
-    return low.constant(stored.astype(q.dtype), q)
+    data_int = np.clip(np.round(data / scale) + np.asarray(q.zero_point), q.qmin, q.qmax)
+    return low.constant(data_int.astype(q.dtype), q)
 
 
-def shift(low: QnnLowering, data: Array, x: Value, factor: Value | None = None) -> Value:
+def norm_bias(low: QnnLowering, data: Array, x: Value, factor: Value | None = None) -> Value:
     """The bias of a normalization as int32, at the scale of the product with ``factor`` if it is passed."""
     if x.q is None:
         return low.constant(data.astype(np.float32))
-    scale = max(float(np.abs(data).max(initial=0)), _LEAST) / _WHOLE
+    scale = max(float(np.abs(data).max(initial=0)), _MIN_SCALE) / _INT32_MAX
     if factor is not None:
         scale = float(scale_of(x) * scale_of(factor))
-    stored = np.clip(np.round(data / scale), -_WHOLE, _WHOLE).astype(np.int32)
-    return low.constant(stored, QParams(scale, 0, INT32, -_WHOLE, _WHOLE))
+    data_int = np.clip(np.round(data / scale), -_INT32_MAX, _INT32_MAX).astype(np.int32)
+    return low.constant(data_int, QParams(scale, 0, INT32, -_INT32_MAX, _INT32_MAX))
 
 
-def _given(op: Op, name: str, count: int, fill: float) -> Array:
+def _parameter(op: Op, name: str, count: int, fill: float) -> Array:
     value = op.args.get(name)
-    return np.full(count, fill) if value is None else real_numbers(value).reshape(-1)
+    return np.full(count, fill) if value is None else dequantize_constant(value).reshape(-1)
 
 
 def batch_norm_factors(op: Op) -> tuple[Any, Any]:
     """Scale and shift per channel of an inference-mode batch norm."""
     count = op.args["input"].bound[1]
-    mean, var = (real_numbers(op.args[name]) for name in ("running_mean", "running_var"))
-    factor = _given(op, "weight", count, 1.0) / np.sqrt(var + op.args["eps"])
-    return factor, _given(op, "bias", count, 0.0) - factor * mean
+    mean, var = (dequantize_constant(op.args[name]) for name in ("running_mean", "running_var"))
+    factor = _parameter(op, "weight", count, 1.0) / np.sqrt(var + op.args["eps"])
+    return factor, _parameter(op, "bias", count, 0.0) - factor * mean
 
 
 def batch_norm(low: QnnLowering, op: Op) -> None:
     x = op.args["input"]
     rank = len(x.shape)
     order = (0, *range(2, rank), 1)
-    factor, added = batch_norm_factors(op)
-    weight = scaling(low, factor, x)
-    low.finish(op, order, "Batchnorm", [low.get(x, order), weight, shift(low, added, x, weight)])
+    factor, bias = batch_norm_factors(op)
+    weight = norm_weight(low, factor, x)
+    low.finish(op, order, "Batchnorm", [low.get(x, order), weight, norm_bias(low, bias, x, weight)])
 
 
 def layer_norm(low: QnnLowering, op: Op) -> None:
     """Over the last dimension."""
     x = op.args["input"]
     count, rank = x.bound[-1], len(x.shape)
-    factor, added = _given(op, "weight", count, 1.0), _given(op, "bias", count, 0.0)
-    inputs = [low.get(x), scaling(low, factor, x), shift(low, added, x)]
-    params = {"epsilon": float(op.args.get("eps", 1e-5)), "axes": unsigned([rank - 1])}
-    low.finish(op, identity(len(result(op).shape)), "LayerNorm", inputs, **params)
+    factor, bias = _parameter(op, "weight", count, 1.0), _parameter(op, "bias", count, 0.0)
+    inputs = [low.get(x), norm_weight(low, factor, x), norm_bias(low, bias, x)]
+    params = {"epsilon": float(op.args.get("eps", 1e-5)), "axes": as_uint32([rank - 1])}
+    low.finish(op, identity(len(output_of(op).shape)), "LayerNorm", inputs, **params)
 
 
 def rms_norm(low: QnnLowering, op: Op) -> None:
     """Over the last dimension."""
     x = op.args["input"]
     count, rank = x.bound[-1], len(x.shape)
-    inputs = [low.get(x), scaling(low, _given(op, "weight", count, 1.0), x), shift(low, np.zeros(count), x)]
-    given = op.args.get("eps")
-    epsilon = float(np.finfo(np.float32).eps) if given is None else float(given)
-    low.finish(op, identity(rank), "RmsNorm", inputs, epsilon=epsilon, axes=unsigned([rank - 1]))
+    inputs = [low.get(x), norm_weight(low, _parameter(op, "weight", count, 1.0), x), norm_bias(low, np.zeros(count), x)]
+    eps = op.args.get("eps")
+    epsilon = float(np.finfo(np.float32).eps) if eps is None else float(eps)
+    low.finish(op, identity(rank), "RmsNorm", inputs, epsilon=epsilon, axes=as_uint32([rank - 1]))
 
 
 def group_norm(low: QnnLowering, op: Op) -> None:
@@ -97,8 +97,8 @@ def group_norm(low: QnnLowering, op: Op) -> None:
     order = (0, *range(2, rank), 1)
     inputs = [
         low.get(x, order),
-        scaling(low, _given(op, "weight", count, 1.0), x),
-        shift(low, _given(op, "bias", count, 0.0), x),
+        norm_weight(low, _parameter(op, "weight", count, 1.0), x),
+        norm_bias(low, _parameter(op, "bias", count, 0.0), x),
     ]
     groups = op.args["num_groups"] if "num_groups" in op.args else op.args["group"]
     low.finish(op, order, "GroupNorm", inputs, epsilon=float(op.args["eps"]), group=int(groups))
@@ -106,15 +106,15 @@ def group_norm(low: QnnLowering, op: Op) -> None:
 
 def instance_norm(low: QnnLowering, op: Op) -> None:
     """Over all elements of a channel; 1-D becomes 2-D of height 1."""
-    x, out = op.args["input"], result(op)
+    x, out = op.args["input"], output_of(op)
     rank, count = len(x.shape), x.bound[1]
     order = (0, *range(2, rank), 1)
-    held = low.get(x, order)
+    source = low.get(x, order)
     inputs = [
-        low.reshaped(held, [held.bound[0], 1, *held.bound[1:]]) if rank == 3 else held,
-        scaling(low, _given(op, "weight", count, 1.0), x, signed=False),
-        shift(low, _given(op, "bias", count, 0.0), x),
+        low.reshape(source, [source.bound[0], 1, *source.bound[1:]]) if rank == 3 else source,
+        norm_weight(low, _parameter(op, "weight", count, 1.0), x, signed=False),
+        norm_bias(low, _parameter(op, "bias", count, 0.0), x),
     ]
-    made = low.temporary(inputs[0].bound, out)
-    low.into(op, made, "InstanceNorm", inputs, epsilon=float(op.args["eps"]))
-    low.alias(out, order, low.reshaped(made, held.bound))
+    result = low.temporary(inputs[0].bound, out)
+    low.emit_into(op, result, "InstanceNorm", inputs, epsilon=float(op.args["eps"]))
+    low.alias(out, order, low.reshape(result, source.bound))

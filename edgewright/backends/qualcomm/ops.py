@@ -23,57 +23,65 @@ from edgewright.ir.ports import ACT, INDEX, Same
 
 ANY = (STATIC, FLOAT)
 ACTIVATIONS = ("relu", "relu6", "hardtanh", "clamp")
-_REAL = {"weight": INDEX, "bias": INDEX}  # constants that stay floating point until lowering
-fixed = constant("weight", "bias")
+_FLOAT_PORTS = {"weight": INDEX, "bias": INDEX}  # constants that stay floating point until lowering
+constant_weights = constant("weight", "bias")
 
 
-def _products() -> tuple[OpSpec, ...]:
-    checks = (fixed, rules.all_or_none, common.batched_images, image_rules.plain_transposed)
+def _convolutions() -> tuple[OpSpec, ...]:
+    checks = (constant_weights, rules.all_or_none, common.batched_images, image_rules.conv_transpose_params)
     kinds = ("conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
     return (
         *(OpSpec(op, conv.convolution, checks, ANY, ACTIVATIONS) for op in kinds),
-        OpSpec("linear", conv.linear, (fixed, rules.all_or_none, common.not_scalar), ANY, ACTIVATIONS),
+        OpSpec("linear", conv.linear, (constant_weights, rules.all_or_none, common.not_scalar), ANY, ACTIVATIONS),
         OpSpec("mm", conv.matmul, (rules.all_or_none,), ANY),
         OpSpec("bmm", conv.matmul, (rules.all_or_none,), ANY),
     )
 
 
-def _element(op: str, lower: Any, *checks: Rule, precisions: tuple[str, ...] = ANY, **more: Any) -> OpSpec:
+def _spec(op: str, lower: Any, *checks: Rule, precisions: tuple[str, ...] = ANY, **more: Any) -> OpSpec:
     return OpSpec(op, lower, (rules.all_or_none, *checks), precisions, **more)
 
 
-_OF_ONE = {
-    "log": (rules.narrow,),
-    "round": (rules.whole_numbers,),
+_UNARY_RULES = {
+    "log": (rules.log_bit_width,),
+    "round": (rules.round_decimals,),
 }
 
 
-def _elements() -> tuple[OpSpec, ...]:
+def _elementwise() -> tuple[OpSpec, ...]:
     of_one = {op: kind for op, kind in el.UNARY.items() if op != "asin"}
     return (
-        *(_element(op, el.of(kind), *_OF_ONE.get(op, ())) for op, kind in of_one.items()),
-        _element("asin", el.of(el.UNARY["asin"]), precisions=(STATIC,)),
-        *(_element(op, el.limits, rules.number_limits) for op in ACTIVATIONS),
-        _element("elu", el.elu, rules.plain_elu),
-        _element("hardsigmoid", el.hardsigmoid),
-        _element("leaky_relu", el.leaky_relu),
-        _element("reciprocal", el.reciprocal),
-        _element("square", el.square),
-        *(_pair(op, el.of(kind, "self", "other")) for op, kind in el.BINARY.items()),
-        _pair("rsub", el.of("ElementWiseSubtract", "other", "self")),
-        _pair("pow", el.power, rules.known_powers),
-        _pair("floor_divide", el.floor_divide, precisions=(FLOAT,)),
-        _element("prelu", el.prelu, constant("weight"), ports={"weight": INDEX}),
-        *(_compared(op, kind) for op, kind in el.COMPARE.items()),
-        OpSpec("logical_not", el.of("ElementWiseNot"), (rules.truths,), (FLOAT,)),
-        OpSpec("isinf", el.is_wild("IsInf", detect_negative=True, detect_positive=True), (rules.real,), (FLOAT,)),
-        OpSpec("isnan", el.is_wild("IsNan"), (rules.real,), (FLOAT,)),
-        _element(
-            "where", el.of("ElementWiseSelect", "condition", "self", "other"), common.computed_operand, numbers=True
+        *(_spec(op, el.elementwise(kind), *_UNARY_RULES.get(op, ())) for op, kind in of_one.items()),
+        _spec("asin", el.elementwise(el.UNARY["asin"]), precisions=(STATIC,)),
+        *(_spec(op, el.clamp, rules.scalar_limits) for op in ACTIVATIONS),
+        _spec("elu", el.elu, rules.elu_scales),
+        _spec("hardsigmoid", el.hardsigmoid),
+        _spec("leaky_relu", el.leaky_relu),
+        _spec("reciprocal", el.reciprocal),
+        _spec("square", el.square),
+        *(_binary(op, el.elementwise(kind, "self", "other")) for op, kind in el.BINARY.items()),
+        _binary("rsub", el.elementwise("ElementWiseSubtract", "other", "self")),
+        _binary("pow", el.power, rules.supported_exponent),
+        _binary("floor_divide", el.floor_divide, precisions=(FLOAT,)),
+        _spec("prelu", el.prelu, constant("weight"), ports={"weight": INDEX}),
+        *(_comparison(op, kind) for op, kind in el.COMPARE.items()),
+        OpSpec("logical_not", el.elementwise("ElementWiseNot"), (rules.bool_operands,), (FLOAT,)),
+        OpSpec(
+            "isinf",
+            el.float_predicate("IsInf", detect_negative=True, detect_positive=True),
+            (rules.float_operands,),
+            (FLOAT,),
         ),
-        _element("masked_fill", el.masked_fill, common.computed_operand, numbers=True),
+        OpSpec("isnan", el.float_predicate("IsNan"), (rules.float_operands,), (FLOAT,)),
+        _spec(
+            "where",
+            el.elementwise("ElementWiseSelect", "condition", "self", "other"),
+            common.computed_operand,
+            numbers=True,
+        ),
+        _spec("masked_fill", el.masked_fill, common.computed_operand, numbers=True),
         OpSpec("cast", el.cast, (), (FLOAT,)),
-        *(OpSpec(op, el.made_now, (), (FLOAT,)) for op in rules.MADE),
+        *(OpSpec(op, el.constant, (), (FLOAT,)) for op in rules.CONSTANT_OPS),
         *(
             OpSpec(op, el.convert, (common.per_tensor_quantized,), (STATIC,))
             for op in ("quantize", "dequantize", "requantize")
@@ -81,10 +89,10 @@ def _elements() -> tuple[OpSpec, ...]:
     )
 
 
-def _pair(op: str, lower: Any, *more: Rule, precisions: tuple[str, ...] = ANY) -> OpSpec:
+def _binary(op: str, lower: Any, *more: Rule, precisions: tuple[str, ...] = ANY) -> OpSpec:
     checks = (
         rules.all_or_none,
-        rules.one_width,
+        rules.equal_bit_width,
         common.computed_operand,
         common.unit_alpha,
         common.true_division,
@@ -93,44 +101,47 @@ def _pair(op: str, lower: Any, *more: Rule, precisions: tuple[str, ...] = ANY) -
     return OpSpec(op, lower, checks, precisions, ACTIVATIONS, numbers=True)
 
 
-def _compared(op: str, kind: str) -> OpSpec:
-    lower = el.of(kind, "self", "other")
+def _comparison(op: str, kind: str) -> OpSpec:
+    lower = el.elementwise(kind, "self", "other")
     if op.startswith(("logical", "bitwise")):
-        return OpSpec(op, lower, (common.computed_operand, rules.truths), (FLOAT,))
-    return _element(op, lower, common.computed_operand, numbers=True)
+        return OpSpec(op, lower, (common.computed_operand, rules.bool_operands), (FLOAT,))
+    return _spec(op, lower, common.computed_operand, numbers=True)
 
 
-def _images() -> tuple[OpSpec, ...]:
-    average = (rules.all_or_none, image_rules.plain_window, image_rules.plain_average)
+def _image_ops() -> tuple[OpSpec, ...]:
+    average = (rules.all_or_none, image_rules.pool_window, image_rules.avg_pool_divisor)
     factors, both = (common.exact_scale_factors,), ("upsample", "resize")
     inside = {"out": Same("input")}  # outputs are within the input's range; sharing its scale measured more accurate
     reductions = {"mean": "ReduceMean", "sum": "ReduceSum", "amax": "ReduceMax", "amin": "ReduceMin"}
     return (
-        _element("max_pool2d", image.pool("PoolMax2d"), common.first_output_only, image_rules.plain_window),
+        _spec("max_pool2d", image.pool("PoolMax2d"), common.first_output_only, image_rules.pool_window),
         OpSpec("avg_pool2d", image.pool("PoolAvg2d"), average, ANY),
-        _element("adaptive_avg_pool2d", image.adaptive("PoolAvg2d"), image_rules.even_windows(4)),
-        _element("adaptive_avg_pool3d", image.adaptive("PoolAvg3d"), image_rules.even_windows(5)),
-        _element(
-            "adaptive_max_pool2d", image.adaptive("PoolMax2d"), image_rules.even_windows(4), common.first_output_only
+        _spec("adaptive_avg_pool2d", image.adaptive_pool("PoolAvg2d"), image_rules.uniform_windows(4)),
+        _spec("adaptive_avg_pool3d", image.adaptive_pool("PoolAvg3d"), image_rules.uniform_windows(5)),
+        _spec(
+            "adaptive_max_pool2d",
+            image.adaptive_pool("PoolMax2d"),
+            image_rules.uniform_windows(4),
+            common.first_output_only,
         ),
-        _element("avg_pool3d", image.volume, image_rules.plain_box),
-        *(_element(op, image.reduced(kind), rules.reduces) for op, kind in reductions.items()),
-        _element("softmax", image.softmax, common.not_scalar),
-        _element("log_softmax", image.log_softmax, common.not_scalar),
-        _element("pixel_shuffle", image.shuffled("DepthToSpace"), common.four_dims),
-        _element("pixel_unshuffle", image.shuffled("SpaceToDepth"), common.four_dims),
-        *(_element(f"{how}_nearest2d", image.nearest, *factors) for how in both),
-        _element("upsample_bilinear2d", image.bilinear, *factors, ports=inside),
-        _element("resize_bilinear2d", image.bilinear, *factors, ports={"out": Same("self")}),
-        *(_element(f"{how}_bicubic2d", image.bicubic, *factors, image_rules.free_corners) for how in both),
-        _element("channel_shuffle", image.dealt),
-        _element("grid_sampler_2d", image.sampled, image_rules.plain_samples, ports=inside),
-        _element("grid_sampler_3d", image.sampled, image_rules.plain_samples, precisions=(STATIC,), ports=inside),
+        _spec("avg_pool3d", image.avg_pool3d, image_rules.avg_pool3d_params),
+        *(_spec(op, image.reduction(kind), rules.reduced_types) for op, kind in reductions.items()),
+        _spec("softmax", image.softmax, common.not_scalar),
+        _spec("log_softmax", image.log_softmax, common.not_scalar),
+        _spec("pixel_shuffle", image.pixel_shuffle("DepthToSpace"), common.four_dims),
+        _spec("pixel_unshuffle", image.pixel_shuffle("SpaceToDepth"), common.four_dims),
+        *(_spec(f"{how}_nearest2d", image.nearest, *factors) for how in both),
+        _spec("upsample_bilinear2d", image.bilinear, *factors, ports=inside),
+        _spec("resize_bilinear2d", image.bilinear, *factors, ports={"out": Same("self")}),
+        *(_spec(f"{how}_bicubic2d", image.bicubic, *factors, image_rules.bicubic_corners) for how in both),
+        _spec("channel_shuffle", image.channel_shuffle),
+        _spec("grid_sampler_2d", image.grid_sample, image_rules.grid_sample_mode, ports=inside),
+        _spec("grid_sampler_3d", image.grid_sample, image_rules.grid_sample_mode, precisions=(STATIC,), ports=inside),
     )
 
 
 def _norm(op: str, lower: Any, *checks: Rule) -> OpSpec:
-    return OpSpec(op, lower, (fixed, rules.all_or_none, *checks), ANY, ports=_REAL)
+    return OpSpec(op, lower, (constant_weights, rules.all_or_none, *checks), ANY, ports=_FLOAT_PORTS)
 
 
 def _norms() -> tuple[OpSpec, ...]:
@@ -145,54 +156,62 @@ def _norms() -> tuple[OpSpec, ...]:
         _norm("layer_norm", norms.layer_norm, common.last_dim_only, common.first_output_only),
         _norm("rms_norm", norms.rms_norm, common.last_dim_only),
         _norm("group_norm", norms.group_norm, common.four_dims),
-        _norm("instance_norm", norms.instance_norm, rules.own_statistics),
+        _norm("instance_norm", norms.instance_norm, rules.instance_statistics),
         _norm("native_group_norm", norms.group_norm, common.four_dims, common.first_output_only),
     )
 
 
-def _moves() -> tuple[OpSpec, ...]:
+def _data_movement() -> tuple[OpSpec, ...]:
     lowered = {
-        movement.same: ("clone",),
+        movement.alias: ("clone",),
         movement.permute: ("permute", "transpose", "t"),
         movement.view: ("view", "reshape", "flatten", "squeeze", "unsqueeze"),
-        movement.part: ("slice", "narrow", "select", "split", "split_with_sizes", "chunk", "unbind"),
+        movement.slices: ("slice", "narrow", "select", "split", "split_with_sizes", "chunk", "unbind"),
         movement.flip: ("flip",),
         movement.cat: ("cat",),
         movement.stack: ("stack",),
         movement.tile: ("expand", "repeat"),
     }
     return (
-        *(_element(op, lower, common.not_scalar) for lower, ops in lowered.items() for op in ops),
-        OpSpec("dropout", movement.same, (rules.all_or_none,), ANY, ports={"out": Same("input")}),
-        _element("pad", movement.pad, common.not_scalar, image_rules.outward),
-        *(_element(op, movement.pad, image_rules.mirrored) for op in ("reflection_pad", "pad_by_mode")),
+        *(_spec(op, lower, common.not_scalar) for lower, ops in lowered.items() for op in ops),
+        OpSpec("dropout", movement.alias, (rules.all_or_none,), ANY, ports={"out": Same("input")}),
+        _spec("pad", movement.pad, common.not_scalar, image_rules.padding_value),
+        *(_spec(op, movement.pad, image_rules.reflect_padding) for op in ("reflection_pad", "pad_by_mode")),
     )
 
 
-def _places() -> tuple[OpSpec, ...]:
+def _indexing() -> tuple[OpSpec, ...]:
     """Operators that compute indices, and gather and scatter."""
     ranked = (common.not_scalar,)
     read = {"gather": indexing.gather, "index_select": indexing.index_select}
     return (
-        _element("argmax", sort_topk.place("Argmax"), *ranked),
-        _element("argmin", sort_topk.place("Argmin"), *ranked),
-        _element("max_dim", sort_topk.extreme("ReduceMax", "Argmax"), *ranked),
-        _element("min_dim", sort_topk.extreme("ReduceMin", "Argmin"), *ranked),
-        _element("topk", sort_topk.best, *ranked),
-        _element("sort", sort_topk.best, *ranked, rules.unstable),
-        _element("cumsum", sort_topk.running_sum, *ranked, rules.same_kind),
-        _element("embedding", indexing.embedding, rules.known_table, ports={"weight": ACT, "out": Same("weight")}),
-        *(_element(op, lower, *ranked) for op, lower in read.items()),
-        _element("index", indexing.index, rules.neighbours),
-        _element("index_put", indexing.index_put, rules.neighbours),
-        *(_element(op, indexing.scatter, *ranked) for op in ("scatter", "scatter_value")),
-        *(_element(op, indexing.written_slice, *ranked) for op in ("slice_scatter", "select_scatter")),
+        _spec("argmax", sort_topk.arg_reduce("Argmax"), *ranked),
+        _spec("argmin", sort_topk.arg_reduce("Argmin"), *ranked),
+        _spec("max_dim", sort_topk.reduce_with_index("ReduceMax", "Argmax"), *ranked),
+        _spec("min_dim", sort_topk.reduce_with_index("ReduceMin", "Argmin"), *ranked),
+        _spec("topk", sort_topk.top_k, *ranked),
+        _spec("sort", sort_topk.top_k, *ranked, rules.unstable_sort),
+        _spec("cumsum", sort_topk.cumulative_sum, *ranked, rules.equal_types),
+        _spec("embedding", indexing.embedding, rules.constant_table, ports={"weight": ACT, "out": Same("weight")}),
+        *(_spec(op, lower, *ranked) for op, lower in read.items()),
+        _spec("index", indexing.index, rules.adjacent_indices),
+        _spec("index_put", indexing.index_put, rules.adjacent_indices),
+        *(_spec(op, indexing.scatter, *ranked) for op in ("scatter", "scatter_value")),
+        *(_spec(op, indexing.slice_scatter, *ranked) for op in ("slice_scatter", "select_scatter")),
     )
 
 
-ROWS: tuple[OpSpec, ...] = (*_products(), *_elements(), *_images(), *_norms(), *_moves(), *_places())
+ROWS: tuple[OpSpec, ...] = (
+    *_convolutions(),
+    *_elementwise(),
+    *_image_ops(),
+    *_norms(),
+    *_data_movement(),
+    *_indexing(),
+)
 EVERYWHERE: tuple[Rule, ...] = (
-    rules.real_numbers_allowed, rules.storage, rules.plain, rules.fits, static_shape(), not_empty(), max_rank(5),
+    rules.float_allowed, rules.quantization_scheme, rules.plain_types, rules.int64_range, static_shape(), not_empty(),
+    max_rank(5),
 )  # fmt: skip
 
 # Operators that ExecuTorch supports on this processor and that have no row here.

@@ -17,9 +17,9 @@ from edgewright.backends.qualcomm.delegate import release
 from edgewright.backends.qualcomm.emit import probe_for, signature
 from edgewright.backends.qualcomm.estimates import estimate
 from edgewright.backends.qualcomm.exclude import Skips
-from edgewright.backends.qualcomm.index_dtype import Places
+from edgewright.backends.qualcomm.index_dtype import IndexNarrowing
 from edgewright.backends.qualcomm.lower import QnnLowering
-from edgewright.backends.qualcomm.no_decompose import IDLE, WHOLE
+from edgewright.backends.qualcomm.no_decompose import IDLE, NO_DECOMPOSE_NAMES
 from edgewright.backends.qualcomm.norms import batch_norm_factors
 from edgewright.backends.qualcomm.ops import BACKEND
 from edgewright.backends.qualcomm.options import KEY
@@ -47,7 +47,7 @@ from edgewright.lowering.passes.constant_folding import fold_batch_norms, fold_c
 from edgewright.quantize.state import integer_state
 
 log = logging.getLogger("edgewright.qualcomm")
-NO_DECOMPOSE = tuple(attrgetter(name)(torch.ops.aten) for name in WHOLE)
+NO_DECOMPOSE = tuple(attrgetter(name)(torch.ops.aten) for name in NO_DECOMPOSE_NAMES)
 SIMULATED = " (simulation only: will not run on the device)"  # of targets, in what a file says of itself
 
 
@@ -84,7 +84,7 @@ class QnnPartitioner(Partitioner):
         self.shared = shared
         self.spills = SharedSpills() if spills is None else spills
         self._method = "forward"
-        self._places = Places()
+        self._index_narrowing = IndexNarrowing()
 
     @classmethod
     def for_target(cls, target: str | None) -> QnnPartitioner:
@@ -103,12 +103,12 @@ class QnnPartitioner(Partitioner):
         return self._target
 
     def partition(self, exported: ExportedProgram, method: str = "forward") -> ExportedProgram:
-        self._method, self._places = method, Places()
+        self._method, self._index_narrowing = method, IndexNarrowing()
         return super().partition(integer_state(exported) if self.integer_state else exported, method)
 
     def refusals(self, op: Op) -> list[str]:
         """Violated rules, else the verdict of Qualcomm's validator."""
-        found = super().refusals(self._places.held(op))
+        found = super().refusals(self._index_narrowing.narrow(op))
         return found if found or self.simulate_only else self._probed(op)
 
     def _probed(self, op: Op) -> list[str]:

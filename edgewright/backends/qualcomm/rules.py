@@ -13,16 +13,16 @@ from edgewright.ir.aten.ops import OPS
 from edgewright.ir.graph import Op, Value
 from edgewright.ir.ports import Index
 
-_REALS = ("float32", "float16")
-_PLAIN = (*_REALS, "int32", "bool")
+_FLOATS = ("float32", "float16")
+_PLAIN_TYPES = (*_FLOATS, "int32", "bool")
 # Operators that create constants.
-MADE = ("arange", "full", "zeros", "ones", "scalar_tensor")
-CASTS = ("cast", *MADE)
+CONSTANT_OPS = ("arange", "full", "zeros", "ones", "scalar_tensor")
+CASTS = ("cast", *CONSTANT_OPS)
 # Constants that stay floating point until lowering.
-_REAL = {"bias", "weight", "running_mean", "running_var"}
+_FLOAT_CONSTANTS = {"bias", "weight", "running_mean", "running_var"}
 
 
-def _weight(op: Op, value: Value) -> bool:
+def _is_weight(op: Op, value: Value) -> bool:
     return op.kind != "embedding" and (value is op.args.get("weight") or value is op.args.get("bias"))
 
 
@@ -31,99 +31,99 @@ def _weight(op: Op, value: Value) -> bool:
     "from v73 on; blockwise weights of 4 bits, in blocks of a multiple of 8 channels, for 1x1 windows and 16-bit "
     "activations, from v69 on"
 )
-def storage(op: Op, target: Any) -> object:
+def quantization_scheme(op: Op, target: Any) -> object:
     for value in tensors(op):
         q = value.q
         if q is None:
             continue
-        said = f"{value.name}: {q.dtype}" + (" per channel" if q.axis is not None else "")
+        text = f"{value.name}: {q.dtype}" + (" per channel" if q.axis is not None else "")
         if q.dynamic or (q.block and not _blocks_fit(op, value, target)):
-            return f"{said}, dynamic or blockwise"
-        if _weight(op, value):
+            return f"{text}, dynamic or blockwise"
+        if _is_weight(op, value):
             wide = str(q.dtype) == "int16" and (target is None or target.htp.arch >= WIDE_WEIGHTS)
             if not (wide or str(q.dtype) in ("int8", "int32")) or np.any(np.asarray(q.zero_point)):
-                return said
+                return text
         elif str(q.dtype) not in ("uint8", "uint16") or q.axis is not None:
-            return said
+            return text
     return OK
 
 
 def _blocks_fit(op: Op, value: Value, target: Any) -> bool:
     x, q = op.args.get("input"), value.q
     assert q is not None
-    plain = op.kind in ("linear", "conv1d", "conv2d") and op.args.get("groups", 1) == 1 and _weight(op, value)
-    plain = plain and all(n == 1 for n in value.bound[2:])
+    plain_types = op.kind in ("linear", "conv1d", "conv2d") and op.args.get("groups", 1) == 1 and _is_weight(op, value)
+    plain_types = plain_types and all(n == 1 for n in value.bound[2:])
     wide = isinstance(x, Value) and str(x.dtype) == "uint16" and q.qmax <= 7
-    return plain and wide and (q.block or 0) % BLOCK == 0 and (target is None or target.htp.arch >= BLOCKS)
+    return plain_types and wide and (q.block or 0) % BLOCK == 0 and (target is None or target.htp.arch >= BLOCKS)
 
 
 @rule("activations must all have the same number of bits")
-def one_width(op: Op, target: Any) -> object:
-    held = sorted({str(v.dtype) for v in tensors(op) if v.q is not None and not _weight(op, v)})
-    return ", ".join(held) if len(held) > 1 else OK
+def equal_bit_width(op: Op, target: Any) -> object:
+    types = sorted({str(v.dtype) for v in tensors(op) if v.q is not None and not _is_weight(op, v)})
+    return ", ".join(types) if len(types) > 1 else OK
 
 
 @rule(
-    "elements that are not quantized must be float32 or float16 (both computed in 16 bits; of a model in bfloat16, "
-    "export model.half() or model.float()), int32 or bool; int64 may only be places, counts and casts"
+    "elements that are not quantized must be float32 or float16 (both computed in 16 bits; export bfloat16 models "
+    "as model.half() or model.float()), int32 or bool; int64 may only hold indices, counts and casts"
 )
-def plain(op: Op, target: Any) -> object:
-    wide = {v for v in _counted(op) if str(v.dtype) == "int64"}
-    bad = {str(v.dtype) for v in tensors(op) if v.q is None and str(v.dtype) not in _PLAIN and v not in wide}
+def plain_types(op: Op, target: Any) -> object:
+    wide = {v for v in _index_values(op) if str(v.dtype) == "int64"}
+    bad = {str(v.dtype) for v in tensors(op) if v.q is None and str(v.dtype) not in _PLAIN_TYPES and v not in wide}
     return ", ".join(sorted(bad)) if bad else OK
 
 
-def _counted(op: Op) -> list[Value]:
+def _index_values(op: Op) -> list[Value]:
     """Indices and counts, which fit in int32."""
     row = OPS.get(op.kind)
     if row is None:
         return []
     if op.kind in CASTS:
         return tensors(op)
-    given = [v for name, port in row.ports.items() if isinstance(port, Index) for v in listed(op.args.get(name))]
-    made = op.outputs if isinstance(row.ports.get("out"), Index) else op.outputs[1:]
-    return [*given, *(o for o in made if o is not None)]
+    inputs = [v for name, port in row.ports.items() if isinstance(port, Index) for v in values_of(op.args.get(name))]
+    outputs = op.outputs if isinstance(row.ports.get("out"), Index) else op.outputs[1:]
+    return [*inputs, *(o for o in outputs if o is not None)]
 
 
-def listed(given: Any) -> list[Value]:
+def values_of(inputs: Any) -> list[Value]:
     """The tensors of an argument."""
-    return [v for v in (given if isinstance(given, list) else [given]) if isinstance(v, Value)]
+    return [v for v in (inputs if isinstance(inputs, list) else [inputs]) if isinstance(v, Value)]
 
 
 @rule("int64 constants must fit in int32")
-def fits(op: Op, target: Any) -> object:
+def int64_range(op: Op, target: Any) -> object:
     for value in op.inputs():
         if value.constant and str(value.dtype) == "int64" and value.data is not None:
-            wild = value.data[np.abs(value.data) >= 1 << 31]
-            if wild.size:
-                return int(wild.flat[0])
+            outliers = value.data[np.abs(value.data) >= 1 << 31]
+            if outliers.size:
+                return int(outliers.flat[0])
     return OK
 
 
 @rule(
-    "real numbers are computed with generate_htp_compiler_spec(use_fp16=True) only, and not by "
-    f"{', '.join(WITHOUT_HALF[:-1])} or {WITHOUT_HALF[-1]}: quantize the model, or say so"
+    "floating point needs generate_htp_compiler_spec(use_fp16=True), and is not supported by "
+    f"{', '.join(WITHOUT_HALF[:-1])} or {WITHOUT_HALF[-1]}: quantize the model, or set use_fp16"
 )
-def real_numbers_allowed(op: Op, target: Any) -> object:
+def float_allowed(op: Op, target: Any) -> object:
     if op.kind in ("quantize", "dequantize") or target is None or (target.fp16 and target.htp.half):
         return OK
-    if op.kind in MADE:
+    if op.kind in CONSTANT_OPS:
         return OK
-    held = {op.args[n] for n in _REAL if isinstance(op.args.get(n), Value)}
-    real = [v.name for v in tensors(op) if v.q is None and str(v.dtype) in _REALS and v not in held]
-    return ", ".join(real) if real else OK
+    types = {op.args[n] for n in _FLOAT_CONSTANTS if isinstance(op.args.get(n), Value)}
+    float_operands = [v.name for v in tensors(op) if v.q is None and str(v.dtype) in _FLOATS and v not in types]
+    return ", ".join(float_operands) if float_operands else OK
 
 
 @rule("inputs and outputs must all be quantized, or none")
 def all_or_none(op: Op, target: Any) -> object:
-    counted = set(_counted(op))
-    held = [v for v in tensors(op) if not any(v is op.args.get(n) for n in _REAL) and v not in counted]
-    loose = [v.name for v in held if v.q is None and str(v.dtype) in _REALS]
-    return ", ".join(loose) if loose and any(v.q is not None for v in held) else OK
+    counted = set(_index_values(op))
+    types = [v for v in tensors(op) if not any(v is op.args.get(n) for n in _FLOAT_CONSTANTS) and v not in counted]
+    unquantized = [v.name for v in types if v.q is None and str(v.dtype) in _FLOATS]
+    return ", ".join(unquantized) if unquantized and any(v.q is not None for v in types) else OK
 
 
 @rule("at least one dimension must be reduced, and input and output types must be equal")
-def reduces(op: Op, target: Any) -> object:
+def reduced_types(op: Op, target: Any) -> object:
     out, x = op.outputs[0], op.args["self"]
     if not x.shape or not reduced_dims(op):
         return "no dimension"
@@ -131,37 +131,37 @@ def reduces(op: Op, target: Any) -> object:
 
 
 @rule("logarithms must be 8-bit or floating point: the HTP's 16-bit result is wrong")
-def narrow(op: Op, target: Any) -> object:
+def log_bit_width(op: Op, target: Any) -> object:
     q = op.args["self"].q
     return str(q.dtype) if q is not None and q.dtype.itemsize > 1 else OK
 
 
 @rule("clamp limits must be numbers")
-def number_limits(op: Op, target: Any) -> object:
-    held = [n for n in ("min", "max") if isinstance(op.args.get(n), Value)]
-    return ", ".join(held) if held else OK
+def scalar_limits(op: Op, target: Any) -> object:
+    types = [n for n in ("min", "max") if isinstance(op.args.get(n), Value)]
+    return ", ".join(types) if types else OK
 
 
 @rule("scale and input_scale of elu must be 1")
-def plain_elu(op: Op, target: Any) -> object:
+def elu_scales(op: Op, target: Any) -> object:
     scales = [op.args.get(n, 1) for n in ("scale", "input_scale")]
     return OK if all(s == 1 for s in scales) else scales
 
 
 @rule("decimals of round must be 0")
-def whole_numbers(op: Op, target: Any) -> object:
+def round_decimals(op: Op, target: Any) -> object:
     decimals = op.args.get("decimals", 0)
     return decimals if decimals else OK
 
 
 @rule("operands of logical operators must be bool")
-def truths(op: Op, target: Any) -> object:
-    held = sorted({str(v.dtype) for v in tensors(op) if str(v.dtype) != "bool"})
-    return ", ".join(held) if held else OK
+def bool_operands(op: Op, target: Any) -> object:
+    types = sorted({str(v.dtype) for v in tensors(op) if str(v.dtype) != "bool"})
+    return ", ".join(types) if types else OK
 
 
 @rule("exponents must be nonzero numbers, and of 16-bit tensors 2 or 0.5: the HTP's result is wrong otherwise")
-def known_powers(op: Op, target: Any) -> object:
+def supported_exponent(op: Op, target: Any) -> object:
     exponent = op.args["exponent"]
     if isinstance(exponent, Value) or exponent == 0:
         return "a tensor" if isinstance(exponent, Value) else 0
@@ -170,39 +170,39 @@ def known_powers(op: Op, target: Any) -> object:
 
 
 @rule("instance norm must use the statistics of its input, which must be batched")
-def own_statistics(op: Op, target: Any) -> object:
+def instance_statistics(op: Op, target: Any) -> object:
     rank = len(op.args["input"].shape)
     return "running statistics" if not op.args["use_input_stats"] else OK if rank in (3, 4) else f"rank {rank}"
 
 
 @rule("sorting must not be required to be stable")
-def unstable(op: Op, target: Any) -> object:
+def unstable_sort(op: Op, target: Any) -> object:
     return "stable" if op.args.get("stable") else OK
 
 
 @rule("input and output types must be equal")
-def same_kind(op: Op, target: Any) -> object:
+def equal_types(op: Op, target: Any) -> object:
     x, out = op.args["self"], op.outputs[0]
     return OK if out is None or out.q is not None or out.dtype == x.dtype else f"{x.dtype} to {out.dtype}"
 
 
 @rule("quantized embedding tables must be constant")
-def known_table(op: Op, target: Any) -> object:
+def constant_table(op: Op, target: Any) -> object:
     out, weight = op.outputs[0], op.args["weight"]
     return OK if out is None or (out.q is None and weight.q is None) or weight.constant else "computed"
 
 
 @rule("index tensors must not be boolean masks, and must index adjacent dimensions")
-def neighbours(op: Op, target: Any) -> object:
-    given = op.args["indices"]
-    where = [d for d, v in enumerate(given) if v is not None]
-    masks = [v.name for v in given if v is not None and str(v.dtype) not in ("int32", "int64")]
+def adjacent_indices(op: Op, target: Any) -> object:
+    inputs = op.args["indices"]
+    where = [d for d, v in enumerate(inputs) if v is not None]
+    masks = [v.name for v in inputs if v is not None and str(v.dtype) not in ("int32", "int64")]
     if masks:
         return ", ".join(masks)
     return OK if where and where[-1] - where[0] == len(where) - 1 else f"dimensions {where}"
 
 
 @rule("operands must be floating point")
-def real(op: Op, target: Any) -> object:
+def float_operands(op: Op, target: Any) -> object:
     found = op.args["self"].dtype
-    return OK if str(found) in _REALS else found
+    return OK if str(found) in _FLOATS else found

@@ -9,7 +9,7 @@ import pytest
 
 from edgewright.backends.qualcomm.emit import compile_graph
 from edgewright.backends.qualcomm.partitioner import QnnPartitioner, to_qnn
-from edgewright.backends.qualcomm.weights_int4 import finer_weight
+from edgewright.backends.qualcomm.weights_int4 import refine_weight
 from edgewright.ir.graph import Array, Graph, Op, QParams, Value
 from tests.backends.qualcomm.rows import emulated_result, target_for
 
@@ -82,7 +82,7 @@ def test_sums_of_small_weights_are_nearly_exact(shape: tuple[int, ...], groups: 
 
 
 def told(op: Op, soc: str = "SM8550") -> QParams:
-    weight = finer_weight(op, op.args["weight"], target_for(soc))
+    weight = refine_weight(op, op.args["weight"], target_for(soc))
     assert weight.q is not None and weight.data is not None
     scale = np.asarray(weight.q.scale).max() * weight.q.qmax / 7
     assert np.isclose(scale, WEIGHT) and weight.data.max() == weight.q.qmax  # the same numbers
@@ -107,7 +107,7 @@ def test_one_pixel_becomes_a_block_and_few_products_become_bytes() -> None:
 )
 def test_others_stay_as_they_are(op: Op, soc: str) -> None:
     weight = op.args["weight"]
-    assert finer_weight(op, weight, target_for(soc)) is weight
+    assert refine_weight(op, weight, target_for(soc)) is weight
 
 
 def test_a_block_takes_no_more_room_than_4_bits() -> None:

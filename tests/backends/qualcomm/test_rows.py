@@ -6,12 +6,14 @@ from __future__ import annotations
 import pytest
 
 from edgewright.backends.qualcomm.ops import BACKEND
-from edgewright.backends.qualcomm.rules import MADE
+from edgewright.backends.qualcomm.rules import CONSTANT_OPS
 from edgewright.backends.qualcomm.target import QcomChipset
 from edgewright.ir.aten.ops import OPS
 from tests.backends.qualcomm.rows import FP16, cases, check
 
-ROWS = [name for name in BACKEND.rows if name in OPS and name not in MADE]  # what makes constants has no operands
+ROWS = [
+    name for name in BACKEND.rows if name in OPS and name not in CONSTANT_OPS
+]  # what makes constants has no operands
 SOCS = [c.name for c in QcomChipset]
 MOST = {FP16: 1e-2, 8: 1, 16: 66}  # of the largest result; last places: 66 are a thousandth of the range
 
