@@ -12,8 +12,8 @@ import numpy as np
 
 from edgewright.backends.qualcomm.adb import Adb, Device
 from edgewright.backends.qualcomm.emulator_server import release
-from edgewright.backends.qualcomm.libraries import Runner, find_runner, htp_files, sdk_root
-from edgewright.backends.qualcomm.phone import FOLDER, LIST, Needs, Phone, command, needs_of
+from edgewright.backends.qualcomm.libraries import RunnerFiles, find_runner, htp_files, sdk_root
+from edgewright.backends.qualcomm.phone import FOLDER, LIST, Phone, Requirements, command, requirements_of
 from edgewright.backends.qualcomm.results import read_outputs
 from edgewright.backends.qualcomm.target import CHIPSETS, get_soc_to_chipset_map
 from edgewright.cli.inputs import load_inputs
@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
     if args.kind == "list":
         return _list(args)
     program = read_program(args.model)
-    needs = needs_of(program, args.model)
+    needs = requirements_of(program, args.model)
     libraries, runner = ([], None) if args.skip_push else (
         htp_files(sdk_root(args.qnn_sdk), needs.arch), find_runner(args.build_folder, args.runner)
     )  # fmt: skip
@@ -70,11 +70,11 @@ def _name(model: str) -> str:
     return Path(model).name
 
 
-def _pairs(libraries: list[Path], runner: Runner | None) -> Files:
+def _pairs(libraries: list[Path], runner: RunnerFiles | None) -> Files:
     return [(path, path.name) for path in (*libraries, *(runner.files if runner is not None else []))]
 
 
-def _dry_run(args: argparse.Namespace, folder: PurePosixPath, libraries: list[Path], runner: Runner | None) -> int:
+def _dry_run(args: argparse.Namespace, folder: PurePosixPath, libraries: list[Path], runner: RunnerFiles | None) -> int:
     files = [*_pairs(libraries, runner), (Path(args.model), _name(args.model))]
     pushes = [(path, folder / name) for path, name in files]
     line = command(folder, _name(args.model), bool(args.inputs))
@@ -91,7 +91,7 @@ def _list(args: argparse.Namespace) -> int:
     """List every phone, or the selected one, with its properties."""
     if args.model is not None:
         raise UsageError("device list", "takes no program", value=args.model, remedy="edgewright device run runs one.")
-    phones = [_facts(args, device) for device in Adb(args.serial, args.host).listed()]
+    phones = [_facts(args, device) for device in Adb(args.serial, args.host).candidates()]
     if args.json:
         print(json.dumps({"phones": phones}, indent=2))
         return 0
@@ -138,7 +138,7 @@ def _inputs(args: argparse.Namespace, metadata: MethodMetadata, folder: Path) ->
     return [*files, (folder / LIST, LIST)]
 
 
-def _push(args: argparse.Namespace, phone: Phone, files: Files, needs: Needs, qnn: str) -> Facts:
+def _push(args: argparse.Namespace, phone: Phone, files: Files, needs: Requirements, qnn: str) -> Facts:
     with progress(f"pushing to {phone.device.serial}", len(files), quiet=args.quiet) as step:
         count = phone.push(files, lambda _: step())
     if _prints(args):
@@ -155,7 +155,7 @@ def _prints(args: argparse.Namespace) -> bool:
 def _run(args: argparse.Namespace, phone: Phone, metadata: MethodMetadata, given: bool) -> Facts:
     out = console()
     say = (lambda line: out.print(clean(line), soft_wrap=True)) if _prints(args) else None
-    output = phone.run(_name(args.model), inputs=given, say=say)
+    output = phone.run(_name(args.model), inputs=given, on_line=say)
     folder = Path(args.output_folder) if args.output_folder else Path(args.model).resolve().parent
     files = phone.pull(folder)
     if args.output:

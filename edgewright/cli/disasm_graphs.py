@@ -87,16 +87,18 @@ def enn(contents: DelegateContents) -> Facts:
 def qnn(contents: DelegateContents) -> Facts:
     """The metadata of a context binary, and the graph passed to Qualcomm's compiler."""
     from edgewright.backends.qualcomm.blob import read_blob
-    from edgewright.backends.qualcomm.libraries import build_in
-    from edgewright.backends.qualcomm.qnn.info import settings
+    from edgewright.backends.qualcomm.libraries import find_build_id
+    from edgewright.backends.qualcomm.qnn.info import compiler_settings
 
     if contents.simulated:
         return _facts(contents.graph(), contents, "hexagon", "the graph")
     context = read_blob(contents.blob).context
     # Metadata is located by its layout, which weights may imitate: drop values that are not printable ASCII.
-    metadata = {name: ", ".join(sorted(filter(_is_text, values))) for name, values in sorted(settings(context).items())}
+    metadata = {
+        name: ", ".join(sorted(filter(_is_text, values))) for name, values in sorted(compiler_settings(context).items())
+    }
     facts = _facts(contents.graph(), contents, metadata.get("soc_type", "hexagon"), "the graph passed to QNN")
-    lines = [f"context {len(context):,} bytes, QNN {build_in(context) or 'of an unknown release'}"]
+    lines = [f"context {len(context):,} bytes, QNN {find_build_id(context) or 'of an unknown release'}"]
     lines += [f"  {name} = {value}" for name, value in metadata.items()]
     for graph in _graphs(context):
         lines.append(f"  graph {graph.name!r}")
@@ -104,7 +106,7 @@ def qnn(contents: DelegateContents) -> Facts:
         lines += [f"    out {end.name} {end.dtype}{list(end.dims)}" for end in graph.outputs]
         facts["inputs"] = facts["inputs"] or [end.name for end in graph.inputs]
         facts["outputs"] = facts["outputs"] or [end.name for end in graph.outputs]
-    facts["context"] = {"bytes": len(context), "build": build_in(context), **metadata}
+    facts["context"] = {"bytes": len(context), "build": find_build_id(context), **metadata}
     facts["text"] = "\n".join([*lines, facts["text"]])
     return facts
 

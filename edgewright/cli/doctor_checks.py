@@ -167,11 +167,11 @@ def adb() -> str | None:
 def qnn_release(library: Path) -> str:
     """The QNN release of a library, in the format that phones report; '' if unknown."""
     from edgewright.backends.qualcomm.emulator_server import release
-    from edgewright.backends.qualcomm.libraries import build_in
+    from edgewright.backends.qualcomm.libraries import find_build_id
 
     try:
         with open(library, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            return release(build_in(data))
+            return release(find_build_id(data))
     except (OSError, ValueError):  # an empty file cannot be mapped
         return ""
 

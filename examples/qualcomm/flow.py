@@ -27,7 +27,7 @@ from edgewright.backends.qualcomm import (
 )
 from edgewright.backends.qualcomm.adb import Adb
 from edgewright.backends.qualcomm.libraries import find_runner, htp_files, sdk_root
-from edgewright.backends.qualcomm.phone import LIST, Phone, needs_of
+from edgewright.backends.qualcomm.phone import LIST, Phone, requirements_of
 from edgewright.backends.qualcomm.results import read_outputs
 from edgewright.cli import guard
 from edgewright.errors import ExecutionError, FormatError, UsageError
@@ -231,7 +231,7 @@ def run_on_phone(args: argparse.Namespace, path: Path, folder: Path, inputs: lis
         remedy = "-b build-android; or -x runs it on this machine."
         raise UsageError("--build_folder", "is needed: ExecuTorch's build for Android, with its runner", remedy=remedy)
     program = read_program(path)
-    needs = needs_of(program, str(path))
+    needs = requirements_of(program, str(path))
     files = []
     libraries: list[Path] = []
     if not args.skip_push:

@@ -10,15 +10,15 @@ import torch
 
 from edgewright.backends.qualcomm.compat import to_edge_transform_and_lower_to_qnn
 from edgewright.backends.qualcomm.export_utils import QnnConfig, build_executorch_binary
-from edgewright.backends.qualcomm.qnn.info import settings
+from edgewright.backends.qualcomm.qnn.info import compiler_settings
 from edgewright.backends.qualcomm.script_helpers import (
     QCOM_PASS_ACTIVATE_KEY,
     QCOM_PASS_ARGS_KWARGS_DEFAULTS_KEY,
+    active_passes,
     convert_linear_to_conv2d,
     draw_graph,
     dump_context_from_pte,
     get_qnn_pass_manager_cls,
-    own_passes,
 )
 from edgewright.backends.qualcomm.target import generate_htp_compiler_spec, generate_qnn_executorch_compiler_spec
 from edgewright.errors import UsageError
@@ -57,7 +57,7 @@ def test_passes_of_a_script(tmp_path: Path) -> None:
     jobs = get_qnn_pass_manager_cls().get_capture_program_passes()
     jobs[Doubled] = {QCOM_PASS_ACTIVATE_KEY: True, QCOM_PASS_ARGS_KWARGS_DEFAULTS_KEY: {"times": 3.0}}
     jobs[Path] = {QCOM_PASS_ACTIVATE_KEY: False}
-    (made,) = own_passes(jobs)
+    (made,) = active_passes(jobs)
     assert made.times == 3.0
     with pytest.raises(UsageError, match="ExecuTorch's own, which"):
         jobs[type("FoldQDQ", (), {})][QCOM_PASS_ACTIVATE_KEY] = True
@@ -68,7 +68,7 @@ def test_passes_of_a_script(tmp_path: Path) -> None:
     draw_graph("m", tmp_path, manager.exported_program().graph_module)
     assert "executorch_call_delegate" in (tmp_path / "m.svg").read_text()
     (context,) = dump_context_from_pte(tmp_path / "m.pte")
-    assert Path(context).name == "forward_0.bin" and settings(Path(context).read_bytes())
+    assert Path(context).name == "forward_0.bin" and compiler_settings(Path(context).read_bytes())
     from edgewright.runtime import Runtime
 
     (found,) = Runtime.get().load_program(tmp_path / "m.pte").load_method("forward").execute([x.numpy()])

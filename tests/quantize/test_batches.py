@@ -14,7 +14,7 @@ from edgewright.api.compile import CompileSession, Settings
 from edgewright.api.progress import Stages
 from edgewright.api.recipe import Recipe
 from edgewright.backends.nxp import NeutronQuantizer, calibrate_and_quantize
-from edgewright.backends.qualcomm.export_utils import _calibrated, make_quantizer
+from edgewright.backends.qualcomm.export_utils import _calibrate, make_quantizer
 from edgewright.backends.qualcomm.schemes import QuantDtype
 from edgewright.backends.samsung.export_utils import quantize_module
 from edgewright.errors import InputError
@@ -48,7 +48,7 @@ def _samsung(data: Batches) -> Any:
 
 def _qualcomm(data: Batches) -> Any:
     """Its example is the first of the data."""
-    return _calibrated(Net().eval(), make_quantizer(QuantDtype.use_8a8w), [EXAMPLE, *data])
+    return _calibrate(Net().eval(), make_quantizer(QuantDtype.use_8a8w), [EXAMPLE, *data])
 
 
 @pytest.fixture(scope="module")

@@ -191,7 +191,7 @@ def test_every_way_to_quantize_compares_the_prepared_model(way: str, monkeypatch
         "compile": lambda: ew.compile(model, data[0], quantize="int8", calibration=data, quiet=True),
         "nxp": lambda: calibrate_and_quantize(torch.export.export(model, data[0]), data, NeutronQuantizer()),
         "samsung": lambda: quantize_module(model, data[0], data, "A8W8"),
-        "qualcomm": lambda: qualcomm._calibrated(model, qualcomm.make_quantizer(), data),
+        "qualcomm": lambda: qualcomm._calibrate(model, qualcomm.make_quantizer(), data),
     }
     with pytest.raises(AccuracyError, match="module '1'"):
         ways[way]()

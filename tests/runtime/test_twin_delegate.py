@@ -11,7 +11,7 @@ import pytest
 from edgewright.backends.nxp.delegate import NeutronDelegate
 from edgewright.backends.nxp.target import ROUNDING
 from edgewright.backends.qualcomm.delegate import QnnDelegate
-from edgewright.backends.qualcomm.twin import TwinRunner
+from edgewright.backends.qualcomm.twin import QnnTwinRunner
 from edgewright.backends.samsung.delegate import EnnDelegate
 from edgewright.engine.jit import plan_cache
 from edgewright.engine.jit.cache import Cache, default_cache
@@ -167,4 +167,4 @@ def test_every_backend_refuses_what_is_not_its_own(cache: Cache) -> None:
     with pytest.raises((FormatError, EdgewrightError)):
         EnnDelegate(DelegateBlob("EnnBackend", blob(graph()).blob, {}, {}))
     with pytest.raises((FormatError, EdgewrightError)):
-        TwinRunner(graph(), 1 << 30)
+        QnnTwinRunner(graph(), 1 << 30)

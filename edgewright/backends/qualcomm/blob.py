@@ -10,7 +10,7 @@ import hashlib
 import struct
 from dataclasses import dataclass
 
-from edgewright.backends.qualcomm.qnn.info import settings
+from edgewright.backends.qualcomm.qnn.info import compiler_settings
 from edgewright.backends.qualcomm.target import FLAGS, QnnTarget
 from edgewright.errors import FormatError, VendorError
 from edgewright.formats import checked_int
@@ -24,7 +24,7 @@ _CONTEXT = bytes((0, 0, 0, 2, 0, 0, 0, 3))
 
 @dataclass(frozen=True)
 class Blob:
-    """A context and what it is known by."""
+    """A context binary and its signature."""
 
     signature: int
     context: bytes
@@ -36,18 +36,18 @@ class Blob:
 
 
 def signature_of(context: bytes) -> int:
-    """63 bits of a hash: a signature is signed."""
+    """63 bits of the context's SHA-256, since the signature is a signed 64-bit integer."""
     return int.from_bytes(hashlib.sha256(context).digest()[:8], "little") >> 1
 
 
 def write_blob(context: bytes) -> bytes:
-    """The bytes of a blob."""
+    """Serialize a blob."""
     header = _HEADER.pack(MAGIC, signature_of(context), len(context))
     return header.ljust(_START, b"\0") + context
 
 
 def read_blob(data: Buffer) -> Blob:
-    """Read and check a blob. Graphs that a device would compile itself are refused."""
+    """Read and check a blob. Graphs for on-device compilation are rejected."""
     view = memoryview(data).cast("B")
     try:
         checked_int.check_range(0, _START, len(view), "the header")
@@ -67,24 +67,25 @@ def read_blob(data: Buffer) -> Blob:
     return Blob(signature, context)
 
 
-_ALSO = {"QCM6490": "QCS6490"}  # what the compiler calls it
-_ALWAYS_SAID = ("soc_type", "arch", "vtcm_size")  # by every release; QNN 2.37 does not say the others
+_COMPILER_NAMES = {"QCM6490": "QCS6490"}  # the compiler's names of SoCs
+_ALWAYS_REPORTED = ("soc_type", "arch", "vtcm_size")  # settings that every release reports; QNN 2.37 omits the others
 
 
 def check_context(context: bytes, target: QnnTarget) -> None:
-    """Raise unless a context says it is for its target: the compiler reports success even if it ignored an option."""
-    said, name = settings(context), target.soc.name
-    wanted = {
-        "soc_type": _ALSO.get(name, name), "arch": str(target.htp.arch), "vtcm_size": str(target.vtcm << 20),
-        "O": str(target.level), **{said: str(flag in target.flags).lower() for flag, said in FLAGS.items()},
+    """Raise unless the settings in a context match its target: the compiler reports success even if it ignores an
+    option."""
+    settings, name = compiler_settings(context), target.soc.name
+    expected = {
+        "soc_type": _COMPILER_NAMES.get(name, name), "arch": str(target.htp.arch), "vtcm_size": str(target.vtcm << 20),
+        "O": str(target.level), **{setting: str(flag in target.flags).lower() for flag, setting in FLAGS.items()},
     }  # fmt: skip
-    for option, asked in wanted.items():
-        found = said.get(option, set())
-        if option == "arch":  # of some SoCs the compiler says 68 there, and for what they are the least
-            found = found | said.get("min_arch", set())
-        if not found and option not in _ALWAYS_SAID:
+    for option, value in expected.items():
+        reported = settings.get(option, set())
+        if option == "arch":  # for some SoCs it is 68, and min_arch is the actual version
+            reported = reported | settings.get("min_arch", set())
+        if not reported and option not in _ALWAYS_REPORTED:
             continue
-        if asked not in found:
-            rule = f"must be compiled with {option} {asked}"
+        if value not in reported:
+            rule = f"must be compiled with {option} {value}"
             remedy = "This release of QNN ignores the option: use another (onnxruntime-qnn 2.7 is known to work)."
-            raise VendorError(f"context for {name}", rule, value=", ".join(sorted(found)) or "none", remedy=remedy)
+            raise VendorError(f"context for {name}", rule, value=", ".join(sorted(reported)) or "none", remedy=remedy)

@@ -17,7 +17,7 @@ from edgewright.quantize.recipes import QuantizationConfig
 
 
 class QnnExecuTorchBackendType(enum.IntEnum):
-    """Qualcomm's processors, as files number them."""
+    """Qualcomm's backends, numbered as in files."""
 
     kUndefinedBackend = 0  # noqa: N815
     kGpuBackend = 1  # noqa: N815
@@ -27,8 +27,8 @@ class QnnExecuTorchBackendType(enum.IntEnum):
 
 
 class QnnQuantizer(_Quantizer):
-    """Edgewright's quantizer, made as ExecuTorch's is. ``strict`` or not, what the rows refuse stays as it is, and the
-    partitioner's report says why."""
+    """Edgewright's quantizer with ExecuTorch's constructor. ``strict`` is ignored: rejected operators stay in floating
+    point, and the partitioner's report gives the reason."""
 
     def __init__(
         self, backend: QnnExecuTorchBackendType = QnnExecuTorchBackendType.kHtpBackend,
@@ -40,16 +40,16 @@ class QnnQuantizer(_Quantizer):
         super().__init__(soc_model)
 
     def set_recipe(self, recipe: Any) -> None:
-        """ExecuTorch's recipes annotate with rules of its own, which are not here."""
-        remedy = "Say it with set_default_quant_config, set_submodule_qconfig_list and add_discard_nodes."
+        """Not supported: ExecuTorch's recipes use its own annotation rules."""
+        remedy = "Use set_default_quant_config, set_submodule_qconfig_list and add_discard_nodes."
         raise UsageError("set_recipe", "is not supported", value=type(recipe).__name__, remedy=remedy)
 
 
 def update_spill_fill_size(exported_program: Any) -> int:
-    """What the contexts of a program share (``use_multi_contexts``), in bytes. Lowering has told them already."""
-    listed = isinstance(exported_program, list | tuple)
-    found = exported_program if listed else exported_program.graph_module.modules()
-    values = [value for module in found for key, value in getattr(module, "compile_specs", ()) if key == KEY]
+    """Size of the spill buffer that contexts share (``use_multi_contexts``), in bytes; lowering has set it already."""
+    is_list = isinstance(exported_program, list | tuple)
+    modules = exported_program if is_list else exported_program.graph_module.modules()
+    values = [value for module in modules for key, value in getattr(module, "compile_specs", ()) if key == KEY]
     options = [read_options(value).backend_options for value in values]
     return max(
         (o.htp_options.max_sf_buf_size for o in options if o is not None and o.htp_options is not None), default=0
@@ -61,10 +61,10 @@ def to_edge_transform_and_lower_to_qnn(
     dep_table: Any = None, passes_job: Any = None, skip_node_id_set: Any = None, skip_node_op_set: Any = None,
     skip_mutable_buffer: bool = False, generate_etrecord: bool = False, convert_linear_to_conv2d: bool = False,
 ) -> Any:  # fmt: skip
-    """Edgewright's function with ExecuTorch's arguments. Passes of a script's own (``passes_job``) run before lowering;
-    ExecuTorch's are not needed, and so is their order (``dep_table``)."""
+    """Edgewright's function with ExecuTorch's arguments. Custom passes (``passes_job``) run before lowering;
+    ExecuTorch's passes, and their order (``dep_table``), are not needed."""
+    from edgewright.backends.qualcomm.script_helpers import active_passes
     from edgewright.backends.qualcomm.script_helpers import convert_linear_to_conv2d as convert
-    from edgewright.backends.qualcomm.script_helpers import own_passes
 
     if skip_mutable_buffer:
         remedy = "Leave it out: state that the HTP cannot hold stays outside anyway."
@@ -74,22 +74,24 @@ def to_edge_transform_and_lower_to_qnn(
     return _lower(
         module, inputs, compiler_specs, constant_methods, dynamic_shapes,
         skip_node_id_set=skip_node_id_set, skip_node_op_set=skip_node_op_set,
-        transform_passes=own_passes(passes_job) or None,
+        transform_passes=active_passes(passes_job) or None,
     )  # fmt: skip
 
 
 def get_ptq_per_channel_quant_config(
     act_dtype: torch.dtype = torch.uint8, weight_dtype: torch.dtype = torch.int8
 ) -> QuantizationConfig:
-    """A scheme with a scale for each output channel of weights."""
-    chosen = _SCHEMES.get((act_dtype, weight_dtype))
-    if chosen is None:
-        known = ", ".join(f"{a} and {w}" for a, w in _SCHEMES)
-        raise UsageError("get_ptq_per_channel_quant_config", f"takes {known}", value=f"{act_dtype} and {weight_dtype}")
-    return get_qnn_quantization_config(chosen, is_per_channel=True)
+    """A scheme with weights quantized per channel."""
+    scheme = _SCHEMES.get((act_dtype, weight_dtype))
+    if scheme is None:
+        supported = ", ".join(f"{a} and {w}" for a, w in _SCHEMES)
+        raise UsageError(
+            "get_ptq_per_channel_quant_config", f"takes {supported}", value=f"{act_dtype} and {weight_dtype}"
+        )
+    return get_qnn_quantization_config(scheme, is_per_channel=True)
 
 
-_INT4: torch.dtype = vars(torch)["int4"]  # which torch's stubs do not know
+_INT4: torch.dtype = vars(torch)["int4"]  # missing in torch's stubs
 _SCHEMES: dict[tuple[torch.dtype, torch.dtype], QuantDtype] = {
     (torch.uint8, torch.int8): QuantDtype.use_8a8w,
     (torch.uint8, _INT4): QuantDtype.use_8a4w,

@@ -17,12 +17,12 @@ from typing import Any, Protocol
 import numpy as np
 
 from edgewright.backends.qualcomm.blob import Blob, read_blob
-from edgewright.backends.qualcomm.emulator import Emulated, End
+from edgewright.backends.qualcomm.emulator import EmulatedContext, TensorDesc
 from edgewright.backends.qualcomm.emulator_server import check_version, release
 from edgewright.backends.qualcomm.options import KEY
 from edgewright.backends.qualcomm.qnn.library import find_folder
 from edgewright.backends.qualcomm.target import QcomChipset, QnnTarget
-from edgewright.backends.qualcomm.twin import TwinRunner
+from edgewright.backends.qualcomm.twin import QnnTwinRunner
 from edgewright.errors import ExecutionError, FormatError, MissingError
 from edgewright.formats.twin_writer import MAGIC
 from edgewright.hints import not_among
@@ -37,11 +37,11 @@ _LIBRARIES = " Or install Qualcomm's emulator: pip install 'edgewright[qualcomm]
 log = logging.getLogger("edgewright.qualcomm")
 
 
-class Runner(Protocol):
-    """What runs a graph."""
+class ContextRunner(Protocol):
+    """Executes a context: the emulator or the host twin."""
 
-    inputs: list[End]
-    outputs: list[End]
+    inputs: list[TensorDesc]
+    outputs: list[TensorDesc]
 
     def run(self, inputs: Sequence[Array]) -> list[Array]: ...
 
@@ -49,28 +49,30 @@ class Runner(Protocol):
 
 
 class QnnDelegate:
-    """One context, ready to run. ``how`` says what runs it."""
+    """A loaded context. ``how``: a description of what executes it."""
 
-    storage_order = True  # tensors are bytes as they lie in memory
-    raw_outputs = True  # a number alone has a dimension here
+    storage_order = True  # tensors are passed in storage order
+    raw_outputs = True  # scalars have rank 1 in QNN
 
-    def __init__(self, given: DelegateBlob) -> None:
-        soc = QnnTarget.read(given.compile_specs[KEY]).soc if KEY in given.compile_specs else QcomChipset.SM8650
+    def __init__(self, source: DelegateBlob) -> None:
+        soc = QnnTarget.read(source.compile_specs[KEY]).soc if KEY in source.compile_specs else QcomChipset.SM8650
         self._closed = False
-        self._runner: Runner
-        if bytes(memoryview(given.blob).cast("B")[: len(MAGIC)]) == MAGIC:
-            self._runner = twin = TwinRunner(embedded_twin(given, "QNN"), given.memory, given.threads)
+        self._runner: ContextRunner
+        if bytes(memoryview(source.blob).cast("B")[: len(MAGIC)]) == MAGIC:
+            self._runner = twin = QnnTwinRunner(embedded_twin(source, "QNN"), source.memory, source.threads)
             self.how = f"{soc.name}: {twin.how}; this program is for this machine only"
             return
-        blob = read_blob(given.blob)
+        blob = read_blob(source.blob)
         why = why_twin()
         if why:
-            self._runner = twin = TwinRunner(find_twin(given, "QNN", why, _LIBRARIES), given.memory, given.threads)
+            self._runner = twin = QnnTwinRunner(
+                find_twin(source, "QNN", why, _LIBRARIES), source.memory, source.threads
+            )
             self.how = f"{soc.name}: {twin.how}, not Qualcomm's emulator: {why}"
-            _say_twin(why)
+            _warn_twin(why)
             return
         _check_intact(blob)
-        self._runner = emulated = Emulated(blob.context, int(soc), given.method, given.memory)
+        self._runner = emulated = EmulatedContext(blob.context, int(soc), source.method, source.memory)
         self.how = f"{soc.name} emulated by QNN {release(emulated.build)}"
 
     @property
@@ -78,16 +80,18 @@ class QnnDelegate:
         return len(self._runner.inputs)
 
     def execute(self, inputs: Sequence[Array]) -> list[Array]:
-        """The outputs for ``inputs``."""
-        ends = self._runner.inputs
-        if len(inputs) != len(ends):
-            raise ExecutionError("QNN delegate", f"takes {len(ends)} inputs", value=len(inputs))
+        """Run on ``inputs``."""
+        descs = self._runner.inputs
+        if len(inputs) != len(descs):
+            raise ExecutionError("QNN delegate", f"takes {len(descs)} inputs", value=len(inputs))
         if self._closed:
             raise ExecutionError("QNN delegate", "must not be closed")
-        return self._runner.run([_fitting(i, x, end) for i, (x, end) in enumerate(zip(inputs, ends, strict=True))])
+        return self._runner.run(
+            [_check_input(i, x, desc) for i, (x, desc) in enumerate(zip(inputs, descs, strict=True))]
+        )
 
     def close(self) -> None:
-        """Give back the context."""
+        """Release the context."""
         self._runner.close()
         self._closed = True
 
@@ -96,24 +100,24 @@ DELEGATE = QnnDelegate
 
 
 def why_twin() -> str:
-    """Why the twin runs, not the emulator; empty if the emulator does."""
-    chosen = os.environ.get(CHOICE, "")
-    if chosen not in _CHOICES:
-        raise not_among(CHOICE, chosen, filter(None, _CHOICES))
-    if chosen == "twin":
+    """Why the twin runs instead of the emulator; empty if the emulator runs."""
+    choice = os.environ.get(CHOICE, "")
+    if choice not in _CHOICES:
+        raise not_among(CHOICE, choice, filter(None, _CHOICES))
+    if choice == "twin":
         return "as asked"
     try:
         find_folder()
     except MissingError:
-        if chosen == "emulator" or os.environ.get("QNN_SDK_ROOT"):  # who names libraries wants them
+        if choice == "emulator" or os.environ.get("QNN_SDK_ROOT"):  # explicitly configured libraries must exist
             raise
         return "Qualcomm's libraries are not installed"
     return ""
 
 
 @cache
-def _say_twin(why: str) -> None:
-    """Once a process."""
+def _warn_twin(why: str) -> None:
+    """Warn once per process."""
     log.warning("host twins run in place of Qualcomm's emulator: %s", why)
 
 
@@ -125,11 +129,11 @@ def _check_intact(blob: Blob) -> None:
     raise FormatError(rule, where="QNN blob.signature", value=blob.signature, offset=4, remedy=remedy)
 
 
-def _fitting(index: int, array: Array, end: End) -> Array:
-    """An input as the graph wants it; a scalar has one dimension there."""
+def _check_input(index: int, array: Array, desc: TensorDesc) -> Array:
+    """Check the dtype and shape of an input; a scalar may be passed for shape [1]."""
     subject = f"input {index} of the QNN delegate"
-    if str(array.dtype) != end.dtype:
-        raise ExecutionError(subject, f"must be {end.dtype}", value=str(array.dtype))
-    if array.shape != end.dims and (array.shape or end.dims != (1,)):
-        raise ExecutionError(subject, f"must have the shape {list(end.dims)}", value=list(array.shape))
+    if str(array.dtype) != desc.dtype:
+        raise ExecutionError(subject, f"must be {desc.dtype}", value=str(array.dtype))
+    if array.shape != desc.dims and (array.shape or desc.dims != (1,)):
+        raise ExecutionError(subject, f"must have the shape {list(desc.dims)}", value=list(array.shape))
     return np.ascontiguousarray(array)

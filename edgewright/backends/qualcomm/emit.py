@@ -12,7 +12,7 @@ import numpy as np
 from edgewright.backends.qualcomm.blob import check_context
 from edgewright.backends.qualcomm.lower import encoding_of, qnn_dtype
 from edgewright.backends.qualcomm.qnn import structs as s
-from edgewright.backends.qualcomm.qnn.build import GraphBuilder, TensorSpec
+from edgewright.backends.qualcomm.qnn.build import QnnGraphBuilder, TensorDef
 from edgewright.backends.qualcomm.qnn.session import Context, Session
 from edgewright.backends.qualcomm.target import QnnTarget
 from edgewright.errors import VendorError
@@ -21,10 +21,10 @@ from edgewright.ir.graph import Graph, Op, Value
 log = logging.getLogger("edgewright.qualcomm")
 
 
-class Emitter:
-    """Puts one device graph into a builder. ``add`` False only asks whether its nodes would be taken."""
+class GraphEmitter:
+    """Adds a device graph to a builder. With ``add=False`` its nodes are only validated."""
 
-    def __init__(self, builder: GraphBuilder, device: Graph, *, add: bool = True) -> None:
+    def __init__(self, builder: QnnGraphBuilder, device: Graph, *, add: bool = True) -> None:
         self.builder, self.device, self.add = builder, device, add
         self._tensors: dict[Value, s.Tensor] = {}
         self._count = 0
@@ -32,7 +32,9 @@ class Emitter:
     def run(self) -> None:
         for index, value in enumerate(self.device.inputs):
             self._make(value, f"input_{index}_{value.name}", s.APP_WRITE)
-        for index, value in enumerate(self.device.outputs):  # in this order: who reads a binary sees them so
+        for index, value in enumerate(
+            self.device.outputs
+        ):  # before the nodes: a binary lists outputs in order of creation
             self._make(value, f"output_{index}_{value.name}", s.APP_READ)
         for index, op in enumerate(self.device.ops):
             inputs = [self._tensor(v) for v in op.args["inputs"]]
@@ -52,7 +54,7 @@ class Emitter:
         if kind == s.STATIC:
             assert value.data is not None
             data = np.ascontiguousarray(value.data).reshape(value.bound or (1,))
-        spec = TensorSpec(name, value.bound or (1,), qnn_dtype(value), kind, encoding_of(value), data)
+        spec = TensorDef(name, value.bound or (1,), qnn_dtype(value), kind, encoding_of(value), data)
         self._tensors[value] = self.builder.tensor(spec, create=self.add)
 
 
@@ -60,20 +62,20 @@ _FLAGS = {"use_dlbc": s.COMPRESSED, "use_slc_allocator": s.SYSTEM_CACHE}
 
 
 def compile_graph(device: Graph, target: QnnTarget, name: str) -> bytes:
-    """The context binary of a device graph, whose one graph has the method's name."""
+    """Compile a device graph to a context binary; ``name`` is its method."""
     return compile_graphs([(name, device)], target)
 
 
 def compile_graphs(named: Sequence[tuple[str, Graph]], target: QnnTarget) -> bytes:
-    """The context binary of several, each with the name of its method."""
-    told: dict[str, Any] = {"fp16": target.fp16, "level": target.level, "vtcm": target.vtcm}
-    told["flags"] = [_FLAGS[flag] for flag in target.flags]
+    """Compile several device graphs, by method name, to one context binary."""
+    options: dict[str, Any] = {"fp16": target.fp16, "level": target.level, "vtcm": target.vtcm}
+    options["flags"] = [_FLAGS[flag] for flag in target.flags]
     with Session(int(target.soc)) as session:
         context = Context(session, sharing=target.sharing and len(named) > 1)
         try:
             for name, device in named:
-                builder = GraphBuilder(context, name, **told)
-                Emitter(builder, device).run()
+                builder = QnnGraphBuilder(context, name, **options)
+                GraphEmitter(builder, device).run()
                 builder.finalize()
             binary = context.binary()
         finally:
@@ -83,8 +85,8 @@ def compile_graphs(named: Sequence[tuple[str, Graph]], target: QnnTarget) -> byt
 
 
 class Probe:
-    """Asks the backend about single operators, and remembers what it said. It keeps a session open, which starting
-    anew would cost more; only one, though: the library answers for the SoC that was opened last."""
+    """Validates single operators with Qualcomm's library and caches the results. The session stays open, because
+    opening one is slow; only one may be open, because the library validates for the SoC opened last."""
 
     _open: ClassVar[Probe | None] = None
 
@@ -92,7 +94,7 @@ class Probe:
         self._target = target
         self._session: Session | None = None
         self._context: Context | None = None
-        self._known: dict[Any, str | None] = {}
+        self._answers: dict[Any, str | None] = {}
 
     def _start(self) -> Context:
         if self._context is None:
@@ -104,34 +106,34 @@ class Probe:
         return self._context
 
     def close(self) -> None:
-        """Give the session back. What is known stays."""
-        for held in (self._context, self._session):
-            if held is not None:
-                held.close()
+        """Close the session; cached results stay."""
+        for resource in (self._context, self._session):
+            if resource is not None:
+                resource.close()
         self._context = self._session = None
 
     @property
     def build(self) -> str:
-        """Of the compiler: what devices must have at least."""
+        """Build of the compiler; devices need the same or a newer one."""
         return self._start().session.build
 
-    def refusal(self, key: Any, device: Graph) -> str | None:
-        """Why the nodes of a device graph are not taken, or None. ``key`` says what they are."""
-        if key not in self._known:
-            self._known[key] = self._ask(device)
-        return self._known[key]
+    def rejection(self, key: Any, device: Graph) -> str | None:
+        """Why the nodes of a device graph are rejected, or None. ``key`` identifies them in the cache."""
+        if key not in self._answers:
+            self._answers[key] = self._ask(device)
+        return self._answers[key]
 
     def _ask(self, device: Graph) -> str | None:
-        name = f"probe_{len(self._known)}"
-        builder = GraphBuilder(self._start(), name, fp16=self._target.fp16, vtcm=self._target.vtcm)
+        name = f"probe_{len(self._answers)}"
+        builder = QnnGraphBuilder(self._start(), name, fp16=self._target.fp16, vtcm=self._target.vtcm)
         try:
-            Emitter(builder, device, add=False).run()
+            GraphEmitter(builder, device, add=False).run()
         except VendorError as error:
-            log.debug("%s", error)  # with the table of what it has instead
+            log.debug("%s", error)  # includes the table of supported types
             kind = error.subject.split()[0]
             node = next(op for op in device.ops if op.kind == kind)
-            held = ", ".join(dict.fromkeys(qnn_dtype(v) for v in node.args["inputs"]))
-            return f"{kind} of {held} {error.rule}; got {str(error.value).split(': <E>')[0]}"
+            types = ", ".join(dict.fromkeys(qnn_dtype(v) for v in node.args["inputs"]))
+            return f"{kind} of {types} {error.rule}; got {str(error.value).split(': <E>')[0]}"
         return None
 
 
@@ -141,11 +143,11 @@ def probe_for(target: QnnTarget) -> Probe:
 
 
 def signature(op: Op, values: Sequence[Value]) -> Any:
-    """What an operator is, but for the numbers in its tensors."""
+    """Cache key of an operator: everything but the contents of its tensors."""
 
-    def plain(given: Any) -> Any:
-        if isinstance(given, Value):
-            return (str(given.dtype), given.shape, given.constant, given.q, given.dim_order)
-        return tuple(plain(g) for g in given) if isinstance(given, list | tuple) else repr(given)
+    def describe(argument: Any) -> Any:
+        if isinstance(argument, Value):
+            return (str(argument.dtype), argument.shape, argument.constant, argument.q, argument.dim_order)
+        return tuple(describe(g) for g in argument) if isinstance(argument, list | tuple) else repr(argument)
 
-    return (op.kind, tuple((n, plain(g)) for n, g in op.args.items()), tuple(plain(v) for v in values))
+    return (op.kind, tuple((n, describe(g)) for n, g in op.args.items()), tuple(describe(v) for v in values))

@@ -22,28 +22,28 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from edgewright.backends.qualcomm.messages import Ended, raise_error, receive, send
+from edgewright.backends.qualcomm.messages import PeerClosed, raise_error, receive, send
 from edgewright.backends.qualcomm.qnn.library import find_folder
 from edgewright.errors import UsageError, VendorError
 from edgewright.forks import renew_in_child
 
 TIMEOUT = "EDGEWRIGHT_QNN_TIMEOUT"
 MODULE = "edgewright.backends.qualcomm.emulator_server"
-_USUAL_TIMEOUT = 3600.0  # seconds; large networks take minutes
+_DEFAULT_TIMEOUT = 3600.0  # seconds; large networks take minutes
 _SHOWN = 400  # characters of a crashed emulator's output to show
-_MOST = 4  # processes: each has the libraries and its contexts in memory
-_TWIN = "EDGEWRIGHT_QNN=twin runs the program without Qualcomm's libraries."
+_MAX_PROCESSES = 4  # processes: each has the libraries and its contexts in memory
+_TWIN_HINT = "EDGEWRIGHT_QNN=twin runs the program without Qualcomm's libraries."
 
 
 def timeout() -> float:
     """Timeout of a request in seconds."""
     text = os.environ.get(TIMEOUT, "")
     try:
-        seconds = float(text or _USUAL_TIMEOUT)
+        seconds = float(text or _DEFAULT_TIMEOUT)
     except ValueError:
         seconds = 0.0
     if not 0 < seconds < threading.TIMEOUT_MAX:
-        remedy = f"Such as {TIMEOUT}={_USUAL_TIMEOUT:g}, which is what holds without it."
+        remedy = f"Such as {TIMEOUT}={_DEFAULT_TIMEOUT:g}, which is what holds without it."
         raise UsageError(TIMEOUT, "must be a number of seconds above 0", value=text, remedy=remedy)
     return seconds
 
@@ -55,15 +55,15 @@ class Process:
         self.folder, self.owner = folder, os.getpid()
         self.lock = threading.Lock()
         self.contexts = 0
-        ours, theirs = socket.socketpair()
-        self.said = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the process
+        host_end, child_end = socket.socketpair()
+        self.output = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the process
         paths = [str(Path(__file__).parents[3]), os.environ.get("PYTHONPATH", "")]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in paths if p)}
-        command = [sys.executable, "-m", MODULE, str(theirs.fileno())]
-        with theirs:
-            self.child = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=self.said,
-                                          stderr=self.said, pass_fds=(theirs.fileno(),))  # fmt: skip
-        self.line = ours
+        command = [sys.executable, "-m", MODULE, str(child_end.fileno())]
+        with child_end:
+            self.child = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=self.output,
+                                          stderr=self.output, pass_fds=(child_end.fileno(),))  # fmt: skip
+        self.connection = host_end
 
     @property
     def usable(self) -> bool:
@@ -75,36 +75,36 @@ class Process:
         seconds = timeout()
         deadline = time.monotonic() + seconds
         try:
-            send(self.line, header, parts, deadline)
-            answer, made = receive(self.line, most, deadline)
-        except Ended:
-            raise self._ended() from None
+            send(self.connection, header, parts, deadline)
+            response, parts_out = receive(self.connection, most, deadline)
+        except PeerClosed:
+            raise self._crash_error() from None
         except TimeoutError:
             self.stop()
             rule = f"must answer within {seconds:g} s; it was killed"
-            raise VendorError("QNN emulator", rule, remedy=f"Raise {TIMEOUT}, in seconds; {_TWIN}") from None
+            raise VendorError("QNN emulator", rule, remedy=f"Raise {TIMEOUT}, in seconds; {_TWIN_HINT}") from None
         except BaseException:  # the response is still in flight and would be taken for the next one
             self.stop()
             raise
-        raise_error(answer)
-        return answer, made
+        raise_error(response)
+        return response, parts_out
 
-    def _ended(self) -> VendorError:
+    def _crash_error(self) -> VendorError:
         code = self.child.wait()
-        self.line.close()
-        self.said.seek(max(0, self.said.seek(0, os.SEEK_END) - _SHOWN))
-        words = self.said.read().decode(errors="replace").strip()
-        remedy = f"Compile the model again; {_TWIN}"
-        return VendorError("QNN emulator", f"ended with {code}", value=words or "nothing more", remedy=remedy)
+        self.connection.close()
+        self.output.seek(max(0, self.output.seek(0, os.SEEK_END) - _SHOWN))
+        output = self.output.read().decode(errors="replace").strip()
+        remedy = f"Compile the model again; {_TWIN_HINT}"
+        return VendorError("QNN emulator", f"ended with {code}", value=output or "nothing more", remedy=remedy)
 
     def stop(self) -> None:
-        self.line.close()
+        self.connection.close()
         if self.owner == os.getpid():
             self.child.kill()
             self.child.wait()
 
 
-class Processes:
+class ProcessPool:
     """The process pool. ``lock`` guards the list and is never held during a request."""
 
     def __init__(self) -> None:
@@ -115,12 +115,12 @@ class Processes:
     def _renew(self) -> None:
         """After a fork: close inherited sockets, so that the parent's processes see when the parent closes theirs."""
         for process in self.running:
-            process.line.close()
-            process.said.close()
+            process.connection.close()
+            process.output.close()
         self.lock, self.running = threading.Lock(), []
 
     @contextmanager
-    def claimed(self) -> Iterator[Process]:
+    def lease(self) -> Iterator[Process]:
         """A locked process for a new context: an idle one, a new one, or the one with the fewest contexts."""
         process = self._acquire()
         while not process.usable:  # killed while this thread waited for it
@@ -135,18 +135,18 @@ class Processes:
         folder = find_folder()
         with self.lock:
             for process in [p for p in self.running if p.folder != folder]:
-                self._end(process)  # of other libraries; its contexts are loaded anew when they are run
+                self._stop_idle(process)  # of other libraries; its contexts are loaded anew when they are run
             self.running = [p for p in self.running if p.usable]
-            fitting = [p for p in self.running if p.folder == folder]
-            for process in fitting:
+            matching = [p for p in self.running if p.folder == folder]
+            for process in matching:
                 if process.lock.acquire(blocking=False):
                     return process
-            if len(fitting) < _MOST:
+            if len(matching) < _MAX_PROCESSES:
                 process = Process(folder)
                 process.lock.acquire()
                 self.running.append(process)
                 return process
-        process = min(fitting, key=lambda p: p.contexts)
+        process = min(matching, key=lambda p: p.contexts)
         process.lock.acquire()
         return process
 
@@ -155,10 +155,10 @@ class Processes:
         with self.lock:
             self.running = [p for p in self.running if p.usable]
             if len(self.running) > 1 and not process.contexts:
-                self._end(process)
+                self._stop_idle(process)
 
     @staticmethod
-    def _end(process: Process) -> None:
+    def _stop_idle(process: Process) -> None:
         """Stop a process unless a request is in progress."""
         if process.lock.acquire(blocking=False):
             process.stop()
@@ -170,5 +170,5 @@ class Processes:
             process.stop()
 
 
-PROCESSES = Processes()
-atexit.register(PROCESSES.stop)
+POOL = ProcessPool()
+atexit.register(POOL.stop)

@@ -14,14 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.backends.qualcomm.messages import Ended, error_fields, receive, send
-from edgewright.backends.qualcomm.qnn.info import BinaryReader, End, Graph
+from edgewright.backends.qualcomm.messages import PeerClosed, error_fields, receive, send
+from edgewright.backends.qualcomm.qnn.info import BinaryGraph, BinaryReader, BinaryTensor
 from edgewright.backends.qualcomm.qnn.session import Context, Session, execute
 from edgewright.errors import EdgewrightError, FormatError, VersionError
 
-_LARGEST = 1 << 40  # bytes of a message; who sends it has checked it
-_INPUT = re.compile(r"[^_]*_(\d{1,9})")
-Answer = tuple[dict[str, Any], list[Any]]
+_MAX_MESSAGE = 1 << 40  # bytes of a message; who sends it has checked it
+_INPUT_NAME = re.compile(r"[^_]*_(\d{1,9})")
+Response = tuple[dict[str, Any], list[Any]]
 
 
 def release(build: str) -> str:
@@ -42,49 +42,49 @@ def check_version(built: str, here: str) -> None:
         raise VersionError(rule, where="QNN context", remedy=remedy)
 
 
-def _place(end: End) -> int:
+def _input_index(end: BinaryTensor) -> int:
     """Index of an input, from the number in its name, as ExecuTorch binds inputs."""
-    found = _INPUT.match(end.name)
-    if found is None:
+    match = _INPUT_NAME.match(end.name)
+    if match is None:
         raise FormatError("inputs must be named input_<number>_<name>", where="QNN context", value=end.name)
-    return int(found.group(1))
+    return int(match.group(1))
 
 
 @dataclass
-class Loaded:
+class LoadedContext:
     """A loaded context and the graph to run."""
 
     reader: BinaryReader
     session: Session
     context: Context
     graph: Any
-    inputs: list[End]
-    outputs: list[End]
+    inputs: list[BinaryTensor]
+    outputs: list[BinaryTensor]
 
     def close(self) -> None:
-        for held in (self.context, self.session, self.reader):
-            held.close()
+        for resource in (self.context, self.session, self.reader):
+            resource.close()
 
 
-def load(binary: bytes, soc: int, method: str) -> Loaded:
+def load(binary: bytes, soc: int, method: str) -> LoadedContext:
     """Load a context; releases everything on failure."""
     reader = BinaryReader(binary)
     session: Session | None = None
     try:
         graph = _graph(reader.info.graphs, method)
-        inputs, outputs = sorted(graph.inputs, key=_place), list(graph.outputs)
+        inputs, outputs = sorted(graph.inputs, key=_input_index), list(graph.outputs)
         session = Session(soc)
         check_version(reader.info.build, session.build)
         context = Context(session, binary)
-        return Loaded(reader, session, context, context.retrieve(graph.name), inputs, outputs)
+        return LoadedContext(reader, session, context, context.retrieve(graph.name), inputs, outputs)
     except BaseException:
-        for held in (session, reader):
-            if held is not None:
-                held.close()
+        for resource in (session, reader):
+            if resource is not None:
+                resource.close()
         raise
 
 
-def _graph(graphs: tuple[Graph, ...], method: str) -> Graph:
+def _graph(graphs: tuple[BinaryGraph, ...], method: str) -> BinaryGraph:
     """The graph with the method's name, or the only one."""
     named = [g for g in graphs if g.name == method]
     if len(named) != 1 and len(graphs) != 1:
@@ -92,24 +92,24 @@ def _graph(graphs: tuple[Graph, ...], method: str) -> Graph:
     return named[0] if len(named) == 1 else graphs[0]
 
 
-def run(loaded: Loaded, given: list[bytes]) -> list[np.ndarray[Any, Any]]:
+def run(loaded: LoadedContext, inputs_raw: list[bytes]) -> list[np.ndarray[Any, Any]]:
     """Run on inputs whose sizes have been checked."""
-    arrays = [np.frombuffer(g, e.dtype).reshape(e.dims) for g, e in zip(given, loaded.inputs, strict=True)]
-    made = [np.zeros(end.dims, end.dtype) for end in loaded.outputs]
+    arrays = [np.frombuffer(g, e.dtype).reshape(e.dims) for g, e in zip(inputs_raw, loaded.inputs, strict=True)]
+    outputs = [np.zeros(end.dims, end.dtype) for end in loaded.outputs]
     reads = [(e.tensor, a) for e, a in zip(loaded.inputs, arrays, strict=True)]
-    writes = [(e.tensor, a) for e, a in zip(loaded.outputs, made, strict=True)]
+    writes = [(e.tensor, a) for e, a in zip(loaded.outputs, outputs, strict=True)]
     execute(loaded.session, loaded.graph, reads, writes)
-    return made
+    return outputs
 
 
 class Server:
     """Handles requests."""
 
     def __init__(self) -> None:
-        self._loaded: dict[int, Loaded] = {}
+        self._loaded: dict[int, LoadedContext] = {}
         self._numbers = itertools.count()
 
-    def answer(self, header: dict[str, Any], parts: list[bytes]) -> Answer:
+    def respond(self, header: dict[str, Any], parts: list[bytes]) -> Response:
         if header["do"] == "open":
             return self._open(header, parts[0])
         if header["do"] == "run":
@@ -119,30 +119,30 @@ class Server:
         self._loaded.pop(header["id"]).close()
         return {}, []
 
-    def _open(self, header: dict[str, Any], binary: bytes) -> Answer:
+    def _open(self, header: dict[str, Any], binary: bytes) -> Response:
         loaded = load(binary, header["soc"], header["method"])
         number = next(self._numbers)
         self._loaded[number] = loaded
-        ends = {
+        tensors = {
             name: [[e.name, list(e.dims), e.dtype] for e in side]
             for name, side in (("inputs", loaded.inputs), ("outputs", loaded.outputs))
         }
-        return {"id": number, "build": loaded.session.build, **ends}, []
+        return {"id": number, "build": loaded.session.build, **tensors}, []
 
 
 def main(descriptor: int) -> None:
     """Serve requests until the socket is closed."""
-    server, line = Server(), socket.socket(fileno=descriptor)
+    server, connection = Server(), socket.socket(fileno=descriptor)
     while True:
         try:
-            header, parts = receive(line, _LARGEST)
-        except Ended:
+            header, parts = receive(connection, _MAX_MESSAGE)
+        except PeerClosed:
             return
         try:
-            answer, made = server.answer(header, parts)
+            response, outputs = server.respond(header, parts)
         except EdgewrightError as error:
-            answer, made = error_fields(error), []
-        send(line, answer, [memoryview(m) for m in made])
+            response, outputs = error_fields(error), []
+        send(connection, response, [memoryview(m) for m in outputs])
 
 
 if __name__ == "__main__":

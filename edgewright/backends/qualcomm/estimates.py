@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from edgewright.backends.qualcomm.soc_peaks import Peaks, peaks
+from edgewright.backends.qualcomm.soc_peaks import SocPeaks, peaks
 from edgewright.backends.qualcomm.target import QnnTarget
 from edgewright.ir.graph import Graph, Op, Value
 from edgewright.ir.liveness import peak_memory
@@ -58,7 +58,7 @@ def _bytes(value: Value) -> int:
     return count * (2 if q is None and value.dtype is not None and value.dtype.kind == "f" else size)
 
 
-def _layer(op: Op, peak: Peaks, vtcm: int) -> dict[str, Any]:
+def _layer(op: Op, peak: SocPeaks, vtcm: int) -> dict[str, Any]:
     outputs = [o for o in op.outputs if o is not None]
     inputs = op.args["inputs"]
     moving = sum(_bytes(v) for v in (*inputs, *outputs) if not v.constant)

@@ -1,4 +1,4 @@
-"""ExecuTorch's helpers for Qualcomm's example scripts: one call compiles, and what a phone would run runs here.
+"""ExecuTorch's helpers for Qualcomm's example scripts: compiles in one call, and runs programs on the host.
 
 The names and arguments are those that scripts use (``executorch.backends.qualcomm.export_utils``).
 """
@@ -55,7 +55,7 @@ _FLAGS = ("online_prepare", "compile_only", "shared_buffer", "skip_push", "dump_
 
 
 def get_backend_type(backend: str) -> QnnExecuTorchBackendType:
-    """``htp`` is the one that Edgewright compiles for."""
+    """The backend by name; only ``htp`` is supported."""
     name = f"k{backend.title()}Backend"
     if name not in QnnExecuTorchBackendType.__members__:
         raise UsageError("backend", "must be htp, gpu, dsp or lpai", value=backend)
@@ -64,7 +64,7 @@ def get_backend_type(backend: str) -> QnnExecuTorchBackendType:
 
 @dataclass
 class QnnConfig:
-    """What a script is asked to do. Text as a command line has it; ``backend`` and the sets are made of it."""
+    """Configuration of a script. Strings as on the command line; ``backend`` and the sets are parsed."""
 
     soc_model: str
     build_folder: str = ""
@@ -109,7 +109,7 @@ class QnnConfig:
 
     @classmethod
     def load_config(cls, config: argparse.Namespace | str) -> QnnConfig:
-        """Of a script's arguments, or of a file (JSON)."""
+        """From a script's arguments or a JSON file."""
         found = json.loads(Path(config).read_text(encoding="utf-8")) if isinstance(config, str) else vars(config)
         known = {f.name for f in fields(cls)}
         if not found.get("soc_model"):
@@ -118,7 +118,7 @@ class QnnConfig:
 
 
 def setup_common_args_and_variables(parser: argparse.ArgumentParser | None = None) -> argparse.ArgumentParser:
-    """A parser with the options that Qualcomm's scripts share."""
+    """A parser with the options common to Qualcomm's scripts."""
     parser = parser or argparse.ArgumentParser()
     for name, text in _TEXTS.items():
         parser.add_argument(f"--{name}", help=text, default="" if name == "ip" else None)
@@ -155,9 +155,9 @@ def build_executorch_binary(
     """Quantize (if asked), compile and write ``file_name.pte``. With ``compile_only`` the script ends here."""
     if qnn_config.pre_gen_pte:
         return
-    _refuse(qnn_intermediate_debugger, "qnn_intermediate_debugger", "`edgewright compare` compares layer by layer.")
-    _refuse(qat_training_data, "qat_training_data", "Train with prepare_qat_pt2e and the same quantizer.")
-    _refuse(op_package_options, "op_package_options", "An operator of your own with an out variant stays on the CPU.")
+    _reject(qnn_intermediate_debugger, "qnn_intermediate_debugger", "`edgewright compare` compares layer by layer.")
+    _reject(qat_training_data, "qat_training_data", "Train with prepare_qat_pt2e and the same quantizer.")
+    _reject(op_package_options, "op_package_options", "An operator of your own with an out variant stays on the CPU.")
     quantizer = custom_quantizer or (
         None if quant_dtype is None else make_quantizer(quant_dtype, soc_model=qnn_config.soc_model)
     )
@@ -166,7 +166,7 @@ def build_executorch_binary(
         qnn_config.soc_model, options, profile_level=qnn_config.profile_level, shared_buffer=qnn_config.shared_buffer
     )
     if quantizer is not None:
-        model = _calibrated(model, quantizer, dataset)
+        model = _calibrate(model, quantizer, dataset)
     manager = to_edge_transform_and_lower_to_qnn(
         model, dataset[0], specs, metadata, skip_node_id_set=qnn_config.skip_delegate_node_ids,
         skip_node_op_set=qnn_config.skip_delegate_node_ops, passes_job=passes_job, dep_table=passes_dependency,
@@ -178,12 +178,12 @@ def build_executorch_binary(
         raise SystemExit(0)
 
 
-def _refuse(given: Any, name: str, remedy: str) -> None:
+def _reject(given: Any, name: str, remedy: str) -> None:
     if given is not None:
         raise UsageError(name, "is not supported", remedy=remedy)
 
 
-def _calibrated(model: torch.nn.Module, quantizer: QnnQuantizer, dataset: Sequence[tuple[Any, ...]]) -> Any:
+def _calibrate(model: torch.nn.Module, quantizer: QnnQuantizer, dataset: Sequence[tuple[Any, ...]]) -> Any:
     exported = torch.export.export(model, dataset[0])
     with preserve_buffers(exported), torch.no_grad():  # or a cache would start with what it was calibrated on
         ready = prepare_pt2e(exported.module(), quantizer, tuple(dataset[0]))
@@ -194,7 +194,8 @@ def _calibrated(model: torch.nn.Module, quantizer: QnnQuantizer, dataset: Sequen
 def generate_inputs(
     dest_path: str, input_list_filename: str, inputs: Sequence[Any] | None = None, prefix_input_filename: str = ""
 ) -> tuple[str | None, list[str]]:
-    """Raw files of inputs and the list that names them: a line for each inference. The list's path, and the files'."""
+    """Write inputs as raw files, and a list of them with one line per inference; returns the paths of list and
+    files."""
     if inputs is None:
         return None, []
     lines, files = [], []
@@ -211,7 +212,7 @@ def generate_inputs(
 
 
 class SimpleADB:
-    """Where a script would talk to a phone: here the program runs on this machine, and gives the same files.
+    """Stand-in for a phone: runs the program on the host and writes the same files.
 
     A phone is asked for with ``edgewright device run``.
     """
@@ -232,11 +233,11 @@ class SimpleADB:
         self._profile = Profile()
 
     def push(self, inputs: Sequence[Any] | None = None, files: Any = None, backends: Any = None, **_: Any) -> None:
-        """Take the inputs of the inferences to come."""
+        """Set the inputs of the inferences."""
         self._inputs = [tuple(given) for given in inputs or ()]
 
     def execute(self, custom_runner_cmd: Any = None, method_index: int = 0, iteration: int = 1, **_: Any) -> None:
-        """Run them all."""
+        """Run all inferences."""
         if custom_runner_cmd is not None:
             raise UsageError("custom_runner_cmd", "is for a phone", remedy="edgewright device run")
         program = Runtime.get().load_program(self.pte_path[0])

@@ -15,13 +15,13 @@ _RUNNERS = ("examples/qualcomm/executor_runner/qnn_executor_runner", "examples/q
             "qnn_executor_runner")  # fmt: skip
 _BACKENDS = ("lib/libqnn_executorch_backend.so", "backends/qualcomm/libqnn_executorch_backend.so",
              "libqnn_executorch_backend.so")  # fmt: skip
-_AARCH64, _MACHINES = 183, {3: "x86", 40: "32-bit Arm", 62: "x86-64", 164: "Hexagon"}  # as ELF files have them
+_AARCH64, _MACHINES = 183, {3: "x86", 40: "32-bit Arm", 62: "x86-64", 164: "Hexagon"}  # e_machine values of ELF
 _SDK = "https://www.qualcomm.com/developer/software/qualcomm-ai-engine-direct-sdk"
 
 
 @dataclass(frozen=True)
-class Runner:
-    """ExecuTorch's program for the phone, and its QNN backend."""
+class RunnerFiles:
+    """ExecuTorch's runner for phones and its QNN backend library."""
 
     program: Path
     backend: Path
@@ -31,19 +31,19 @@ class Runner:
         return [self.program, self.backend]
 
 
-def build_in(data: bytes | mmap.mmap) -> str:
-    """The build of QNN that a library or a context says it is of; empty if it does not say.
+def find_build_id(data: bytes | mmap.mmap) -> str:
+    """The QNN build id in a library or context; empty if there is none.
 
     >>> build_in(b"...v2.51.0.260929181845...")
     'v2.51.0.260929181845'
     """
-    found = _BUILD.search(data)
-    return f"v{found.group(1).decode()}" if found else ""
+    match = _BUILD.search(data)
+    return f"v{match.group(1).decode()}" if match else ""
 
 
-def sdk_root(given: str | None = None) -> Path:
-    """The SDK's folder: the one given, or that of ``QNN_SDK_ROOT``."""
-    root = given or os.environ.get("QNN_SDK_ROOT", "")
+def sdk_root(folder: str | None = None) -> Path:
+    """The SDK's folder: the argument, or ``QNN_SDK_ROOT``."""
+    root = folder or os.environ.get("QNN_SDK_ROOT", "")
     remedy = f"Unpack Qualcomm's SDK ({_SDK}) and name its folder: --qnn-sdk, or QNN_SDK_ROOT."
     if not root:
         raise MissingError("QNN SDK", "is needed: pip's libraries are for this machine, not for phones", remedy=remedy)
@@ -53,7 +53,7 @@ def sdk_root(given: str | None = None) -> Path:
 
 
 def names_on_phone(arch: int) -> list[str]:
-    """Every file but programs and inputs that a phone's folder needs: Qualcomm's, and ExecuTorch's."""
+    """Names of the libraries and the runner that a phone needs, besides programs and inputs."""
     return [*_htp_names(arch), Path(_RUNNERS[-1]).name, Path(_BACKENDS[-1]).name]
 
 
@@ -62,10 +62,10 @@ def _htp_names(arch: int) -> list[str]:
 
 
 def htp_files(root: Path, arch: int) -> list[Path]:
-    """The libraries for an HTP: those of Android, and the one that runs on the Hexagon itself."""
+    """The libraries for an HTP version: those for Android, and the skeleton that runs on the Hexagon."""
     android, hexagon = root / "lib" / "aarch64-android", root / "lib" / f"hexagon-v{arch}" / "unsigned"
-    *ours, skel = _htp_names(arch)
-    files = [*(android / name for name in ours), hexagon / skel]
+    *host_names, skel = _htp_names(arch)
+    files = [*(android / name for name in host_names), hexagon / skel]
     missing = [str(f.relative_to(root)) for f in files if not f.is_file()]
     if missing:
         remedy = f"Use an SDK that knows Hexagon V{arch}."
@@ -73,24 +73,24 @@ def htp_files(root: Path, arch: int) -> list[Path]:
     return files
 
 
-def find_runner(build_folder: str | None, runner: str | None) -> Runner:
-    """ExecuTorch's runner: named, or in the folder of a build for Android."""
+def find_runner(build_folder: str | None, runner: str | None) -> RunnerFiles:
+    """ExecuTorch's runner: the given file, or found in the folder of an Android build."""
     if runner is None and build_folder is None:
         remedy = "Build it (backends/qualcomm/scripts/build.sh of ExecuTorch) and name the folder: -b build-android."
         raise UsageError("--build_folder", "or --runner must say where qnn_executor_runner is", remedy=remedy)
     if runner is None:
         folder = Path(str(build_folder))
-        return _checked(Runner(_first([folder], _RUNNERS), _first([folder], _BACKENDS)))
+        return _check_arch(RunnerFiles(_first_file([folder], _RUNNERS), _first_file([folder], _BACKENDS)))
     program = Path(runner)
     if not program.is_file():
         raise MissingError(runner, "--runner must be a file")
-    around = [program.parent, *list(program.parents)[1:5], *([Path(build_folder)] if build_folder else [])]
-    return _checked(Runner(program, _first(around, _BACKENDS)))
+    folders = [program.parent, *list(program.parents)[1:5], *([Path(build_folder)] if build_folder else [])]
+    return _check_arch(RunnerFiles(program, _first_file(folders, _BACKENDS)))
 
 
-def _checked(found: Runner) -> Runner:
-    """A build for this machine has files of the same names."""
-    for path in found.files:
+def _check_arch(match: RunnerFiles) -> RunnerFiles:
+    """Raise unless files are AArch64: a host build has files of the same names."""
+    for path in match.files:
         with path.open("rb") as file:
             head = file.read(20)
         machine = int.from_bytes(head[18:20], "little")
@@ -100,10 +100,10 @@ def _checked(found: Runner) -> Runner:
                 "Name the build for Android, such as -b build-android: backends/qualcomm/scripts/build.sh makes it."
             )
             raise UsageError(str(path), "must be for phones (AArch64)", value=value, remedy=remedy)
-    return found
+    return match
 
 
-def _first(folders: list[Path], names: tuple[str, ...]) -> Path:
+def _first_file(folders: list[Path], names: tuple[str, ...]) -> Path:
     for folder in folders:
         for name in names:
             if (folder / name).is_file():

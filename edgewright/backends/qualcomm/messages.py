@@ -23,7 +23,7 @@ _MAX_HEADER = 1 << 22
 _FIELDS = ("subject", "rule", "remedy", "where", "file")
 
 
-class Ended(Exception):  # noqa: N818
+class PeerClosed(Exception):  # noqa: N818
     """The peer has closed the connection."""
 
 
@@ -35,65 +35,65 @@ def send(
     text = json.dumps({**header, "sizes": [len(v) for v in views]}).encode()
     head = memoryview(_HEAD.pack(len(text), sum(map(len, views))) + text)
     for view in (head, *views):
-        with _until(to, deadline):
+        with _socket_deadline(to, deadline):
             to.sendall(view)
 
 
-def receive(source: socket.socket, most: int, deadline: float | None = None) -> tuple[dict[str, Any], list[bytes]]:
+def receive(source: socket.socket, limit: int, deadline: float | None = None) -> tuple[dict[str, Any], list[bytes]]:
     """Receive one message with at most ``most`` bytes of parts. Raises TimeoutError after ``deadline``."""
-    length, total = _HEAD.unpack(_exactly(source, _HEAD.size, deadline))
-    if length > _MAX_HEADER or total > most:
-        raise VendorError("QNN emulator", f"must answer with at most {most} bytes", value=total)
+    length, total = _HEAD.unpack(_receive_exactly(source, _HEAD.size, deadline))
+    if length > _MAX_HEADER or total > limit:
+        raise VendorError("QNN emulator", f"must answer with at most {limit} bytes", value=total)
     try:
-        header = json.loads(_exactly(source, length, deadline))
+        header = json.loads(_receive_exactly(source, length, deadline))
         sizes = [int(n) for n in header["sizes"]]
     except (ValueError, KeyError, TypeError, OverflowError) as error:
         raise VendorError("QNN emulator", "must answer in its own language", value=repr(error)[:80]) from error
     if any(n < 0 for n in sizes) or sum(sizes) != total:
         raise VendorError("QNN emulator", "must say the sizes of its answer", value=sizes[:8])
-    return header, [_exactly(source, n, deadline) for n in sizes]
+    return header, [_receive_exactly(source, n, deadline) for n in sizes]
 
 
-def _exactly(source: socket.socket, count: int, deadline: float | None) -> bytes:
-    room = bytearray(count)
-    view = memoryview(room)
+def _receive_exactly(source: socket.socket, count: int, deadline: float | None) -> bytes:
+    buffer = bytearray(count)
+    view = memoryview(buffer)
     while view:
-        with _until(source, deadline):
+        with _socket_deadline(source, deadline):
             got = source.recv_into(view)
         if not got:
-            raise Ended
+            raise PeerClosed
         view = view[got:]
-    return bytes(room)
+    return bytes(buffer)
 
 
 @contextmanager
-def _until(line: socket.socket, deadline: float | None) -> Iterator[None]:
+def _socket_deadline(connection: socket.socket, deadline: float | None) -> Iterator[None]:
     """Translate socket errors other than timeouts to ``Ended``."""
     try:
         if deadline is not None:
-            line.settimeout(max(deadline - time.monotonic(), 1e-3))  # 0 would mean not to wait at all
+            connection.settimeout(max(deadline - time.monotonic(), 1e-3))  # 0 would mean not to wait at all
         yield
     except TimeoutError:
         raise
     except OSError as error:
-        raise Ended from error
+        raise PeerClosed from error
 
 
 def error_fields(error: EdgewrightError) -> dict[str, str]:
     """Encode an error as a header."""
     text = str(error)  # which also settles the subject of a format error
-    held = {name: str(getattr(error, name, "") or "") for name in _FIELDS}
-    return {"error": type(error).__name__, "value": str(error.value)[:400] if "; got " in text else "", **held}
+    fields = {name: str(getattr(error, name, "") or "") for name in _FIELDS}
+    return {"error": type(error).__name__, "value": str(error.value)[:400] if "; got " in text else "", **fields}
 
 
 def raise_error(header: dict[str, Any]) -> None:
     """Raise the error that a header contains, if any."""
     if "error" not in header:
         return
-    found = getattr(errors, str(header["error"]), None)
-    said = {name: str(header.get(name, ""))[:2000] for name in (*_FIELDS, "value")}
-    more: dict[str, Any] = {"remedy": said["remedy"], **({"value": said["value"]} if said["value"] else {})}
-    if isinstance(found, type) and issubclass(found, FormatError):
-        raise found(said["rule"], where=said["where"], file=said["file"], **more)
-    kind = found if isinstance(found, type) and issubclass(found, EdgewrightError) else VendorError
-    raise kind(said["subject"], said["rule"], **more)
+    error_class = getattr(errors, str(header["error"]), None)
+    fields = {name: str(header.get(name, ""))[:2000] for name in (*_FIELDS, "value")}
+    more: dict[str, Any] = {"remedy": fields["remedy"], **({"value": fields["value"]} if fields["value"] else {})}
+    if isinstance(error_class, type) and issubclass(error_class, FormatError):
+        raise error_class(fields["rule"], where=fields["where"], file=fields["file"], **more)
+    kind = error_class if isinstance(error_class, type) and issubclass(error_class, EdgewrightError) else VendorError
+    raise kind(fields["subject"], fields["rule"], **more)

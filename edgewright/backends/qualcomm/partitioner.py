@@ -16,7 +16,7 @@ from edgewright.backends.qualcomm.blob import write_blob
 from edgewright.backends.qualcomm.delegate import release
 from edgewright.backends.qualcomm.emit import probe_for, signature
 from edgewright.backends.qualcomm.estimates import estimate
-from edgewright.backends.qualcomm.exclude import Skips
+from edgewright.backends.qualcomm.exclude import NameExclusions
 from edgewright.backends.qualcomm.index_dtype import IndexNarrowing
 from edgewright.backends.qualcomm.lower import QnnLowering
 from edgewright.backends.qualcomm.no_decompose import IDLE, NO_DECOMPOSE_NAMES
@@ -31,7 +31,7 @@ from edgewright.backends.qualcomm.target import (
     generate_qnn_executorch_compiler_spec,
 )
 from edgewright.backends.qualcomm.twin import make_twin
-from edgewright.backends.qualcomm.worker import compile_apart
+from edgewright.backends.qualcomm.worker import compile_in_subprocess
 from edgewright.errors import UsageError
 from edgewright.frontend.delegate import LoweredBackendModule
 from edgewright.frontend.export import export
@@ -48,7 +48,7 @@ from edgewright.quantize.state import integer_state
 
 log = logging.getLogger("edgewright.qualcomm")
 NO_DECOMPOSE = tuple(attrgetter(name)(torch.ops.aten) for name in NO_DECOMPOSE_NAMES)
-SIMULATED = " (simulation only: will not run on the device)"  # of targets, in what a file says of itself
+SIMULATED = " (simulation only: will not run on the device)"  # suffix of the target in a file's metadata
 
 
 class QnnPartitioner(Partitioner):
@@ -70,10 +70,10 @@ class QnnPartitioner(Partitioner):
         self, compiler_specs: Sequence[Any], skip_node_id_set: Any = None, skip_node_op_set: Any = None,
         *, exclude: Sequence[Any] = (), verbose: bool = False, simulate_only: bool = False,
         optimization_level: int = 3, shared: SharedContexts | None = None, spills: SharedSpills | None = None,
-        integer_state: bool = True, skips: Skips | None = None,
+        integer_state: bool = True, skips: NameExclusions | None = None,
     ) -> None:  # fmt: skip
         super().__init__(exclude, verbose=verbose)
-        self.skips = skips if skips is not None else Skips(skip_node_id_set, skip_node_op_set)
+        self.skips = skips if skips is not None else NameExclusions(skip_node_id_set, skip_node_op_set)
         self.exclude.append(as_exclusion(self.skips))
         self.integer_state = integer_state
         self.simulate_only = simulate_only
@@ -108,15 +108,15 @@ class QnnPartitioner(Partitioner):
 
     def refusals(self, op: Op) -> list[str]:
         """Violated rules, else the verdict of Qualcomm's validator."""
-        found = super().refusals(self._index_narrowing.narrow(op))
-        return found if found or self.simulate_only else self._probed(op)
+        reasons = super().refusals(self._index_narrowing.narrow(op))
+        return reasons if reasons or self.simulate_only else self._probed(op)
 
     def _probed(self, op: Op) -> list[str]:
         outputs = [o for o in op.outputs if o is not None]
         inputs = list(dict.fromkeys(v for v in op.inputs() if not v.constant))
-        alone = Graph("probe", [*inputs], [*outputs], [op])
-        device = QnnLowering(alone, BACKEND.rows, self._target).run()
-        refusal = probe_for(self._target).refusal(signature(op, outputs), device)
+        single = Graph("probe", [*inputs], [*outputs], [op])
+        device = QnnLowering(single, BACKEND.rows, self._target).run()
+        refusal = probe_for(self._target).rejection(signature(op, outputs), device)
         return [] if refusal is None else [refusal]
 
     def keep(self, ops: Sequence[Op]) -> bool:
@@ -132,16 +132,16 @@ class QnnPartitioner(Partitioner):
             specs["target"] = f"{self._target.soc.name}{SIMULATED}".encode()
             return LoweredBackendModule(self.backend_id, twin, specs, {}, estimates=expected)
         build = probe_for(self._target).build
-        _say_release(release(build))
+        _warn_release(release(build))
         if self.shared is not None:
-            waiting = LoweredBackendModule(self.backend_id, b"", specs, {}, twin, estimates=expected)
-            self.shared.add(self._method, device, waiting)
-            return waiting
-        context = compile_apart(device, self._target, self._method)
+            deferred = LoweredBackendModule(self.backend_id, b"", specs, {}, twin, estimates=expected)
+            self.shared.add(self._method, device, deferred)
+            return deferred
+        context = compile_in_subprocess(device, self._target, self._method)
         expected = {**expected, "compiler": f"QNN {build}"}
-        made = LoweredBackendModule(self.backend_id, write_blob(context), specs, {}, twin, estimates=expected)
-        self.spills.add(self._target, made, context)
-        return made
+        lowered = LoweredBackendModule(self.backend_id, write_blob(context), specs, {}, twin, estimates=expected)
+        self.spills.add(self._target, lowered, context)
+        return lowered
 
 
 def _specs(soc: str) -> list[Any]:
@@ -149,9 +149,9 @@ def _specs(soc: str) -> list[Any]:
 
 
 @cache
-def _say_release(found: str) -> None:
+def _warn_release(reasons: str) -> None:
     """Warn once: a device rejects contexts from a newer compiler."""
-    log.warning("compiled with QNN %s: needs QNN >= %s on the device", found, found)
+    log.warning("compiled with QNN %s: needs QNN >= %s on the device", reasons, reasons)
 
 
 def to_qnn(group: Graph, target: QnnTarget) -> Graph:
@@ -174,41 +174,41 @@ def to_edge_transform_and_lower_to_qnn(
     dynamic_shapes: Any = None, skip_node_id_set: Any = None, skip_node_op_set: Any = None,
     optimization_level: int = 3, transform_passes: Any = None, integer_state: bool = True,
 ) -> Any:  # fmt: skip
-    """Export and lower a module, or several by the names of their methods; then each argument may be by name, too.
+    """Export and lower a module, or a dict of modules by method name; arguments may then be dicts by method as well.
 
-    ``skip_node_id_set`` and ``skip_node_op_set``: names of nodes, and of operators, to leave to the CPU. Methods that
-    were told ``use_weight_sharing=True`` are compiled into one context. ``optimization_level``: 1 to 3.
-    ``transform_passes``: passes of your own, before lowering. ``integer_state``: quantized state (a cache) is held as
-    its integers.
+    ``skip_node_id_set`` and ``skip_node_op_set``: names of nodes and operators to leave to the CPU. Methods with
+    ``use_weight_sharing=True`` are compiled into one context. ``optimization_level``: 1 to 3.
+    ``transform_passes``: custom passes, run before lowering. ``integer_state``: store quantized state (a cache) as
+    integers.
     """
     from edgewright.program.edge import to_edge_transform_and_lower
 
     several = isinstance(module, Mapping)
     modules = dict(module) if several else {"forward": module}
     partitioners, exported, shared, spills = {}, {}, SharedContexts(), SharedSpills()
-    skips = Skips(skip_node_id_set, skip_node_op_set)
+    skips = NameExclusions(skip_node_id_set, skip_node_op_set)
     for name, each in modules.items():
-        specs = _of(compiler_specs, name)
+        specs = _for_method(compiler_specs, name)
         partitioner = QnnPartitioner(
             specs, optimization_level=optimization_level, shared=shared if _shares(modules, specs) else None,
             spills=spills, integer_state=integer_state, skips=skips,
         )  # fmt: skip
         partitioners[name] = [partitioner]
         shapes = _shapes(dynamic_shapes, name, several)
-        exported[name] = _export(name, each, _of(inputs, name), shapes)
-    made = to_edge_transform_and_lower(exported, transform_passes, partitioners, constant_methods)
-    skips.tell()
+        exported[name] = _export(name, each, _for_method(inputs, name), shapes)
+    lowered = to_edge_transform_and_lower(exported, transform_passes, partitioners, constant_methods)
+    skips.warn_unused()
     for (partitioner,) in partitioners.values():
-        _tell_empty(partitioner.reports.values())
+        _warn_empty(partitioner.reports.values())
     targets = {p.target() for (p,) in partitioners.values() if p.shared is not None}
     if len(targets) > 1:
         raise UsageError("compiler_specs", "of methods that share weights must be the same", value=len(targets))
     for target in targets:
         shared.compile(target, spills)
-    return made
+    return lowered
 
 
-def _tell_empty(reports: Iterable[PartitionReport]) -> None:
+def _warn_empty(reports: Iterable[PartitionReport]) -> None:
     """Warn about methods of which nothing is delegated."""
     for report in reports:
         if report.rejected and not report.delegated:
@@ -227,22 +227,22 @@ def _export(name: str, module: Any, inputs: Any, shapes: Any) -> ExportedProgram
     return export(module, inputs, dynamic_shapes=shapes)
 
 
-def _shapes(given: Any, method: str, several: bool) -> Any:
+def _shapes(argument: Any, method: str, several: bool) -> Any:
     """Dynamic shapes of a method. Those of a single module are a dict, too, keyed by argument."""
-    by_method = isinstance(given, Mapping) and (several or set(given) == {method})
-    return _of(given, method) if by_method else given
+    by_method = isinstance(argument, Mapping) and (several or set(argument) == {method})
+    return _for_method(argument, method) if by_method else argument
 
 
 def _shares(modules: Mapping[str, Any], specs: Any) -> bool:
     return len(modules) > 1 and QnnTarget.of(specs).sharing
 
 
-def _of(given: Any, method: str) -> Any:
+def _for_method(argument: Any, method: str) -> Any:
     """The argument for a method: by method name, or the same for all."""
-    if not isinstance(given, Mapping):
-        return given
-    if method not in given:
-        names = list(map(str, given))
+    if not isinstance(argument, Mapping):
+        return argument
+    if method not in argument:
+        names = list(map(str, argument))
         rule = f"must be among those given ({', '.join(names)})"
         raise UsageError(f"method {method!r}", rule, remedy=did_you_mean(method, names))
-    return given[method]
+    return argument[method]

@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from edgewright.backends.qualcomm.adb import Adb
 from edgewright.backends.qualcomm.blob import read_blob
 from edgewright.backends.qualcomm.emulator_server import check_version, release
-from edgewright.backends.qualcomm.libraries import build_in, names_on_phone
+from edgewright.backends.qualcomm.libraries import find_build_id, names_on_phone
 from edgewright.backends.qualcomm.options import KEY
 from edgewright.backends.qualcomm.target import CHIPSETS, QcomChipset, QnnTarget, get_soc_to_chipset_map
 from edgewright.errors import ExecutionError, FileAccessError, FormatError, MissingError, UsageError, VendorError
@@ -26,24 +26,24 @@ FOLDER = PurePosixPath("/data/local/tmp/executorch_qualcomm_tutorial")
 BACKEND = "QnnBackend"
 RUNNER = "qnn_executor_runner"
 OUTPUTS, ETDUMP, LIST = "outputs", "etdump.etdp", "input_list.txt"
-_VENDOR = "/vendor/lib64/libQnnHtp.so"  # the one that comes with Android
+_VENDOR = "/vendor/lib64/libQnnHtp.so"  # shipped with Android
 _BUILD = r"v[0-9]+[.][0-9]+[.][0-9]+[.][0-9]{6,20}"
 _SUM = re.compile(r"^([0-9a-f]{32})\s+\*?(\S.*)$")
 _SHOWN = 300
 _MAKERS = ("qti", "qualcomm")
-_LOG = "Its log is above; --verbose and compile specs with debug=True say more."
-_UNLINKED = "The phone lacks a library that the runner was built with; adb push it into the folder."
-_CODES = {  # what a runner ends with, and what to do then
+_LOG_REMEDY = "Its log is above; --verbose and compile specs with debug=True say more."
+_LINK_REMEDY = "The phone lacks a library that the runner was built with; adb push it into the folder."
+_EXIT_REMEDIES = {  # remedies by the runner's exit code
     126: "The runner cannot be executed there: name a folder below /data/local/tmp with --device-folder.",
     137: "Android ended it, most often for want of memory: close other programs.",
     139: "It crashed: build runner and backend from one release of ExecuTorch, with the QNN whose libraries are used.",
 }
-Say = Callable[[str], None]
+LineCallback = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Needs:
-    """What a program needs of a phone: its SoC, and the build of QNN that made it."""
+class Requirements:
+    """Requirements of a program: its SoC, and the QNN build that compiled it."""
 
     soc: QcomChipset
     build: str
@@ -53,9 +53,9 @@ class Needs:
         return CHIPSETS[self.soc].arch
 
 
-def needs_of(program: schema.Program, name: str) -> Needs:
-    """What a program's QNN delegates say; they must all say the same SoC."""
-    found: set[QcomChipset] = set()
+def requirements_of(program: schema.Program, name: str) -> Requirements:
+    """Requirements of a program's QNN delegates, which must all have the same SoC."""
+    socs: set[QcomChipset] = set()
     builds = []
     for delegate in (d for plan in program.execution_plan for d in plan.delegates if d.id == BACKEND):
         specs = {spec.key: bytes(spec.value) for spec in delegate.compile_specs or ()}
@@ -65,16 +65,16 @@ def needs_of(program: schema.Program, name: str) -> Needs:
         if blob[: len(MAGIC)] == MAGIC:
             remedy = "Compile it without simulate_only."
             raise UsageError(name, "is for this machine only", remedy=remedy)
-        found.add(QnnTarget.read(specs[KEY]).soc)
-        builds.append(build_in(read_blob(blob).context))
-    if len(found) != 1:
-        rule = "must have QNN delegates" if not found else "must be for one SoC"
+        socs.add(QnnTarget.read(specs[KEY]).soc)
+        builds.append(find_build_id(read_blob(blob).context))
+    if len(socs) != 1:
+        rule = "must have QNN delegates" if not socs else "must be for one SoC"
         remedy = "Compile it for a phone: edgewright compile --backend qualcomm:SM8650."
-        raise UsageError(name, rule, value=", ".join(sorted(s.name for s in found)) or "none", remedy=remedy)
-    return Needs(found.pop(), max(builds, key=_order))
+        raise UsageError(name, rule, value=", ".join(sorted(s.name for s in socs)) or "none", remedy=remedy)
+    return Requirements(socs.pop(), max(builds, key=_version_key))
 
 
-def _order(build: str) -> tuple[int, ...]:
+def _version_key(build: str) -> tuple[int, ...]:
     return tuple(int(n) for n in re.findall(r"\d+", build)[:3])
 
 
@@ -90,40 +90,42 @@ class Phone:
 
     @property
     def soc(self) -> str:
-        """The SoC's name, as Android has it; older ones say it elsewhere or not at all."""
+        """The SoC's name as reported by Android; older versions report the platform, or nothing."""
         return self.adb.property("ro.soc.model") or self.adb.property("ro.board.platform")
 
     def qnn_build(self, path: str = _VENDOR) -> str:
         """The build of a QNN library on the phone; empty if there is none."""
-        place = shlex.quote(path)
-        code, said = self.adb.shell(f"[ -f {place} ] && grep -a -o -E -m 1 {shlex.quote(_BUILD)} {place} | head -n 1")
-        return build_in(said.encode()) if code == 0 else ""
+        quoted = shlex.quote(path)
+        code, output = self.adb.shell(
+            f"[ -f {quoted} ] && grep -a -o -E -m 1 {shlex.quote(_BUILD)} {quoted} | head -n 1"
+        )
+        return find_build_id(output.encode()) if code == 0 else ""
 
-    def check(self, needs: Needs, libraries: Sequence[Path], *, any_soc: bool = False) -> str:
-        """Raise unless the phone's SoC, and the QNN it will use, are right for a program; gives that QNN's release."""
-        known, said = get_soc_to_chipset_map(), self.soc.upper()
-        maker = self.adb.property("ro.soc.manufacturer")
-        if maker and maker.lower() not in _MAKERS and not any_soc:
+    def check(self, needs: Requirements, libraries: Sequence[Path], *, any_soc: bool = False) -> str:
+        """Raise unless the phone's SoC and QNN libraries fit a program; returns the QNN release."""
+        chipsets, output = get_soc_to_chipset_map(), self.soc.upper()
+        vendor = self.adb.property("ro.soc.manufacturer")
+        if vendor and vendor.lower() not in _MAKERS and not any_soc:
             remedy = "Plug in a phone with a Snapdragon, or say --any-soc to try all the same."
-            raise UsageError("program", "was compiled for Qualcomm's SoCs, and this phone's is by", value=maker,
+            raise UsageError("program", "was compiled for Qualcomm's SoCs, and this phone's is by", value=vendor,
                              remedy=remedy)  # fmt: skip
-        if said in known and CHIPSETS[known[said]].arch != needs.arch and not any_soc:
+        if output in chipsets and CHIPSETS[chipsets[output]].arch != needs.arch and not any_soc:
             rule = f"was compiled for {needs.soc.name} (Hexagon V{needs.arch}), and this phone is"
-            value = f"{said} (V{CHIPSETS[known[said]].arch})"
-            remedy = f"Compile it for {said}, or say --any-soc to try all the same."
+            value = f"{output} (V{CHIPSETS[chipsets[output]].arch})"
+            remedy = f"Compile it for {output}, or say --any-soc to try all the same."
             raise UsageError("program", rule, value=value, remedy=remedy)
         if not libraries:
             self._check_files(names_on_phone(needs.arch))
         htp = next((f for f in libraries if f.name == "libQnnHtp.so"), None)
-        here = build_in(htp.read_bytes()) if htp is not None else self.qnn_build(str(self.folder / "libQnnHtp.so"))
+        here = find_build_id(htp.read_bytes()) if htp is not None else self.qnn_build(str(self.folder / "libQnnHtp.so"))
         if here and needs.build:
             check_version(needs.build, here)
         return release(here) if here else "unknown"
 
     def _check_files(self, names: Sequence[str]) -> None:
-        """Raise unless files that are not going to be pushed are there."""
-        words = "; ".join(f"[ -f {shlex.quote(str(self.folder / n))} ] || echo {shlex.quote(n)}" for n in names)
-        missing = self.adb.shell(words)[1].split()
+        """Raise if files that will not be pushed are missing."""
+        arguments = "; ".join(f"[ -f {shlex.quote(str(self.folder / n))} ] || echo {shlex.quote(n)}" for n in names)
+        missing = self.adb.shell(arguments)[1].split()
         if missing:
             remedy = "Push them once: the same without --skip_push. --device-folder names another folder."
             rule = f"lacks {', '.join(missing)} in {self.folder}"
@@ -131,65 +133,66 @@ class Phone:
 
     # ------------------------------------------------------------------------------------------------------- files
 
-    def push(self, files: Iterable[tuple[Path, str]], step: Say = lambda _: None) -> int:
-        """Put files into the folder, under a name each; those that are there already stay. Gives how many went.
+    def push(self, files: Iterable[tuple[Path, str]], step: LineCallback = lambda _: None) -> int:
+        """Copy files to the folder under the given names, except unchanged ones; returns the number copied.
 
-        A file has its name only when all of it is there, whatever happens to the cable.
+        A file is renamed to its final name only after it has been copied completely.
         """
-        self._done(f"mkdir -p {shlex.quote(str(self.folder))}", "make its folder")
+        self._shell_checked(f"mkdir -p {shlex.quote(str(self.folder))}", "make its folder")
         listed = list(files)
         for path in (p for p, _ in listed if not p.is_file()):
             raise MissingError(str(path), "is needed on the phone, and is not there")
-        there = self._sums([name for _, name in listed])
-        changed = {name for path, name in listed if there.get(name) != _sum(path)}
+        remote = self._md5_sums([name for _, name in listed])
+        changed = {name for path, name in listed if remote.get(name) != _md5(path)}
         self._check_space(sum(path.stat().st_size for path, name in listed if name in changed))
         for path, name in listed:
             if name in changed:
                 part = self.folder / f"{name}.part"
                 self.adb.push(path, part)
-                words = shlex.join(["mv", "-f", str(part), str(self.folder / name)])
-                self._done(words, f"rename {part.name}")
+                arguments = shlex.join(["mv", "-f", str(part), str(self.folder / name)])
+                self._shell_checked(arguments, f"rename {part.name}")
             step(name)
         return len(changed)
 
     def _check_space(self, needed: int) -> None:
-        """Raise if the phone says that so many bytes do not fit; some phones do not say."""
-        _, said = self.adb.shell(f"df -k {shlex.quote(str(self.folder))}")
-        words = said.splitlines()[-1].split() if said else []
-        if len(words) < 4 or not words[3].isdecimal() or int(words[3]) * 1024 >= needed:
+        """Raise if the phone reports too little free space; some phones do not report it."""
+        _, output = self.adb.shell(f"df -k {shlex.quote(str(self.folder))}")
+        arguments = output.splitlines()[-1].split() if output else []
+        if len(arguments) < 4 or not arguments[3].isdecimal() or int(arguments[3]) * 1024 >= needed:
             return
-        rule = f"has {size(1024 * int(words[3]))} free for {self.folder}, and {size(needed)} are to be pushed"
+        rule = f"has {size(1024 * int(arguments[3]))} free for {self.folder}, and {size(needed)} are to be pushed"
         remedy = "Make room on the phone, or name a folder elsewhere with --device-folder."
         raise VendorError(f"phone {self.device.serial}", rule, remedy=remedy)
 
-    def _sums(self, names: Sequence[str]) -> dict[str, str]:
-        """MD5 of the files that are there; phones without the command have none."""
-        words = " ".join(shlex.quote(f"./{n}") for n in names)
-        _, said = self.adb.shell(f"cd {shlex.quote(str(self.folder))} && md5sum {words} 2>/dev/null")
-        found = [_SUM.match(line.strip()) for line in said.splitlines()]
-        return {m.group(2).removeprefix("./"): m.group(1) for m in found if m is not None}
+    def _md5_sums(self, names: Sequence[str]) -> dict[str, str]:
+        """MD5 of the files on the phone; empty if it lacks ``md5sum``."""
+        arguments = " ".join(shlex.quote(f"./{n}") for n in names)
+        _, output = self.adb.shell(f"cd {shlex.quote(str(self.folder))} && md5sum {arguments} 2>/dev/null")
+        socs = [_SUM.match(line.strip()) for line in output.splitlines()]
+        return {m.group(2).removeprefix("./"): m.group(1) for m in socs if m is not None}
 
-    def _done(self, command: str, what: str) -> None:
-        code, said = self.adb.shell(command)
+    def _shell_checked(self, command: str, what: str) -> None:
+        code, output = self.adb.shell(command)
         if code:
             remedy = f"The folder must be one that adb's shell may write to, such as {FOLDER}."
             raise VendorError(
-                f"phone {self.device.serial}", f"must {what}", value=said[-_SHOWN:] or code, remedy=remedy
+                f"phone {self.device.serial}", f"must {what}", value=output[-_SHOWN:] or code, remedy=remedy
             )
 
     # --------------------------------------------------------------------------------------------------------- runs
 
-    def run(self, model: str, *, inputs: bool, say: Say | None = None) -> str:
-        """Run a program that was pushed; gives what the runner printed."""
-        code, said = self.adb.shell(command(self.folder, model, inputs), say)
+    def run(self, model: str, *, inputs: bool, on_line: LineCallback | None = None) -> str:
+        """Run a program that was pushed; returns the runner's output."""
+        code, output = self.adb.shell(command(self.folder, model, inputs), on_line)
         if code:
-            remedy = _UNLINKED if "CANNOT LINK EXECUTABLE" in said else _CODES.get(code, _LOG)
-            value = said.strip()[-_SHOWN:] or "nothing"
+            remedy = _LINK_REMEDY if "CANNOT LINK EXECUTABLE" in output else _EXIT_REMEDIES.get(code, _LOG_REMEDY)
+            value = output.strip()[-_SHOWN:] or "nothing"
             raise ExecutionError(f"{RUNNER} on {self.device.serial}", f"ended with {code}", value=value, remedy=remedy)
-        return said
+        return output
 
     def pull(self, into: Path) -> list[Path]:
-        """Fetch outputs and ETDump; the outputs' files, in order. Those of an earlier run go only when all is here."""
+        """Fetch outputs and ETDump; returns the output files in order. Files of an earlier run are replaced only after
+        everything has been fetched."""
         try:
             into.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(prefix=".pulled-", dir=into) as name:
@@ -208,14 +211,14 @@ class Phone:
 
 
 def command(folder: PurePosixPath, model: str, inputs: bool) -> str:
-    """What is run on the phone."""
-    place = shlex.quote(str(folder))
-    words = [f"./{RUNNER}", "--model_path", f"./{model}"]
-    words += ["--input_list_path", f"./{LIST}"] if inputs else []
-    words += ["--output_folder_path", f"./{OUTPUTS}", "--etdump_path", f"./{ETDUMP}"]
+    """The shell command that runs a program on the phone."""
+    quoted = shlex.quote(str(folder))
+    arguments = [f"./{RUNNER}", "--model_path", f"./{model}"]
+    arguments += ["--input_list_path", f"./{LIST}"] if inputs else []
+    arguments += ["--output_folder_path", f"./{OUTPUTS}", "--etdump_path", f"./{ETDUMP}"]
     return (
-        f"cd {place} && rm -rf {OUTPUTS} {ETDUMP} && mkdir -p {OUTPUTS} && chmod +x {RUNNER}"
-        f" && export LD_LIBRARY_PATH={place} && export ADSP_LIBRARY_PATH={place} && {shlex.join(words)}"
+        f"cd {quoted} && rm -rf {OUTPUTS} {ETDUMP} && mkdir -p {OUTPUTS} && chmod +x {RUNNER}"
+        f" && export LD_LIBRARY_PATH={quoted} && export ADSP_LIBRARY_PATH={quoted} && {shlex.join(arguments)}"
     )
 
 
@@ -223,7 +226,7 @@ def _numbers(path: Path) -> list[int]:
     return [int(n) for n in re.findall(r"\d+", path.stem)]
 
 
-def _sum(path: Path) -> str:
+def _md5(path: Path) -> str:
     digest = hashlib.md5(usedforsecurity=False)
     with path.open("rb") as file:
         while part := file.read(1 << 20):

@@ -14,7 +14,7 @@ from edgewright.runtime.metadata import MethodMetadata, TensorInfo
 
 
 def read_outputs(files: Sequence[Path], metadata: MethodMetadata, runs: int = 1) -> list[list[Any]]:
-    """The outputs of every inference; as many files as those have, each of the size that its output has."""
+    """Read the outputs of every inference; raises if the number or size of files is wrong."""
     infos = [info for info in metadata.outputs if isinstance(info, TensorInfo)]
     if len(files) != runs * len(infos):
         remedy = "Its log says where it stopped; the program on the phone must be the one that was pushed."
@@ -27,9 +27,9 @@ def read_outputs(files: Sequence[Path], metadata: MethodMetadata, runs: int = 1)
 def _array(path: Path, info: TensorInfo) -> Any:
     dtype, data = parse_dtype(info.dtype), path.read_bytes()
     shape = [info.shape[dim] for dim in info.dim_order]
-    wanted = int(np.prod(shape)) * dtype.itemsize
-    if len(data) != wanted:
-        rule = f"must have the {wanted} bytes of {list(info.shape)} {info.dtype}"
+    expected = int(np.prod(shape)) * dtype.itemsize
+    if len(data) != expected:
+        rule = f"must have the {expected} bytes of {list(info.shape)} {info.dtype}"
         remedy = "The runner was interrupted, or the phone is full: run it again."
         raise VendorError(path.name, rule, value=len(data), remedy=remedy)
     return np.frombuffer(data, dtype).reshape(shape).transpose(np.argsort(info.dim_order))

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.backends.qualcomm.target import BLOCK, BLOCKS, WIDE_WEIGHTS, WITHOUT_HALF
+from edgewright.backends.qualcomm.target import BLOCK_MULTIPLE, BLOCKWISE_ARCH, INT16_WEIGHTS_ARCH, WITHOUT_FP16
 from edgewright.backends.rules import rule
 from edgewright.backends.table import OK, reduced_dims, tensors
 from edgewright.ir.aten.ops import OPS
@@ -40,7 +40,7 @@ def quantization_scheme(op: Op, target: Any) -> object:
         if q.dynamic or (q.block and not _blocks_fit(op, value, target)):
             return f"{text}, dynamic or blockwise"
         if _is_weight(op, value):
-            wide = str(q.dtype) == "int16" and (target is None or target.htp.arch >= WIDE_WEIGHTS)
+            wide = str(q.dtype) == "int16" and (target is None or target.htp.arch >= INT16_WEIGHTS_ARCH)
             if not (wide or str(q.dtype) in ("int8", "int32")) or np.any(np.asarray(q.zero_point)):
                 return text
         elif str(q.dtype) not in ("uint8", "uint16") or q.axis is not None:
@@ -54,7 +54,12 @@ def _blocks_fit(op: Op, value: Value, target: Any) -> bool:
     plain_types = op.kind in ("linear", "conv1d", "conv2d") and op.args.get("groups", 1) == 1 and _is_weight(op, value)
     plain_types = plain_types and all(n == 1 for n in value.bound[2:])
     wide = isinstance(x, Value) and str(x.dtype) == "uint16" and q.qmax <= 7
-    return plain_types and wide and (q.block or 0) % BLOCK == 0 and (target is None or target.htp.arch >= BLOCKS)
+    return (
+        plain_types
+        and wide
+        and (q.block or 0) % BLOCK_MULTIPLE == 0
+        and (target is None or target.htp.arch >= BLOCKWISE_ARCH)
+    )
 
 
 @rule("activations must all have the same number of bits")
@@ -102,10 +107,10 @@ def int64_range(op: Op, target: Any) -> object:
 
 @rule(
     "floating point needs generate_htp_compiler_spec(use_fp16=True), and is not supported by "
-    f"{', '.join(WITHOUT_HALF[:-1])} or {WITHOUT_HALF[-1]}: quantize the model, or set use_fp16"
+    f"{', '.join(WITHOUT_FP16[:-1])} or {WITHOUT_FP16[-1]}: quantize the model, or set use_fp16"
 )
 def float_allowed(op: Op, target: Any) -> object:
-    if op.kind in ("quantize", "dequantize") or target is None or (target.fp16 and target.htp.half):
+    if op.kind in ("quantize", "dequantize") or target is None or (target.fp16 and target.htp.has_fp16):
         return OK
     if op.kind in CONSTANT_OPS:
         return OK

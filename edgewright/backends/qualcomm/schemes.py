@@ -15,7 +15,7 @@ from edgewright.quantize.recipes import QuantizationConfig, symmetric_config, we
 
 
 class QuantDtype(enum.IntEnum):
-    """How activations and weights are held: ``use_16a4w`` has 16 bits for the ones and 4 for the others."""
+    """Bit widths of activations and weights: ``use_16a4w`` is 16-bit activations and 4-bit weights."""
 
     use_16a16w = 0
     use_16a8w = 1
@@ -48,9 +48,8 @@ def get_qnn_quantization_config(
     quant_dtype: QuantDtype = QuantDtype.use_8a8w, is_per_channel: bool = True, is_qat: bool = False,
     act_observer: Any = None, eps: float | None = None, act_symmetric: bool = False,
 ) -> QuantizationConfig:  # fmt: skip
-    """A scheme, with a scale for each output channel of weights or one for all. ``act_observer``: who watches
-    activations while they are calibrated; ``eps``: the smallest scale; ``act_symmetric``: zero lies in the middle of
-    activations, but of those whose range is known."""
+    """The configuration of a scheme, with weights per channel or per tensor. ``act_observer``: observer of activations;
+    ``eps``: smallest scale; ``act_symmetric``: quantize activations symmetrically, except those with a fixed range."""
     if quant_dtype not in _SCHEMES:
         given, names = getattr(quant_dtype, "name", quant_dtype), [s.name for s in _SCHEMES]
         remedy = _OTHERS.get(quant_dtype) or did_you_mean(given, names)
@@ -76,7 +75,7 @@ def get_qnn_quantization_config(
 
 @dataclass
 class ModuleQConfig:
-    """How the nodes of a submodule are quantized."""
+    """Quantization of the nodes of a submodule."""
 
     quant_dtype: QuantDtype = QuantDtype.use_8a8w
     is_qat: bool = False
@@ -93,7 +92,7 @@ class ModuleQConfig:
             raise UsageError("is_embedding_per_channel", rule, value=True, remedy="Leave it out, or take use_16a8w.")
 
     def config(self, linear: bool) -> QuantizationConfig:
-        """Of linear layers, or of all else."""
+        """The configuration of linear layers, or of all other operators."""
         by_channel = self.is_linear_per_channel if linear else self.is_conv_per_channel
         watched = (self.act_observer, self.eps, self.act_symmetric)
         return get_qnn_quantization_config(self.quant_dtype, by_channel, self.is_qat, *watched)

@@ -31,21 +31,21 @@ class PassJobs(dict[Any, Any]):
 
 
 class QnnPassManager:
-    """Where scripts ask for passes, to add one of their own."""
+    """ExecuTorch's pass manager, to which scripts add custom passes."""
 
     @classmethod
     def get_capture_program_passes(cls) -> PassJobs:
-        """No passes: what a script adds runs before lowering."""
+        """No passes; custom passes run before lowering."""
         return PassJobs()
 
     @classmethod
     def get_passes_dependency_for_capture_program(cls) -> dict[Any, Any]:
-        """Nothing to wait for."""
+        """No dependencies."""
         return {}
 
 
 def get_qnn_pass_manager_cls(backend_type: Any = None) -> type[QnnPassManager]:
-    """The same for every processor."""
+    """The same for every backend."""
     return QnnPassManager
 
 
@@ -63,12 +63,12 @@ class _Convolution(torch.nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         rows = x.reshape(1, -1, 1, x.shape[-1]).permute(0, 3, 1, 2)
-        made: torch.Tensor = self.conv(rows)
-        return made.permute(0, 2, 3, 1).reshape(*x.shape[:-1], self.conv.out_channels)
+        passes: torch.Tensor = self.conv(rows)
+        return passes.permute(0, 2, 3, 1).reshape(*x.shape[:-1], self.conv.out_channels)
 
 
 def convert_linear_to_conv2d(module: torch.nn.Module) -> torch.nn.Module:
-    """The same model with convolutions for its linear layers; the module itself is changed."""
+    """Replace linear layers with 1x1 convolutions, in place."""
     if isinstance(module, torch.nn.Linear):
         return _Convolution(module)
     for name, child in list(module.named_children()):
@@ -77,20 +77,20 @@ def convert_linear_to_conv2d(module: torch.nn.Module) -> torch.nn.Module:
 
 
 def dump_context_from_pte(pte_path: str | os.PathLike[str]) -> list[str]:
-    """Write the context binaries of a program beside it, ``method_number.bin``; their paths."""
-    program, written = read_program(pte_path), []
+    """Write the context binaries of a program next to it as ``method_number.bin``; returns their paths."""
+    program, paths = read_program(pte_path), []
     for plan in program.execution_plan:
         for number, delegate in enumerate(plan.delegates):
             if delegate.id == _BACKEND:
                 path = Path(pte_path).parent / f"{Path(plan.name).name}_{number}.bin"
                 write_file(path, [read_blob(program.blob(delegate)).context])
-                written.append(str(path))
-    return written
+                paths.append(str(path))
+    return paths
 
 
 def draw_graph(title: str, path: str | os.PathLike[str], graph_module: Any) -> None:
-    """Write ``title.svg``: a line for each node, in order, with its operator, operands and shape."""
-    lines = [_drawn(node) for node in graph_module.graph.nodes]
+    """Write ``title.svg`` with one line per node: operator, operands and shape."""
+    lines = [_node_text(node) for node in graph_module.graph.nodes]
     width, height = int(max(map(len, lines)) * _CHARACTER) + 2 * _EDGE, (len(lines) + 1) * _LINE
     texts = "".join(
         f'<text x="{_EDGE}" y="{(i + 1) * _LINE}">{html.escape(line)}</text>\n' for i, line in enumerate(lines)
@@ -99,20 +99,20 @@ def draw_graph(title: str, path: str | os.PathLike[str], graph_module: Any) -> N
     write_file(Path(path) / f"{title}.svg", [f'{head} font-size="12">\n{texts}</svg>\n'.encode()])
 
 
-def _drawn(node: Any) -> str:
+def _node_text(node: Any) -> str:
     value = node.meta.get("val")
     shape = f" -> {tuple(value.shape)} {str(value.dtype).removeprefix('torch.')}" if hasattr(value, "shape") else ""
     operands = ", ".join(str(operand) for operand in node.all_input_nodes)
-    called = str(node.target) if node.op == "call_function" else node.op
-    return f"{node.name} = {called}({operands}){shape}"
+    target = str(node.target) if node.op == "call_function" else node.op
+    return f"{node.name} = {target}({operands}){shape}"
 
 
-def own_passes(jobs: Mapping[Any, Any] | None) -> list[Any]:
-    """The passes that a script made and switched on, each made as it says."""
-    made = []
-    for kind, told in (jobs or {}).items():
+def active_passes(jobs: Mapping[Any, Any] | None) -> list[Any]:
+    """Instantiate the custom passes that a script activated."""
+    passes = []
+    for kind, job in (jobs or {}).items():
         if str(getattr(kind, "__module__", "")).startswith("executorch.backends.qualcomm"):
             raise UsageError(f"pass {kind.__name__}", "is ExecuTorch's own", remedy="Leave it out.")
-        if told.get(QCOM_PASS_ACTIVATE_KEY):
-            made.append(kind(**told.get(QCOM_PASS_ARGS_KWARGS_DEFAULTS_KEY, {})))
-    return made
+        if job.get(QCOM_PASS_ACTIVATE_KEY):
+            passes.append(kind(**job.get(QCOM_PASS_ARGS_KWARGS_DEFAULTS_KEY, {})))
+    return passes

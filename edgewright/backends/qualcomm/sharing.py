@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from edgewright.backends.qualcomm.blob import write_blob
 from edgewright.backends.qualcomm.options import KEY, read_options, write_options
-from edgewright.backends.qualcomm.qnn.info import spill_of
+from edgewright.backends.qualcomm.qnn.info import spill_bytes
 from edgewright.backends.qualcomm.target import QnnTarget
-from edgewright.backends.qualcomm.worker import compile_together
+from edgewright.backends.qualcomm.worker import compile_graphs_in_subprocess
 from edgewright.errors import UsageError
 from edgewright.ir.graph import Graph
 
@@ -37,10 +37,10 @@ class SharedContexts:
         """Compile all contexts and set the blobs of their delegates."""
         most = max((len(groups) for groups in self._groups.values()), default=0)
         for index in range(most):
-            held = {method: groups[index] for method, groups in self._groups.items() if index < len(groups)}
-            context = compile_together([(method, device) for method, (device, _) in held.items()], target)
+            graphs = {method: groups[index] for method, groups in self._groups.items() if index < len(groups)}
+            context = compile_graphs_in_subprocess([(method, device) for method, (device, _) in graphs.items()], target)
             blob = write_blob(context)
-            for _, lowered in held.values():
+            for _, lowered in graphs.values():
                 lowered.processed_bytes = blob
                 spills.add(target, lowered, context)
 
@@ -49,24 +49,26 @@ class SharedSpills:
     """Contexts that share one spill buffer (``use_multi_contexts``)."""
 
     def __init__(self) -> None:
-        self._held: list[LoweredBackendModule] = []
-        self._most = 0
+        self._contexts: list[LoweredBackendModule] = []
+        self._spill_size = 0
 
     def add(self, target: QnnTarget, lowered: LoweredBackendModule, context: bytes) -> None:
         """Add a context, and update the declared buffer size of all."""
-        if not target.turns:
+        if not target.shares_spill:
             return
-        self._held.append(lowered)
-        self._most = max(self._most, spill_of(context))
-        if self._most >= 1 << 31:
-            raise UsageError("use_multi_contexts", "must share at most 2 GiB", value=self._most, remedy="Leave it out.")
-        for each in self._held:
+        self._contexts.append(lowered)
+        self._spill_size = max(self._spill_size, spill_bytes(context))
+        if self._spill_size >= 1 << 31:
+            raise UsageError(
+                "use_multi_contexts", "must share at most 2 GiB", value=self._spill_size, remedy="Leave it out."
+            )
+        for each in self._contexts:
             each.compile_specs = [
-                (key, self._told(value) if key == KEY else value) for key, value in each.compile_specs
+                (key, self._with_spill_size(value) if key == KEY else value) for key, value in each.compile_specs
             ]
 
-    def _told(self, value: bytes) -> bytes:
+    def _with_spill_size(self, value: bytes) -> bytes:
         options = read_options(value)
         assert options.backend_options is not None and options.backend_options.htp_options is not None
-        options.backend_options.htp_options.max_sf_buf_size = self._most
+        options.backend_options.htp_options.max_sf_buf_size = self._spill_size
         return write_options(options)

@@ -12,7 +12,7 @@ from edgewright.backends.qualcomm.target import CHIPSETS, QcomChipset
 ASSUMED = "assumed"
 _C = QcomChipset
 
-# Where figures were read: title and address.
+# Sources: title and URL.
 SOURCES = {
     "CnEVPost": ("JIDU's first model to feature Qualcomm Snapdragon 8295 chip",
                  "https://cnevpost.com/2021/11/29/jidus-first-model-to-feature-qualcomm-snapdragon-8295-chip-based-on-5nm-process/"),
@@ -38,7 +38,7 @@ SOURCES = {
 
 @dataclass(frozen=True)
 class Figure:
-    """A number, and what it rests on. ``source``: the one of ``SOURCES`` that says it; none, and it is assumed."""
+    """A figure and its basis. ``source``: a key of ``SOURCES``; empty if the figure is assumed."""
 
     value: float
     why: str
@@ -46,19 +46,19 @@ class Figure:
 
     @property
     def basis(self) -> str:
-        """In words: who says it and what, or "assumed" and why."""
+        """The source and its statement, or "assumed" and the reason."""
         return f"{self.source}: {self.why}" if self.source else f"{ASSUMED}: {self.why}"
 
     @property
     def cited(self) -> str:
-        """The same with the address."""
+        """The basis with its URL."""
         return f"{self.basis} ({SOURCES[self.source][1]})" if self.source else self.basis
 
 
 @dataclass(frozen=True)
-class Peaks:
-    """``tops``: 10^12 operations of 8 bits a second (a multiply-add is two). ``memory``: GB/s of the SoC's DRAM, which
-    the HTP shares. ``clock``: of the HTP, in Hz."""
+class SocPeaks:
+    """``tops``: 10^12 8-bit operations per second (a multiply-accumulate is two). ``memory``: DRAM bandwidth of the SoC
+    in GB/s, shared with the HTP. ``clock``: of the HTP, in Hz."""
 
     tops: Figure
     memory: Figure
@@ -74,7 +74,7 @@ _TOPS = {
     _C.SC8380XP: Figure(45, "45 TOPS of the NPU of Snapdragon X Elite", "The Daily Scout"),
     _C.QCM6490: Figure(12, "12 TOPS are often said of its AI Engine; no source was found"),
 }
-# Of others, by their Hexagon.
+# Other SoCs, by Hexagon version.
 _TOPS_BY_ARCH = {
     68: Figure(15, "half of SA8295's, which has two matrix units"),
     69: Figure(24, "half of SM8550's: TechInsights has its 4-bit peak at four times the one before"),
@@ -110,20 +110,20 @@ _OLD_CLOCK = Figure(1.4e9, "as SA8295's Hexagon V68")
 _NEW_CLOCK = Figure(1.5e9, "as SA8255's Hexagon V73")
 
 
-def peaks(soc: QcomChipset) -> Peaks:
+def peaks(soc: QcomChipset) -> SocPeaks:
     """The figures of a SoC."""
     htp = CHIPSETS[soc]
     assumed = _SMALL if htp.vtcm <= 4 else _TOPS_BY_ARCH[htp.arch]
     clock = _CLOCKS.get(soc, _OLD_CLOCK if htp.arch < 73 else _NEW_CLOCK)
-    return Peaks(_TOPS.get(soc, assumed), _MEMORY.get(soc, _OTHER_MEMORY), clock)
+    return SocPeaks(_TOPS.get(soc, assumed), _MEMORY.get(soc, _OTHER_MEMORY), clock)
 
 
 def guide() -> str:
     """The figures of every SoC and where they were read, as the guide shows them."""
     lines = ["| SoC | TOPS of 8 bits | GB/s of memory | GHz of the HTP |", "| --- | --- | --- | --- |"]
     for soc in QcomChipset:
-        found = peaks(soc)
-        cells = [(found.tops, 1.0), (found.memory, 1.0), (found.clock, 1e9)]
+        figures = peaks(soc)
+        cells = [(figures.tops, 1.0), (figures.memory, 1.0), (figures.clock, 1e9)]
         lines.append(f"| {soc.name} | {' | '.join(f'{f.value / unit:g} ({f.basis})' for f, unit in cells)} |")
-    listed = [f"- {name}: [{title}]({address})" for name, (title, address) in SOURCES.items()]
-    return "\n".join([*lines, "", "Read at:", "", *listed])
+    sources = [f"- {name}: [{title}]({address})" for name, (title, address) in SOURCES.items()]
+    return "\n".join([*lines, "", "Read at:", "", *sources])

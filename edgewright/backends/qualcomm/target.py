@@ -25,7 +25,7 @@ from edgewright.hints import not_among
 
 
 class QcomChipset(enum.IntEnum):
-    """SoCs with an HTP, by the numbers QNN has for them."""
+    """SoCs with an HTP, numbered as in QNN."""
 
     SM8350 = 30
     SM8450 = 36
@@ -52,36 +52,36 @@ class QcomChipset(enum.IntEnum):
 
 @dataclass(frozen=True)
 class Htp:
-    """An HTP: its architecture, the megabytes of its fast memory, and whether it computes real numbers of 16 bits."""
+    """An HTP: Hexagon version, MiB of VTCM, and whether it supports fp16."""
 
     arch: int
     vtcm: int
-    half: bool = True
+    has_fp16: bool = True
 
 
 _C = QcomChipset
 CHIPSETS: dict[QcomChipset, Htp] = {
-    _C.SM8350: Htp(68, 4, half=False), _C.SM8450: Htp(69, 8), _C.SA8295: Htp(68, 8), _C.SM8475: Htp(69, 8),
-    _C.SM8550: Htp(73, 8), _C.SXR1230P: Htp(73, 2, half=False), _C.SSG2115P: Htp(73, 2, half=False),
-    _C.SA8255: Htp(73, 8), _C.SXR2230P: Htp(69, 8), _C.SM8650: Htp(75, 8), _C.SSG2125P: Htp(73, 2, half=False),
+    _C.SM8350: Htp(68, 4, has_fp16=False), _C.SM8450: Htp(69, 8), _C.SA8295: Htp(68, 8), _C.SM8475: Htp(69, 8),
+    _C.SM8550: Htp(73, 8), _C.SXR1230P: Htp(73, 2, has_fp16=False), _C.SSG2115P: Htp(73, 2, has_fp16=False),
+    _C.SA8255: Htp(73, 8), _C.SXR2230P: Htp(69, 8), _C.SM8650: Htp(75, 8), _C.SSG2125P: Htp(73, 2, has_fp16=False),
     _C.SC8380XP: Htp(73, 8), _C.SM8750: Htp(79, 8), _C.SA8797: Htp(81, 16), _C.SXR2330P: Htp(79, 8),
-    _C.QCS9100: Htp(73, 8), _C.SM8850: Htp(81, 8), _C.QCM6490: Htp(68, 2, half=False),
-    _C.SAR2230P: Htp(81, 4, half=False), _C.SW6100: Htp(81, 4, half=False), _C.SM8845: Htp(81, 8),
+    _C.QCS9100: Htp(73, 8), _C.SM8850: Htp(81, 8), _C.QCM6490: Htp(68, 2, has_fp16=False),
+    _C.SAR2230P: Htp(81, 4, has_fp16=False), _C.SW6100: Htp(81, 4, has_fp16=False), _C.SM8845: Htp(81, 8),
 }  # fmt: skip
-BLOCK = 8  # the HTP's numbers are wrong for blocks of weights that are not a multiple of so many channels
-WIDE_WEIGHTS, BLOCKS = 73, 69  # the first Hexagons with weights of 16 bits, and with weights in blocks
-WITHOUT_HALF = tuple(soc.name for soc, htp in CHIPSETS.items() if not htp.half)
+BLOCK_MULTIPLE = 8  # the HTP's results are wrong for weight blocks of other than a multiple of 8 channels
+INT16_WEIGHTS_ARCH, BLOCKWISE_ARCH = 73, 69  # first Hexagon versions with 16-bit and with blockwise weights
+WITHOUT_FP16 = tuple(soc.name for soc, htp in CHIPSETS.items() if not htp.has_fp16)
 
 
 def targets() -> dict[str, str]:
-    """What there is to compile for, each in a line."""
+    """Supported targets with a one-line description."""
     return {
         soc.name: f"Qualcomm {soc.name}, Hexagon v{htp.arch}, {htp.vtcm} MiB of VTCM" for soc, htp in CHIPSETS.items()
     }
 
 
 class QnnExecuTorchHtpPerformanceMode(enum.IntEnum):
-    """How hard the HTP is driven."""
+    """Performance mode of the HTP."""
 
     kHtpDefault = 0  # noqa: N815
     kHtpSustainedHighPerformance = 1  # noqa: N815
@@ -94,13 +94,13 @@ class QnnExecuTorchHtpPerformanceMode(enum.IntEnum):
     kHtpBalanced = 8  # noqa: N815
 
 
-_ERRORS, _DEBUG = 1, 5  # levels of the device's log
+_ERRORS, _DEBUG = 1, 5  # log levels of the device
 _BURST = QnnExecuTorchHtpPerformanceMode.kHtpBurst
 
 
 @dataclass(frozen=True)
 class CompileSpec:
-    """A named setting that a ``.pte`` keeps for the device."""
+    """A named setting stored in a ``.pte`` for the device."""
 
     key: str
     value: bytes
@@ -115,21 +115,21 @@ def get_soc_to_chipset_map() -> dict[str, QcomChipset]:
     return {chipset.name: chipset for chipset in QcomChipset}
 
 
-def chipset(given: Any) -> QcomChipset:
-    """A SoC by its name, its number, or itself."""
+def chipset(value: Any) -> QcomChipset:
+    """A SoC by name or number."""
     names = list(get_soc_to_chipset_map())
-    if isinstance(given, str) and given.upper() in names:
-        return QcomChipset[given.upper()]
-    if isinstance(given, int) and not isinstance(given, bool) and given in set(QcomChipset):
-        return QcomChipset(given)
-    raise not_among("soc_model", given, names)
+    if isinstance(value, str) and value.upper() in names:
+        return QcomChipset[value.upper()]
+    if isinstance(value, int) and not isinstance(value, bool) and value in set(QcomChipset):
+        return QcomChipset(value)
+    raise not_among("soc_model", value, names)
 
 
 def generate_htp_compiler_spec(
     use_fp16: bool, use_dlbc: bool = False, use_multi_contexts: bool = False, use_weight_sharing: bool = False,
     use_slc_allocator: bool = False, htp_performance_mode: int = _BURST,
 ) -> BackendOptions:  # fmt: skip
-    """How the HTP computes: ``use_fp16`` for models that are not quantized."""
+    """Options of the HTP backend; ``use_fp16`` for models that are not quantized."""
     if htp_performance_mode not in set(QnnExecuTorchHtpPerformanceMode):
         raise UsageError("htp_performance_mode", "must be 0 to 8", value=htp_performance_mode)
     flags = (use_fp16, use_dlbc, use_multi_contexts, use_weight_sharing, use_slc_allocator)
@@ -150,8 +150,8 @@ def generate_qnn_executorch_compiler_spec(
     shared_buffer: bool = False, is_from_context_binary: bool = False,
     op_package_options: OpPackageOptions | None = None, use_mha2sha: bool = False, *, vtcm_mb: int | None = None,
 ) -> list[CompileSpec]:  # fmt: skip
-    """What to compile for, as the partitioner takes it and the device reads it. ``vtcm_mb``: how much of the fast
-    memory to use, all of it by default.
+    """The compile spec for ``QnnPartitioner``, which the device reads as well. ``vtcm_mb``: MiB of VTCM to use, all by
+    default.
 
     >>> spec = generate_qnn_executorch_compiler_spec(QcomChipset.SM8650, generate_htp_compiler_spec(use_fp16=True))
     >>> QnnTarget.of(spec).soc.name, QnnTarget.of(spec).fp16
@@ -160,21 +160,21 @@ def generate_qnn_executorch_compiler_spec(
     if not isinstance(backend_options, BackendOptions):
         remedy = "Make them: generate_htp_compiler_spec(use_fp16=True)."
         raise UsageError("backend_options", "must be of an HTP", value=type(backend_options).__name__, remedy=remedy)
-    left = {
+    unsupported = {
         "saver": saver, "online_prepare": online_prepare, "dump_intermediate_outputs": dump_intermediate_outputs,
         "is_from_context_binary": is_from_context_binary, "op_package_options": op_package_options,
         "use_mha2sha": use_mha2sha,
     }  # fmt: skip
-    for name, given in left.items():
-        if given:
-            raise UsageError(name, "is not supported", value=given, remedy="Leave it out.")
+    for name, value in unsupported.items():
+        if value:
+            raise UsageError(name, "is not supported", value=value, remedy="Leave it out.")
     if profile_level not in (0, 2, 3):
         raise UsageError("profile_level", "must be 0 (off), 2 (detailed) or 3 (every operator)", value=profile_level)
     soc = chipset(soc_model)
-    most = CHIPSETS[soc].vtcm
-    if vtcm_mb is not None and (type(vtcm_mb) is not int or not 0 < vtcm_mb <= most):
-        raise UsageError("vtcm_mb", f"must be 1 to {most} on {soc.name}", value=vtcm_mb)
-    htp = HtpInfo(htp_arch=CHIPSETS[soc].arch, vtcm_size_in_mb=most if vtcm_mb is None else vtcm_mb)
+    limit = CHIPSETS[soc].vtcm
+    if vtcm_mb is not None and (type(vtcm_mb) is not int or not 0 < vtcm_mb <= limit):
+        raise UsageError("vtcm_mb", f"must be 1 to {limit} on {soc.name}", value=vtcm_mb)
+    htp = HtpInfo(htp_arch=CHIPSETS[soc].arch, vtcm_size_in_mb=limit if vtcm_mb is None else vtcm_mb)
     options = QnnOptions(
         soc_info=SocInfo(soc_model=int(soc), htp_info=htp), backend_options=backend_options, library_path="",
         log_level=_DEBUG if debug else _ERRORS, profile_level=profile_level, shared_buffer=shared_buffer,
@@ -183,22 +183,22 @@ def generate_qnn_executorch_compiler_spec(
     return [CompileSpec(KEY, write_options(options))]
 
 
-# What the compiler is told with a flag, and what its context then says of itself.
+# Compiler flags, by the name of the setting that a context reports for them.
 FLAGS = {"use_dlbc": "enable_dlbc", "use_slc_allocator": "slc_allocate"}
 
 
 @dataclass(frozen=True)
 class QnnTarget:
-    """What rules and lowering ask about: the SoC, and whether real numbers may be computed."""
+    """The target of rules and lowering: the SoC and the compiler's options."""
 
     soc: QcomChipset
     fp16: bool
-    level: int = 3  # of the compiler's effort
+    level: int = 3  # optimization level of the compiler
     value: bytes = b""
-    vtcm_mb: int = 0  # of fast memory that are used; 0 for all
+    vtcm_mb: int = 0  # MiB of VTCM to use; 0 for all
     flags: tuple[str, ...] = ()  # of ``FLAGS``
-    sharing: bool = False  # methods keep equal weights once
-    turns: bool = False  # contexts take turns in one buffer
+    sharing: bool = False  # methods share equal weights
+    shares_spill: bool = False  # contexts share one spill buffer
 
     @property
     def htp(self) -> Htp:
@@ -206,14 +206,14 @@ class QnnTarget:
 
     @property
     def vtcm(self) -> int:
-        """Megabytes of fast memory that are used."""
+        """MiB of VTCM to use."""
         return self.vtcm_mb or self.htp.vtcm
 
     @classmethod
     def of(cls, specs: Any) -> QnnTarget:
         """The target of compile specs."""
-        listed = list(specs) if isinstance(specs, Sequence) and not isinstance(specs, str | bytes) else []
-        values = [s.value for s in listed if getattr(s, "key", None) == KEY]
+        spec_list = list(specs) if isinstance(specs, Sequence) and not isinstance(specs, str | bytes) else []
+        values = [s.value for s in spec_list if getattr(s, "key", None) == KEY]
         if len(values) != 1:
             remedy = "Make them: generate_qnn_executorch_compiler_spec(soc, generate_htp_compiler_spec(use_fp16=...))."
             raise UsageError("compiler_specs", f"must hold one {KEY}", value=len(values), remedy=remedy)
@@ -221,7 +221,7 @@ class QnnTarget:
 
     @classmethod
     def read(cls, value: bytes) -> QnnTarget:
-        """The target of options, which may come from a file."""
+        """Parse and verify serialized options, which may come from a file."""
         options = read_options(value)
         assert options.soc_info is not None and options.backend_options is not None
         backend, soc = options.backend_options, options.soc_info.soc_model
@@ -229,10 +229,10 @@ class QnnTarget:
             raise FormatError("must be for an HTP", where="backend_type", value=backend.backend_type)
         if soc not in set(QcomChipset):
             raise FormatError("must be the number of a known SoC", where="soc_model", value=soc)
-        htp, info, most = backend.htp_options, options.soc_info.htp_info, CHIPSETS[QcomChipset(soc)].vtcm
-        vtcm = info.vtcm_size_in_mb if info is not None and info.vtcm_size_in_mb else most
-        if vtcm > most:
-            raise FormatError(f"must be at most {most}", where="vtcm_size_in_mb", value=vtcm)
+        htp, info, limit = backend.htp_options, options.soc_info.htp_info, CHIPSETS[QcomChipset(soc)].vtcm
+        vtcm = info.vtcm_size_in_mb if info is not None and info.vtcm_size_in_mb else limit
+        if vtcm > limit:
+            raise FormatError(f"must be at most {limit}", where="vtcm_size_in_mb", value=vtcm)
         flags = tuple(name for name in FLAGS if getattr(htp, name))
-        shared = {"sharing": bool(htp.use_weight_sharing), "turns": bool(htp.use_multi_contexts)}
+        shared = {"sharing": bool(htp.use_weight_sharing), "shares_spill": bool(htp.use_multi_contexts)}
         return cls(QcomChipset(soc), htp.precision == FP16, value=value, vtcm_mb=vtcm, flags=flags, **shared)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.backends.qualcomm.emulator import End
+from edgewright.backends.qualcomm.emulator import TensorDesc
 from edgewright.engine.plan import TensorSpec
 from edgewright.errors import ExecutionError
 from edgewright.formats.twin_writer import write_twin
@@ -27,35 +27,35 @@ log = logging.getLogger("edgewright.qualcomm")
 
 
 def make_twin(device: Graph) -> bytes | None:
-    """The twin of a device graph; None, and a word about it, if an operator has no meaning here."""
-    unknown = unsupported_ops(device)
-    if unknown:
-        log.warning("no host twin: %s can be run by the emulator and by devices only", ", ".join(unknown))
+    """The twin of a device graph; None, with a warning, if an operator has no reference."""
+    unsupported = unsupported_ops(device)
+    if unsupported:
+        log.warning("no host twin: %s can be run by the emulator and by devices only", ", ".join(unsupported))
         return None
     return write_twin({"": to_twin(device)})
 
 
-class TwinRunner:
-    """A checked twin. ``memory``: bytes that its values may take. ``how`` says what runs it."""
+class QnnTwinRunner:
+    """Runs a verified twin. ``memory``: limit of its values in bytes. ``how``: a description of what executes it."""
 
     def __init__(self, source: Graph | HostTwin, memory: int, threads: int | None = None) -> None:
         twin = source if isinstance(source, HostTwin) else HostTwin("", lambda: source)
         runner = twin.runner(check, QNN, memory, threads)
-        self.inputs, self.outputs = ([_end(t) for t in side] for side in runner.ends)
+        self.inputs, self.outputs = ([_tensor_desc(t) for t in side] for side in runner.ends)
         self._shapes = [end.dims for end in self.inputs]
         self._run, self.how = runner.run, f"host twin ({runner.how})"
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
-        """The outputs for inputs that were checked."""
-        given = [np.ascontiguousarray(x).reshape(shape) for x, shape in zip(inputs, self._shapes, strict=True)]
+        """Run on inputs that have been checked."""
+        arrays = [np.ascontiguousarray(x).reshape(shape) for x, shape in zip(inputs, self._shapes, strict=True)]
         try:
-            return self._run(given)
+            return self._run(arrays)
         except (ValueError, IndexError, TypeError) as error:
             raise ExecutionError("QNN delegate", f"the host twin does not run: {error}"[:200]) from error
 
     def close(self) -> None:
-        """Nothing is held but memory."""
+        """Nothing to release."""
 
 
-def _end(tensor: TensorSpec) -> End:
-    return End(tensor.name, tensor.shape, str(tensor.dtype))
+def _tensor_desc(tensor: TensorSpec) -> TensorDesc:
+    return TensorDesc(tensor.name, tensor.shape, str(tensor.dtype))

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from edgewright.backends.qualcomm.lower import dequantize_constant, scale_of
-from edgewright.backends.qualcomm.target import BLOCK
+from edgewright.backends.qualcomm.target import BLOCK_MULTIPLE
 from edgewright.ir.graph import Op, QParams, Value
 
 _MULTIPLIER = 16  # the largest multiple that a block may be of its channel's scale
@@ -38,7 +38,7 @@ def _widen(op: Op, weight: Value, target: Any) -> Value:
     """16 times a 4-bit weight, blockwise or in 8 bits."""
     assert weight.q is not None and weight.data is not None
     outputs, inputs, *window = weight.bound
-    if op.args.get("groups", 1) == 1 and inputs % BLOCK == 0 and set(window) <= {1} and target.htp.arch >= 69:
+    if op.args.get("groups", 1) == 1 and inputs % BLOCK_MULTIPLE == 0 and set(window) <= {1} and target.htp.arch >= 69:
         return replace(weight, q=replace(_rescale(weight.q, 1, outputs), block=inputs))
     if inputs * int(np.prod(window, dtype=np.int64)) >= _FEW_TERMS:
         return weight

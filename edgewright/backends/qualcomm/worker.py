@@ -22,30 +22,30 @@ from edgewright.errors import EdgewrightError, VendorError
 from edgewright.ir.graph import Graph
 
 _MODULE = "edgewright.backends.qualcomm.worker"
-_SHOWN = 400  # characters of what a crashed compiler said last
+_SHOWN = 400  # characters of a crashed compiler's output to show
 
 
-def compile_apart(device: Graph, target: QnnTarget, name: str) -> bytes:
-    """The context binary of a device graph, compiled in another process."""
-    return compile_together([(name, device)], target)
+def compile_in_subprocess(device: Graph, target: QnnTarget, name: str) -> bytes:
+    """Compile a device graph to a context binary in a subprocess."""
+    return compile_graphs_in_subprocess([(name, device)], target)
 
 
-def compile_together(named: Sequence[tuple[str, Graph]], target: QnnTarget) -> bytes:
-    """The context binary of several, by the names of their methods."""
+def compile_graphs_in_subprocess(named: Sequence[tuple[str, Graph]], target: QnnTarget) -> bytes:
+    """Compile several device graphs, by method name, to one context binary."""
     name = ", ".join(method for method, _ in named)
     with tempfile.TemporaryDirectory(prefix="edgewright-qnn-") as folder:
-        job, made = Path(folder) / "job", Path(folder) / "made"
+        job, result_file = Path(folder) / "job", Path(folder) / "made"
         job.write_bytes(pickle.dumps((named, target)))
         paths = [str(Path(__file__).parents[3]), os.environ.get("PYTHONPATH", "")]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in paths if p)}
-        command = [sys.executable, "-m", _MODULE, str(job), str(made)]
-        done = _run(command, environment, name)
-        if done.returncode or not made.exists():
-            rule = f"Qualcomm's compiler ended with {done.returncode}"
-            said = (done.stderr or done.stdout).strip()[-_SHOWN:]
+        command = [sys.executable, "-m", _MODULE, str(job), str(result_file)]
+        process = _run(command, environment, name)
+        if process.returncode or not result_file.exists():
+            rule = f"Qualcomm's compiler ended with {process.returncode}"
+            output = (process.stderr or process.stdout).strip()[-_SHOWN:]
             remedy = "Leave operators out with skip_node_op_set={...} to find the one that it cannot compile."
-            raise VendorError(f"graph {name!r}", rule, value=said or "nothing more", remedy=remedy)
-        result: bytes | EdgewrightError = pickle.loads(made.read_bytes())
+            raise VendorError(f"graph {name!r}", rule, value=output or "nothing more", remedy=remedy)
+        result: bytes | EdgewrightError = pickle.loads(result_file.read_bytes())
     if isinstance(result, EdgewrightError):
         raise result
     return result
@@ -62,14 +62,14 @@ def _run(command: list[str], environment: dict[str, str], name: str) -> subproce
         raise VendorError(f"graph {name!r}", rule, remedy=remedy) from None
 
 
-def main(job: str, made: str) -> None:
+def main(job: str, result_file: str) -> None:
     """Do what the job says; an error of ours is a result, too."""
     result: bytes | EdgewrightError
     try:
         result = compile_graphs(*pickle.loads(Path(job).read_bytes()))
     except EdgewrightError as error:
         result = error
-    Path(made).write_bytes(pickle.dumps(result))
+    Path(result_file).write_bytes(pickle.dumps(result))
 
 
 if __name__ == "__main__":

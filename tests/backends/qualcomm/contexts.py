@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 from edgewright.backends.qualcomm.qnn import structs as s
-from edgewright.backends.qualcomm.qnn.build import Encoding, GraphBuilder, TensorSpec
+from edgewright.backends.qualcomm.qnn.build import Encoding, QnnGraphBuilder, TensorDef
 from edgewright.backends.qualcomm.qnn.session import Context, Session
 from edgewright.backends.qualcomm.target import CHIPSETS, QcomChipset
 
@@ -17,10 +17,10 @@ def relu_context(soc: QcomChipset = QcomChipset.SM8650) -> bytes:
     """A quantized ReLU: scales 0.05 (around 128) and 0.025."""
     with Session(int(soc)) as session:
         context = Context(session)
-        graph = GraphBuilder(context, "forward", vtcm=CHIPSETS[soc].vtcm)
+        graph = QnnGraphBuilder(context, "forward", vtcm=CHIPSETS[soc].vtcm)
         ends = [
-            graph.tensor(TensorSpec("input_0_x", SHAPE, "u8", s.APP_WRITE, Encoding((0.05,), (-128,)))),
-            graph.tensor(TensorSpec("output_y", SHAPE, "u8", s.APP_READ, Encoding((0.025,), (0,)))),
+            graph.tensor(TensorDef("input_0_x", SHAPE, "u8", s.APP_WRITE, Encoding((0.05,), (-128,)))),
+            graph.tensor(TensorDef("output_y", SHAPE, "u8", s.APP_READ, Encoding((0.025,), (0,)))),
         ]
         graph.node("Relu", "relu", ends[:1], ends[1:], {})
         graph.finalize()

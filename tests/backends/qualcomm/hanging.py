@@ -7,7 +7,7 @@ import socket
 import sys
 import time
 
-from edgewright.backends.qualcomm.messages import Ended, receive, send
+from edgewright.backends.qualcomm.messages import PeerClosed, receive, send
 
 
 def main(descriptor: int) -> None:
@@ -15,7 +15,7 @@ def main(descriptor: int) -> None:
     while True:
         try:
             header, _ = receive(line, 1 << 20)
-        except Ended:
+        except PeerClosed:
             return
         hangs = header.get("method", hangs)
         while hangs == f"hang at {header['do']}":

@@ -21,7 +21,7 @@ from edgewright.backends.qualcomm import (
     to_edge_transform_and_lower_to_qnn,
 )
 from edgewright.backends.qualcomm.blob import read_blob
-from edgewright.backends.qualcomm.qnn.info import settings
+from edgewright.backends.qualcomm.qnn.info import compiler_settings
 from edgewright.formats.pte_reader import read_program
 from edgewright.lowering.partition.report import PartitionReport
 from edgewright.runtime import Runtime
@@ -100,7 +100,7 @@ class Compiled:
         """What every context binary of the file says of itself."""
         program = read_program(self.path.read_bytes())
         blobs = [bytes(program.blob(d)) for plan in program.execution_plan for d in plan.delegates]
-        return [settings(read_blob(blob).context) for blob in blobs]
+        return [compiler_settings(read_blob(blob).context) for blob in blobs]
 
 
 def lower(model: nn.Module, example: torch.Tensor, soc: str, folder: Path, *, quantized: bool) -> Compiled:

@@ -16,9 +16,9 @@ import pytest
 from edgewright.backends.qualcomm import emulator_process
 from edgewright.backends.qualcomm.blob import write_blob
 from edgewright.backends.qualcomm.delegate import TRUST, QnnDelegate
-from edgewright.backends.qualcomm.emulator import Emulated, _ends
-from edgewright.backends.qualcomm.emulator_process import PROCESSES, TIMEOUT
-from edgewright.backends.qualcomm.messages import Ended, error_fields, raise_error, receive, send
+from edgewright.backends.qualcomm.emulator import EmulatedContext, _tensor_descs
+from edgewright.backends.qualcomm.emulator_process import POOL, TIMEOUT
+from edgewright.backends.qualcomm.messages import PeerClosed, error_fields, raise_error, receive, send
 from edgewright.errors import EdgewrightError, FormatError, UsageError, VendorError, VersionError
 from tests.backends.qualcomm.contexts import SHAPE, relu_context
 from tests.backends.qualcomm.test_blob import given
@@ -30,13 +30,13 @@ WANTED = np.clip((X.astype(int) - 128) * 2, 0, 255)
 @pytest.fixture
 def stand_in(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
     """Has new processes run a module of the tests; none that runs it is left behind."""
-    PROCESSES.stop()
+    POOL.stop()
     yield lambda name: monkeypatch.setattr(emulator_process, "MODULE", f"tests.backends.qualcomm.{name}")
-    PROCESSES.stop()
+    POOL.stop()
 
 
 def end_it() -> None:
-    (process,) = [p for p in PROCESSES.running if p.usable]
+    (process,) = [p for p in POOL.running if p.usable]
     os.kill(process.child.pid, signal.SIGKILL)
     process.child.wait()
 
@@ -53,9 +53,9 @@ def test_contexts_are_loaded_anew_after_the_emulator_ended() -> None:
 def test_a_crash_is_an_error_with_its_last_words(stand_in, monkeypatch: pytest.MonkeyPatch) -> None:
     stand_in("crashing")
     with pytest.raises(VendorError, match="QNN emulator: ended with -11; got last words"):
-        Emulated(relu_context(), 57, "forward", 1 << 20)
+        EmulatedContext(relu_context(), 57, "forward", 1 << 20)
     monkeypatch.undo()
-    emulated = Emulated(relu_context(), 57, "forward", 1 << 20)
+    emulated = EmulatedContext(relu_context(), 57, "forward", 1 << 20)
     assert np.array_equal(emulated.run([X])[0], WANTED)
     emulated.close()
 
@@ -119,7 +119,7 @@ def test_answers_are_not_believed() -> None:
             with contextlib.suppress(BlockingIOError):
                 ours.recv(1 << 10)
             ours.setblocking(True)
-    with pytest.raises(Ended):
+    with pytest.raises(PeerClosed):
         receive(ours, 3)
 
 
@@ -134,16 +134,16 @@ def test_an_emulator_that_does_not_answer_is_killed_with_an_error(
 
     def use() -> None:
         monkeypatch.setenv(TIMEOUT, "0.5" if method == "hang at open" else "60")
-        emulated = Emulated(b"", 57, method, 1 << 20)
+        emulated = EmulatedContext(b"", 57, method, 1 << 20)
         monkeypatch.setenv(TIMEOUT, "0.5")
         emulated.run([])
 
     said = r"QNN emulator: must answer within 0.5 s; it was killed\n  Raise EDGEWRIGHT_QNN_TIMEOUT, in seconds; EDGE"
     with pytest.raises(VendorError, match=said):
         use()
-    assert not any(p.usable for p in PROCESSES.running)
+    assert not any(p.usable for p in POOL.running)
     monkeypatch.undo()
-    again = Emulated(relu_context(), 57, "forward", 1 << 20)
+    again = EmulatedContext(relu_context(), 57, "forward", 1 << 20)
     assert np.array_equal(again.run([X])[0], WANTED)
     again.close()
 
@@ -152,7 +152,7 @@ def test_a_context_that_never_ends_does_not_hold_up_those_of_other_threads(
     stand_in, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stand_in("hanging")
-    stuck, errors = Emulated(b"", 57, "hang at run", 1 << 20), []
+    stuck, errors = EmulatedContext(b"", 57, "hang at run", 1 << 20), []
 
     def wait() -> None:
         with pytest.raises(VendorError, match="ended with -9"):
@@ -164,7 +164,7 @@ def test_a_context_that_never_ends_does_not_hold_up_those_of_other_threads(
     while not stuck._process.lock.locked():
         pass
     monkeypatch.undo()
-    other = Emulated(relu_context(), 57, "forward", 1 << 20)
+    other = EmulatedContext(relu_context(), 57, "forward", 1 << 20)
     assert np.array_equal(other.run([X])[0], WANTED) and not errors
     stuck._process.child.kill()
     thread.join()
@@ -174,24 +174,24 @@ def test_a_context_that_never_ends_does_not_hold_up_those_of_other_threads(
 
 def test_contexts_of_one_thread_share_a_process_and_spare_ones_are_ended(stand_in) -> None:
     stand_in("hanging")
-    first, second = (Emulated(b"", 57, "quick", 1 << 20) for _ in range(2))
+    first, second = (EmulatedContext(b"", 57, "quick", 1 << 20) for _ in range(2))
     assert first._process is second._process
     with first._process.lock:
-        third = Emulated(b"", 57, "quick", 1 << 20)
+        third = EmulatedContext(b"", 57, "quick", 1 << 20)
     assert third._process is not first._process and third.run([]) == []
     spare = third._process
     third.close()
     assert not spare.usable and first._process.usable
     first.close()
     second.close()
-    assert [p.usable for p in PROCESSES.running] == [True]
+    assert [p.usable for p in POOL.running] == [True]
 
 
 def test_as_many_processes_as_may_be_and_then_threads_wait(stand_in, monkeypatch: pytest.MonkeyPatch) -> None:
     stand_in("hanging")
-    monkeypatch.setattr(emulator_process, "_MOST", 1)
-    first, made = Emulated(b"", 57, "quick", 1 << 20), []
-    thread = threading.Thread(target=lambda: made.append(Emulated(b"", 57, "quick", 1 << 20)))
+    monkeypatch.setattr(emulator_process, "_MAX_PROCESSES", 1)
+    first, made = EmulatedContext(b"", 57, "quick", 1 << 20), []
+    thread = threading.Thread(target=lambda: made.append(EmulatedContext(b"", 57, "quick", 1 << 20)))
     process = first._process
     with process.lock:
         thread.start()
@@ -204,13 +204,13 @@ def test_as_many_processes_as_may_be_and_then_threads_wait(stand_in, monkeypatch
 
 def test_a_forked_child_has_a_process_of_its_own(stand_in) -> None:
     stand_in("hanging")
-    emulated = Emulated(b"", 57, "quick", 1 << 20)
-    PROCESSES.lock.acquire()
+    emulated = EmulatedContext(b"", 57, "quick", 1 << 20)
+    POOL.lock.acquire()
     child = os.fork()
     if not child:
         signal.alarm(60)
         os._exit(0 if emulated.run([]) == [] and emulated._process.owner == os.getpid() else 1)
-    PROCESSES.lock.release()
+    POOL.lock.release()
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert emulated.run([]) == [] and emulated._process.usable
     emulated.close()
@@ -229,4 +229,4 @@ UNLISTED = [None, [1], [["x", [1]]], [["x", 1, "uint8"]], [["x", [1], "squeak"]]
 @pytest.mark.parametrize("listed", UNLISTED, ids=str)
 def test_ends_are_not_believed(listed: object) -> None:
     with pytest.raises((VendorError, FormatError), match="must"):
-        _ends(listed)
+        _tensor_descs(listed)

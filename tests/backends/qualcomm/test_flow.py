@@ -22,7 +22,7 @@ from edgewright.backends.qualcomm import (
 from edgewright.backends.qualcomm.blob import read_blob
 from edgewright.backends.qualcomm.compat import QnnQuantizer, update_spill_fill_size
 from edgewright.backends.qualcomm.options import read_options
-from edgewright.backends.qualcomm.qnn.info import BinaryReader, settings, spill_of
+from edgewright.backends.qualcomm.qnn.info import BinaryReader, compiler_settings, spill_bytes
 from edgewright.errors import ExportError, UsageError, VendorError
 from edgewright.formats.pte_reader import read_program
 from edgewright.runtime import Runtime
@@ -45,7 +45,7 @@ def test_one_module_becomes_forward() -> None:
 
 
 def test_what_devices_need_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
-    partitioner._say_release.cache_clear()
+    partitioner._warn_release.cache_clear()
     for _ in range(2):
         to_edge_transform_and_lower_to_qnn(net(), INPUTS, SPECS)
     said = [r.getMessage() for r in caplog.records if r.name == "edgewright.qualcomm"]
@@ -178,7 +178,7 @@ def test_what_the_compiler_is_told_is_what_its_context_says() -> None:
     specs = generate_qnn_executorch_compiler_spec(QcomChipset.SM8650, htp, profile_level=2, vtcm_mb=4)
     made = to_edge_transform_and_lower_to_qnn(net(), INPUTS, specs, optimization_level=2).to_executorch().buffer
     (blob,) = _blobs(made)
-    said = settings(read_blob(blob).context)
+    said = compiler_settings(read_blob(blob).context)
     assert {n: said[n] for n in ("enable_dlbc", "slc_allocate")} == {"enable_dlbc": {"true"}, "slc_allocate": {"true"}}
     assert said["vtcm_size"] == {str(4 << 20)} and "2" in said["O"]
 
@@ -192,7 +192,7 @@ def test_contexts_that_take_turns_all_say_what_the_largest_needs() -> None:
     inputs = (torch.zeros(1, 3, 96, 96),)
     made = to_edge_transform_and_lower_to_qnn(model, inputs, specs, skip_node_op_set={"aten.tanh.default"})
     file = bytes(made.to_executorch().buffer)
-    needed = [spill_of(read_blob(blob).context) for blob in _blobs(file)]
+    needed = [spill_bytes(read_blob(blob).context) for blob in _blobs(file)]
     assert len(needed) == 2 and max(needed) > 0
     for delegate in read_program(file).execution_plan[0].delegates:
         (spec,) = delegate.compile_specs

@@ -67,7 +67,7 @@ def lacks(soc: str, scheme: str) -> str:
     """A part of what is said where a SoC does not have a scheme; empty if it has."""
     htp = CHIPSETS[QcomChipset[soc]]
     if scheme == FLOAT:
-        return "" if htp.half else soc
+        return "" if htp.has_fp16 else soc
     return f"v{LEAST[scheme]} on" if htp.arch < LEAST.get(scheme, 0) else ""
 
 

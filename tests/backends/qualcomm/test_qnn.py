@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from edgewright.backends.qualcomm.qnn import structs as s
-from edgewright.backends.qualcomm.qnn.build import Encoding, GraphBuilder, TensorSpec
-from edgewright.backends.qualcomm.qnn.info import BinaryReader, settings
+from edgewright.backends.qualcomm.qnn.build import Encoding, QnnGraphBuilder, TensorDef
+from edgewright.backends.qualcomm.qnn.info import BinaryReader, compiler_settings
 from edgewright.backends.qualcomm.qnn.library import find_folder
-from edgewright.backends.qualcomm.qnn.session import Context, Session, events, execute, profiled
+from edgewright.backends.qualcomm.qnn.session import Context, Session, create_profile, execute, profile_events
 from edgewright.errors import FormatError, MissingError, VendorError
 from tests.backends.qualcomm.contexts import SHAPE, relu_context
 
@@ -36,10 +36,10 @@ def test_a_graph_is_compiled_and_run_from_its_binary() -> None:
     with Session(57) as session:
         assert reader.info.build == session.build
         context = Context(session, binary)
-        profile = profiled(session)
+        profile = create_profile(session)
         ends = graph.inputs[0].tensor, graph.outputs[0].tensor
         execute(session, context.retrieve("forward"), [(ends[0], given)], [(ends[1], made)], profile)
-        assert any("execute" in name for name, _, _ in events(session, profile))
+        assert any("execute" in name for name, _, _ in profile_events(session, profile))
         context.close()
     reader.close()
     assert np.array_equal(made, np.clip((given.astype(int) - 128) * 2, 0, 255))
@@ -51,18 +51,20 @@ def test_the_compiler_says_nothing_on_the_streams(capfd: pytest.CaptureFixture[s
 
 
 def test_contexts_say_what_they_are_for() -> None:
-    said = settings(relu_context())
+    said = compiler_settings(relu_context())
     assert (said["soc_type"], said["arch"], said["vtcm_size"]) == ({"SM8650"}, {"75"}, {str(8 << 20)})
 
 
 def test_refusals_come_with_the_librarys_words() -> None:
     with Session(57) as session:
-        graph = GraphBuilder(Context(session), "g")
+        graph = QnnGraphBuilder(Context(session), "g")
         ends = [
-            graph.tensor(TensorSpec("x", (1, 4), "float32", s.APP_WRITE)),
-            graph.tensor(TensorSpec("y", (1, 4), "float32", s.APP_READ)),
+            graph.tensor(TensorDef("x", (1, 4), "float32", s.APP_WRITE)),
+            graph.tensor(TensorDef("y", (1, 4), "float32", s.APP_READ)),
         ]
-        with pytest.raises(VendorError, match=r"Squeak 'a': must be an operator that the HTP takes; got backend 4005"):
+        with pytest.raises(
+            VendorError, match=r"Squeak 'a': must be an operator that the HTP supports; got backend 4005"
+        ):
             graph.node("Squeak", "a", ends[:1], ends[1:], {})
         with pytest.raises(VendorError, match="op package 3110"):  # no kernel for real numbers
             graph.node("ElementWiseAsin", "b", ends[:1], ends[1:], {})
@@ -75,11 +77,11 @@ def test_encodings_by_channel_and_of_few_bits() -> None:
         made = np.zeros((2, 2), np.uint8)
         with Session(57) as session:
             context = Context(session)
-            graph = GraphBuilder(context, "forward")
-            x = graph.tensor(TensorSpec("x", (2, 4), "u8", s.APP_WRITE, Encoding((1.0,), (0,))))
+            graph = QnnGraphBuilder(context, "forward")
+            x = graph.tensor(TensorDef("x", (2, 4), "u8", s.APP_WRITE, Encoding((1.0,), (0,))))
             encoding = Encoding(scales, (0, 0), 0, bits)
-            w = graph.tensor(TensorSpec("w", (2, 4), "s8", s.STATIC, encoding, weights))
-            y = graph.tensor(TensorSpec("y", (2, 2), "u8", s.APP_READ, Encoding((0.25,), (-128,))))
+            w = graph.tensor(TensorDef("w", (2, 4), "s8", s.STATIC, encoding, weights))
+            y = graph.tensor(TensorDef("y", (2, 2), "u8", s.APP_READ, Encoding((0.25,), (-128,))))
             graph.node("FullyConnected", "fc", [x, w], [y], {})
             graph.finalize()
             execute(session, graph.handle, [(x, given)], [(y, made)])

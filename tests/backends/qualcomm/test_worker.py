@@ -7,7 +7,7 @@ import pytest
 
 from edgewright.backends.qualcomm import worker
 from edgewright.backends.qualcomm.emulator_process import TIMEOUT
-from edgewright.backends.qualcomm.worker import compile_apart
+from edgewright.backends.qualcomm.worker import compile_in_subprocess
 from edgewright.errors import VendorError
 from edgewright.ir.graph import Graph, Op, QParams, Value
 from tests.backends.qualcomm.rows import target_for
@@ -21,23 +21,23 @@ def graph(kind: str, shape: tuple[int, ...], out: tuple[int, ...], **params: obj
 
 
 def test_refusals_come_back_as_they_are() -> None:
-    with pytest.raises(VendorError, match="Squeak 'node_0': must be an operator that the HTP takes"):
-        compile_apart(graph("Squeak", (1, 4), (1, 4)), target_for(), "forward")
+    with pytest.raises(VendorError, match="Squeak 'node_0': must be an operator that the HTP supports"):
+        compile_in_subprocess(graph("Squeak", (1, 4), (1, 4)), target_for(), "forward")
 
 
 def test_a_crash_of_the_compiler_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker, "_MODULE", "tests.backends.qualcomm.crashing")
     with pytest.raises(VendorError, match="Qualcomm's compiler ended with -11; got last words"):
-        compile_apart(graph("Relu", (1, 4), (1, 4)), target_for(), "forward")
+        compile_in_subprocess(graph("Relu", (1, 4), (1, 4)), target_for(), "forward")
 
 
 def test_the_same_graph_gives_the_same_bytes() -> None:
     relu = graph("Relu", (1, 4, 4, 8), (1, 4, 4, 8))
-    assert compile_apart(relu, target_for(), "forward") == compile_apart(relu, target_for(), "forward")
+    assert compile_in_subprocess(relu, target_for(), "forward") == compile_in_subprocess(relu, target_for(), "forward")
 
 
 def test_a_compiler_that_does_not_end_is_killed_with_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker, "_MODULE", "tests.backends.qualcomm.endless")
     monkeypatch.setenv(TIMEOUT, "0.5")
     with pytest.raises(VendorError, match=r"Qualcomm's compiler must end within 0.5 s; it was killed\n  Raise EDGE"):
-        compile_apart(graph("Relu", (1, 4), (1, 4)), target_for(), "forward")
+        compile_in_subprocess(graph("Relu", (1, 4), (1, 4)), target_for(), "forward")

@@ -1,4 +1,4 @@
-"""What a context binary says of itself: through Qualcomm's System library, and in its own readable text."""
+"""Metadata of a context binary, from Qualcomm's System library and from the settings stored in it as text."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Any
 
 from edgewright.backends.capture import capture_streams
 from edgewright.backends.qualcomm.qnn import structs as s
-from edgewright.backends.qualcomm.qnn.library import Library, system_library
+from edgewright.backends.qualcomm.qnn.library import QnnLibrary, system_library
 from edgewright.errors import FormatError
 from edgewright.formats import checked_int
 
-_RANK, _ENDS, _GRAPHS = 8, 4096, 256  # more would be no model's
-_NAME = 1 << 12
+_MAX_RANK, _MAX_TENSORS, _MAX_GRAPHS = 8, 4096, 256  # limits for untrusted files
+_MAX_NAME = 1 << 12
 _NAMES = rb"soc_type|arch|min_arch|vtcm_size|O|hvx_threads|enable_dlbc|slc_allocate"
 _SETTING = re.compile(rb"(?:(?<![A-Za-z_])|(?<=\tOp))(" + _NAMES + rb")=([^;\0]{1,64})")
 
 
 @dataclass(frozen=True)
-class End:
-    """An input or output of a graph. ``tensor`` is what the library knows it by."""
+class BinaryTensor:
+    """An input or output of a graph. ``tensor``: its handle in the library."""
 
     name: str
     dims: tuple[int, ...]
@@ -30,39 +30,39 @@ class End:
 
 
 @dataclass(frozen=True)
-class Graph:
-    """``spill``: bytes of memory that it needs for what the HTP's own does not hold."""
+class BinaryGraph:
+    """A graph of a context. ``spill``: size of its spill buffer in bytes."""
 
     name: str
-    inputs: tuple[End, ...]
-    outputs: tuple[End, ...]
+    inputs: tuple[BinaryTensor, ...]
+    outputs: tuple[BinaryTensor, ...]
     spill: int = 0
 
 
 @dataclass(frozen=True)
-class Info:
-    """``build`` of the compiler, and the graphs."""
+class ContextInfo:
+    """The compiler's build and the graphs of a context."""
 
     build: str
-    graphs: tuple[Graph, ...]
+    graphs: tuple[BinaryGraph, ...]
 
 
 class BinaryReader:
-    """A context binary, read. What ``info`` tells lives as long as the reader."""
+    """Reads a context binary. ``info`` is valid until the reader is closed."""
 
     def __init__(self, binary: bytes) -> None:
-        self._library: Library = system_library()
+        self._library: QnnLibrary = system_library()
         self._handle = c.c_void_p()
         self._binary = binary
         if self._library.call("create", c.byref(self._handle)):
             raise FormatError("Qualcomm's System library must start", where="QNN context")
-        found, size = c.POINTER(s.BinaryInfo)(), c.c_uint64()
+        info, size = c.POINTER(s.BinaryInfo)(), c.c_uint64()
         with capture_streams():
-            code = self._library.call("getBinaryInfo", self._handle, binary, len(binary), c.byref(found), c.byref(size))
-        if code or not found:
+            code = self._library.call("getBinaryInfo", self._handle, binary, len(binary), c.byref(info), c.byref(size))
+        if code or not info:
             self.close()
             raise FormatError("must be a QNN context", where="QNN context", value=f"code {code & 0xFFFF}")
-        self.info = _read(found[0])
+        self.info = _read(info[0])
 
     def close(self) -> None:
         if self._handle:
@@ -70,24 +70,24 @@ class BinaryReader:
             self._handle.value = None
 
 
-def _read(found: s.BinaryInfo) -> Info:
-    if found.version not in (1, 2, 3):
-        raise FormatError("must be described in version 1, 2 or 3", where="QNN context", value=found.version)
-    body = found.body
-    if found.version != 3:  # older libraries order their fields otherwise
+def _read(info: s.BinaryInfo) -> ContextInfo:
+    if info.version not in (1, 2, 3):
+        raise FormatError("must be described in version 1, 2 or 3", where="QNN context", value=info.version)
+    body = info.body
+    if info.version != 3:  # older libraries have another field order
         raise FormatError("must be from QNN 2.47 or newer", where="QNN context", value=_text(body.build))
-    _limited(body.graph_count, _GRAPHS, "graphs")
-    return Info(_text(body.build), tuple(_graph(body.graphs[i]) for i in range(body.graph_count)))
+    _check_count(body.graph_count, _MAX_GRAPHS, "graphs")
+    return ContextInfo(_text(body.build), tuple(_graph(body.graphs[i]) for i in range(body.graph_count)))
 
 
-def _graph(info: s.GraphInfo) -> Graph:
+def _graph(info: s.GraphInfo) -> BinaryGraph:
     for count in (info.input_count, info.output_count):
-        _limited(count, _ENDS, "inputs and outputs")
-    ends = [
-        tuple(_end(side[i]) for i in range(count))
+        _check_count(count, _MAX_TENSORS, "inputs and outputs")
+    tensors = [
+        tuple(_tensor(side[i]) for i in range(count))
         for side, count in ((info.inputs, info.input_count), (info.outputs, info.output_count))
     ]
-    return Graph(_text(info.name), ends[0], ends[1], _spill(info))
+    return BinaryGraph(_text(info.name), tensors[0], tensors[1], _spill(info))
 
 
 def _spill(info: s.GraphInfo) -> int:
@@ -97,27 +97,27 @@ def _spill(info: s.GraphInfo) -> int:
     return int(blob.spill) if blob.version == 1 else 0
 
 
-def _end(tensor: s.Tensor) -> End:
+def _tensor(tensor: s.Tensor) -> BinaryTensor:
     body = tensor.body.v1
-    _limited(body.rank, _RANK, "dimensions")
+    _check_count(body.rank, _MAX_RANK, "dimensions")
     if body.dtype not in s.DTYPE_NAMES or tensor.version not in (1, 2):
         raise FormatError("must be of a known type", where=_text(body.name), value=hex(body.dtype))
     dims = tuple(int(body.dims[i]) for i in range(body.rank))
     checked_int.product(dims)
-    return End(_text(body.name), dims, s.numpy_name(body.dtype), s.Tensor.from_buffer_copy(tensor))
+    return BinaryTensor(_text(body.name), dims, s.numpy_name(body.dtype), s.Tensor.from_buffer_copy(tensor))
 
 
-def _limited(count: int, most: int, what: str) -> None:
-    if count > most:
-        raise FormatError(f"must have at most {most} {what}", where="QNN context", value=count)
+def _check_count(count: int, limit: int, what: str) -> None:
+    if count > limit:
+        raise FormatError(f"must have at most {limit} {what}", where="QNN context", value=count)
 
 
-def _text(given: Any) -> str:
-    return (given or b"")[:_NAME].decode(errors="replace")
+def _text(text: Any) -> str:
+    return (text or b"")[:_MAX_NAME].decode(errors="replace")
 
 
-def spill_of(binary: bytes) -> int:
-    """Bytes of memory that the graphs of a context need, one at a time, for what the HTP's own does not hold."""
+def spill_bytes(binary: bytes) -> int:
+    """Size of the largest spill buffer among the graphs of a context, in bytes."""
     reader = BinaryReader(binary)
     try:
         return max((graph.spill for graph in reader.info.graphs), default=0)
@@ -125,10 +125,10 @@ def spill_of(binary: bytes) -> int:
         reader.close()
 
 
-def settings(binary: bytes) -> dict[str, set[str]]:
-    """What the compiler was set to, as it wrote it into the context: ``soc_type``, ``arch``, ``vtcm_size``, … Some are
-    said more than once, of different parts."""
-    found: dict[str, set[str]] = {}
+def compiler_settings(binary: bytes) -> dict[str, set[str]]:
+    """Compiler settings stored in a context: ``soc_type``, ``arch``, ``vtcm_size``, … A setting may occur several
+    times, for different parts."""
+    info: dict[str, set[str]] = {}
     for name, value in _SETTING.findall(binary):
-        found.setdefault(name.decode(), set()).add(value.decode(errors="replace"))
-    return found
+        info.setdefault(name.decode(), set()).add(value.decode(errors="replace"))
+    return info

@@ -1,4 +1,4 @@
-"""Finds Qualcomm's libraries, loads them, and turns their error numbers into errors with their own log lines."""
+"""Locates and loads Qualcomm's libraries; converts error codes to exceptions that include the library's log."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import ctypes as c
 import os
 import platform
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,9 +19,9 @@ _P, _U32, _U64 = c.c_void_p, c.c_uint32, c.c_uint64
 _OUT, _TEXT = c.POINTER(c.c_void_p), c.c_char_p
 _TENSORS = c.POINTER(s.Tensor)
 ERROR, WARNING = 1, 2
-_LINES = 200  # of its log that are kept
+_LINES = 200  # of the log
 
-# Functions by their place in the table, and what they take.
+# Index in the interface's function table, and argument types.
 FUNCTIONS: dict[str, tuple[int, tuple[Any, ...]]] = {
     "backendCreate": (1, (_P, _P, _OUT)),
     "backendGetBuildId": (4, (c.POINTER(_TEXT),)),
@@ -75,47 +73,39 @@ def find_folder() -> Path:
                 "QNN_SDK_ROOT", "must hold lib/x86_64-linux-clang/libQnnHtp.so", value=root, remedy=remedy
             )
         return folder
-    found = find_spec("onnxruntime_qnn")
-    folder = Path(found.origin).parent if found is not None and found.origin else Path()
-    if found is None or not (folder / "libQnnHtp.so").is_file():
+    providers_out = find_spec("onnxruntime_qnn")
+    folder = Path(providers_out.origin).parent if providers_out is not None and providers_out.origin else Path()
+    if providers_out is None or not (folder / "libQnnHtp.so").is_file():
         raise MissingError("Qualcomm's libraries", "are not installed", remedy=_REMEDY)
     if platform.machine() not in ("x86_64", "AMD64"):
         raise MissingError("Qualcomm's libraries", "need an x86-64 machine", value=platform.machine())
     return folder
 
 
-@dataclass(frozen=True)
-class Entry:
-    """A function of a library, and its name for errors."""
-
-    name: str
-    call: Callable[..., int]
-
-
-class Library:
-    """One loaded library: its functions by name, its versions."""
+class QnnLibrary:
+    """A loaded library: its functions by name, and its versions."""
 
     def __init__(self, path: Path, entry: str, head: Any, functions: dict[str, tuple[int, tuple[Any, ...]]]) -> None:
         self.path = path
-        with capture_streams() as said:  # it prints a banner
+        with capture_streams() as output:  # it prints a banner
             try:
                 library = c.CDLL(os.fspath(path))
                 providers = getattr(library, entry)
             except (OSError, AttributeError) as error:
                 raise MissingError(str(path), f"cannot be loaded: {error}", remedy=_REMEDY) from error
             providers.restype, providers.argtypes = _U64, (c.POINTER(c.POINTER(_P)), c.POINTER(_U32))
-            found, count = c.POINTER(_P)(), _U32()
-            code = providers(c.byref(found), c.byref(count))
-        if code or count.value < 1 or not found[0]:
-            raise VendorError(str(path), "gave no interface", value=said.text.strip() or code)
-        base = int(found[0])
+            providers_out, count = c.POINTER(_P)(), _U32()
+            code = providers(c.byref(providers_out), c.byref(count))
+        if code or count.value < 1 or not providers_out[0]:
+            raise VendorError(str(path), "gave no interface", value=output.text.strip() or code)
+        base = int(providers_out[0])
         self.head: Any = head.from_address(base)
         table = base + c.sizeof(head)
-        self._functions = {name: _function(table + 8 * at, args) for name, (at, args) in functions.items()}
+        self._functions = {name: _function(table + 8 * index, args) for name, (index, args) in functions.items()}
         self._library = library
 
     def call(self, name: str, *args: Any) -> int:
-        """The code a function returns."""
+        """Call a function; returns its error code."""
         function = self._functions[name]
         if function is None:
             raise VendorError(str(self.path), f"has no function {name}", remedy="Use QNN 2.47 or newer.")
@@ -128,65 +118,65 @@ def _function(address: int, args: tuple[Any, ...]) -> Any:
 
 
 @cache
-def _loaded(folder: Path) -> Library:
-    return Library(folder / "libQnnHtp.so", "QnnInterface_getProviders", s.Provider, FUNCTIONS)
+def _htp(folder: Path) -> QnnLibrary:
+    return QnnLibrary(folder / "libQnnHtp.so", "QnnInterface_getProviders", s.Provider, FUNCTIONS)
 
 
 @cache
-def _system(folder: Path) -> Library:
-    return Library(folder / "libQnnSystem.so", "QnnSystemInterface_getProviders", s.SystemProvider, SYSTEM)
+def _system(folder: Path) -> QnnLibrary:
+    return QnnLibrary(folder / "libQnnSystem.so", "QnnSystemInterface_getProviders", s.SystemProvider, SYSTEM)
 
 
-def htp_library() -> Library:
+def htp_library() -> QnnLibrary:
     """The HTP library: compiler and emulator."""
-    return _loaded(find_folder())
+    return _htp(find_folder())
 
 
-def system_library() -> Library:
-    """The library that reads what contexts say of themselves."""
+def system_library() -> QnnLibrary:
+    """The System library, which reads the metadata of contexts."""
     return _system(find_folder())
 
 
-def build_of(library: Library) -> str:
-    """Its build, such as ``v2.51.0.260929181845``."""
+def build_id(library: QnnLibrary) -> str:
+    """The build of a library, such as ``v2.51.0.260929181845``."""
     text = c.c_char_p()
     check(library, "backendGetBuildId", c.byref(text))
     return (text.value or b"").decode(errors="replace")
 
 
-class Log:
-    """What a library has to say, kept to be shown with its errors."""
+class LogCapture:
+    """Captures the log of a library, to include it in errors."""
 
     def __init__(self) -> None:
         self.lines: deque[str] = deque(maxlen=_LINES)
         libc = c.CDLL(None)
         libc.vsnprintf.argtypes = (_P, c.c_size_t, _P, _P)
 
-        def note(form: int, level: int, _time: int, args: int) -> None:
+        def note(fmt: int, level: int, _time: int, args: int) -> None:
             text = c.create_string_buffer(1024)
-            libc.vsnprintf(text, len(text), form, args)  # on x86-64 a va_list comes as a pointer
+            libc.vsnprintf(text, len(text), fmt, args)  # on x86-64 a va_list comes as a pointer
             self.lines.append(text.value.decode(errors="replace").strip())
 
         self.callback = c.CFUNCTYPE(None, _P, _U32, _U64, _P)(note)
 
-    def take(self) -> str:
-        """The last lines, which are then forgotten."""
+    def drain(self) -> str:
+        """Return the last lines and clear the log."""
         text = " | ".join(line for line in list(self.lines)[-4:] if line)
         self.lines.clear()
         return text
 
 
 def check(
-    library: Library, name: str, *args: Any, log: Log | None = None, subject: str = "QNN", rule: str = ""
+    library: QnnLibrary, name: str, *args: Any, log: LogCapture | None = None, subject: str = "QNN", rule: str = ""
 ) -> None:
-    """Call a function; a code other than 0 is an error, with the library's own words."""
+    """Call a function; raises ``VendorError`` with the library's message unless it returns 0."""
     code = library.call(name, *args)
     if code == 0:
         return
     text = c.c_char_p()
     library.call("errorGetMessage", code, c.byref(text))
     low = code & 0xFFFF
-    words = (text.value or b"").decode(errors="replace").strip()
-    said = log.take() if log is not None else ""
-    value = f"{_FAMILIES.get(low // 1000, 'error')} {low}" + "".join(f": {part}" for part in (words, said) if part)
+    message = (text.value or b"").decode(errors="replace").strip()
+    output = log.drain() if log is not None else ""
+    value = f"{_FAMILIES.get(low // 1000, 'error')} {low}" + "".join(f": {part}" for part in (message, output) if part)
     raise VendorError(subject, rule or f"{name} must succeed", value=value)

@@ -1,4 +1,4 @@
-"""Structures and numbers of the QNN C API on 64-bit machines, laid out by ctypes as C lays them out."""
+"""ctypes structures and constants of the QNN C API on 64-bit machines."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class AxisBits(c.Structure):
 
 
 class Blocks(c.Structure):
-    """Blocks of 4 bits: a channel's scale, and what each of its blocks multiplies it by."""
+    """Blockwise 4-bit encoding: a scale per channel and an integer multiplier per block."""
 
     _fields_ = (
         ("axis", c.c_int32),
@@ -90,7 +90,7 @@ class Encodings(c.Union):
 
 
 class QuantizeParams(c.Structure):
-    _fields_ = (("definition", c.c_uint32), ("encoding", c.c_uint32), ("given", Encodings))
+    _fields_ = (("definition", c.c_uint32), ("encoding", c.c_uint32), ("value", Encodings))
 
 
 class ClientBuffer(c.Structure):
@@ -132,7 +132,7 @@ class TensorBody(c.Union):
 
 
 class Tensor(c.Structure):
-    """``body.v1`` holds of both versions: the second only adds to the first."""
+    """``body.v1`` is valid for both versions: the second only appends fields."""
 
     _fields_ = (("version", c.c_uint32), ("body", TensorBody))
 
@@ -179,7 +179,7 @@ class Version(c.Structure):
 
 
 class Provider(c.Structure):
-    """What precedes a backend's table of functions."""
+    """Header of a backend's function table."""
 
     _fields_ = (("backend", c.c_uint32), ("name", c.c_char_p), ("core", Version), ("api", Version))
 
@@ -189,13 +189,13 @@ class SystemProvider(c.Structure):
 
 
 class Config(c.Structure):
-    """An option of a device, a context or a graph. ``kept`` is what ``given`` points to."""
+    """An option of a device, a context or a graph. ``keep_alive`` is what ``value`` points to."""
 
-    _fields_ = (("option", c.c_uint32), ("given", c.c_void_p))
+    _fields_ = (("option", c.c_uint32), ("value", c.c_void_p))
 
 
 class DeviceOption(c.Structure):
-    """An HTP device option. Some releases read a SoC's number at byte 4 and others at byte 8: it is written to both."""
+    """An HTP device option. Releases read the SoC number at byte 4 or at byte 8, so it is written to both."""
 
     _fields_ = (("option", c.c_uint32), ("at_4", c.c_uint32), ("at_8", c.c_uint32), ("rest", c.c_uint32 * 5))
 
@@ -203,7 +203,7 @@ class DeviceOption(c.Structure):
 class ContextOption(c.Structure):
     """An HTP context option."""
 
-    _fields_ = (("option", c.c_uint32), ("given", c.c_uint64), ("rest", c.c_uint64 * 3))
+    _fields_ = (("option", c.c_uint32), ("value", c.c_uint64), ("rest", c.c_uint64 * 3))
 
 
 class OptimizationOption(c.Structure):
@@ -215,7 +215,7 @@ class GraphOptions(c.Union):
 
 
 class GraphOption(c.Structure):
-    _fields_ = (("option", c.c_uint32), ("given", GraphOptions))
+    _fields_ = (("option", c.c_uint32), ("value", GraphOptions))
 
 
 class EventData(c.Structure):
@@ -223,7 +223,7 @@ class EventData(c.Structure):
 
 
 class GraphInfo(c.Structure):
-    """A graph of a context, as the System library tells of it (version 3, and what 1 and 2 have of it)."""
+    """A graph of a context, as described by the System library (version 3 and the common part of 1 and 2)."""
 
     _fields_ = (
         ("version", c.c_uint32),
@@ -242,7 +242,7 @@ class GraphInfo(c.Structure):
 
 
 class GraphBlob(c.Structure):
-    """What the HTP adds to that (version 1): ``spill`` bytes of memory for what its own does not hold."""
+    """HTP-specific part (version 1). ``spill``: size of the spill buffer in bytes."""
 
     _fields_ = (("version", c.c_uint32), ("spill", c.c_uint64), ("vtcm", c.c_uint32), ("level", c.c_uint32))
 
