@@ -6,7 +6,6 @@ from typing import Any
 
 from edgewright.backends import rules as common
 from edgewright.backends.nxp import conv, elementwise, movement, pool, rules
-from edgewright.backends.nxp import rules_images as images
 from edgewright.backends.table import STATIC, OpSpec, Rule, argument_is, constant
 from edgewright.ir.ports import INDEX, Port, Range, Same, Tied, Weight
 
@@ -33,10 +32,10 @@ def _movement(lower: Any, *ops: str, more: tuple[Rule, ...] = ()) -> tuple[OpSpe
 
 
 _CONVOLUTION = (rules.constant_weights, rules.weight_axis, rules.window_params_fit, rules.kernel_fits)
-_POOL = (common.first_output_only, images.pool_form, images.pool_fits, rules.one_qparams)
-_ADAPTIVE = (images.divisible, images.pool_fits, rules.one_qparams)
+_POOL = (common.first_output_only, rules.pool_form, rules.pool_fits, rules.one_qparams)
+_ADAPTIVE = (rules.divisible, rules.pool_fits, rules.one_qparams)
 _PAIR = (rules.one_full_operand,)
-_REDUCE = (images.has_reduced_dims, rules.one_qparams, common.first_output_only, argument_is("dtype", None))
+_REDUCE = (rules.has_reduced_dims, rules.one_qparams, common.first_output_only, argument_is("dtype", None))
 
 _PRODUCTS = (
     *(_fused(op, conv.convolution, *_CONVOLUTION, rules.groups_fit) for op in ("conv1d", "conv2d")),
@@ -87,7 +86,7 @@ _IMAGES = (
         for op in ("adaptive_avg_pool1d", "adaptive_avg_pool2d")
     ),
     *(
-        _row(op, pool.resize(kind), images.upscale_factor, rules.one_qparams, out=Same(name))
+        _row(op, pool.resize(kind), rules.upscale_factor, rules.one_qparams, out=Same(name))
         for op, kind, name in (
             ("upsample_nearest2d", "RESIZE_NEAREST_NEIGHBOR", "input"),
             ("resize_nearest2d", "RESIZE_NEAREST_NEIGHBOR", "self"),
@@ -103,15 +102,15 @@ _IMAGES = (
 
 _MOVES = (
     *_movement(movement.forward_input, "clone"),
-    *_movement(movement.forward_input, "expand", more=(images.no_broadcast,)),
+    *_movement(movement.forward_input, "expand", more=(rules.no_broadcast,)),
     OpSpec("dropout", movement.forward_input, (rules.one_qparams,), INT, ports={"out": Same("input")}),
     *_movement(movement.permute, "permute", "transpose", "t"),
     *_movement(movement.view, "view", "reshape", "flatten"),
     *_movement(movement.squeeze, "squeeze", "unsqueeze"),
-    *_movement(movement.slice_, "slice", "narrow", "select", more=(images.contiguous_slice,)),
-    *_movement(movement.pad, "pad", more=(images.nonnegative_padding,)),
+    *_movement(movement.slice_, "slice", "narrow", "select", more=(rules.contiguous_slice,)),
+    *_movement(movement.pad, "pad", more=(rules.nonnegative_padding,)),
     *_movement(
-        movement.mirror_pad, "pad_by_mode", "reflection_pad", more=(images.reflect_only, images.nonnegative_padding)
+        movement.mirror_pad, "pad_by_mode", "reflection_pad", more=(rules.reflect_only, rules.nonnegative_padding)
     ),
     *_movement(movement.cat, "cat"),
 )

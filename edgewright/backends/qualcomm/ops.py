@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from edgewright.backends import rules as common
-from edgewright.backends.qualcomm import conv, image, image_rules, indexing, movement, norms, rules, sort_topk
+from edgewright.backends.qualcomm import conv, image, indexing, movement, norms, rules, sort_topk
 from edgewright.backends.qualcomm import elementwise as el
 from edgewright.backends.table import (
     FLOAT,
@@ -28,7 +28,7 @@ constant_weights = constant("weight", "bias")
 
 
 def _convolutions() -> tuple[OpSpec, ...]:
-    checks = (constant_weights, rules.all_or_none, common.batched_images, image_rules.conv_transpose_params)
+    checks = (constant_weights, rules.all_or_none, common.batched_images, rules.conv_transpose_params)
     kinds = ("conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
     return (
         *(OpSpec(op, conv.convolution, checks, ANY, ACTIVATIONS) for op in kinds),
@@ -109,22 +109,22 @@ def _comparison(op: str, kind: str) -> OpSpec:
 
 
 def _image_ops() -> tuple[OpSpec, ...]:
-    average = (rules.all_or_none, image_rules.pool_window, image_rules.avg_pool_divisor)
+    average = (rules.all_or_none, rules.pool_window, rules.avg_pool_divisor)
     factors, both = (common.exact_scale_factors,), ("upsample", "resize")
     inside = {"out": Same("input")}  # outputs are within the input's range; sharing its scale measured more accurate
     reductions = {"mean": "ReduceMean", "sum": "ReduceSum", "amax": "ReduceMax", "amin": "ReduceMin"}
     return (
-        _spec("max_pool2d", image.pool("PoolMax2d"), common.first_output_only, image_rules.pool_window),
+        _spec("max_pool2d", image.pool("PoolMax2d"), common.first_output_only, rules.pool_window),
         OpSpec("avg_pool2d", image.pool("PoolAvg2d"), average, ANY),
-        _spec("adaptive_avg_pool2d", image.adaptive_pool("PoolAvg2d"), image_rules.uniform_windows(4)),
-        _spec("adaptive_avg_pool3d", image.adaptive_pool("PoolAvg3d"), image_rules.uniform_windows(5)),
+        _spec("adaptive_avg_pool2d", image.adaptive_pool("PoolAvg2d"), rules.uniform_windows(4)),
+        _spec("adaptive_avg_pool3d", image.adaptive_pool("PoolAvg3d"), rules.uniform_windows(5)),
         _spec(
             "adaptive_max_pool2d",
             image.adaptive_pool("PoolMax2d"),
-            image_rules.uniform_windows(4),
+            rules.uniform_windows(4),
             common.first_output_only,
         ),
-        _spec("avg_pool3d", image.avg_pool3d, image_rules.avg_pool3d_params),
+        _spec("avg_pool3d", image.avg_pool3d, rules.avg_pool3d_params),
         *(_spec(op, image.reduction(kind), rules.reduced_types) for op, kind in reductions.items()),
         _spec("softmax", image.softmax, common.not_scalar),
         _spec("log_softmax", image.log_softmax, common.not_scalar),
@@ -133,10 +133,10 @@ def _image_ops() -> tuple[OpSpec, ...]:
         *(_spec(f"{how}_nearest2d", image.nearest, *factors) for how in both),
         _spec("upsample_bilinear2d", image.bilinear, *factors, ports=inside),
         _spec("resize_bilinear2d", image.bilinear, *factors, ports={"out": Same("self")}),
-        *(_spec(f"{how}_bicubic2d", image.bicubic, *factors, image_rules.bicubic_corners) for how in both),
+        *(_spec(f"{how}_bicubic2d", image.bicubic, *factors, rules.bicubic_corners) for how in both),
         _spec("channel_shuffle", image.channel_shuffle),
-        _spec("grid_sampler_2d", image.grid_sample, image_rules.grid_sample_mode, ports=inside),
-        _spec("grid_sampler_3d", image.grid_sample, image_rules.grid_sample_mode, precisions=(STATIC,), ports=inside),
+        _spec("grid_sampler_2d", image.grid_sample, rules.grid_sample_mode, ports=inside),
+        _spec("grid_sampler_3d", image.grid_sample, rules.grid_sample_mode, precisions=(STATIC,), ports=inside),
     )
 
 
@@ -175,8 +175,8 @@ def _data_movement() -> tuple[OpSpec, ...]:
     return (
         *(_spec(op, lower, common.not_scalar) for lower, ops in lowered.items() for op in ops),
         OpSpec("dropout", movement.alias, (rules.all_or_none,), ANY, ports={"out": Same("input")}),
-        _spec("pad", movement.pad, common.not_scalar, image_rules.padding_value),
-        *(_spec(op, movement.pad, image_rules.reflect_padding) for op in ("reflection_pad", "pad_by_mode")),
+        _spec("pad", movement.pad, common.not_scalar, rules.padding_value),
+        *(_spec(op, movement.pad, rules.reflect_padding) for op in ("reflection_pad", "pad_by_mode")),
     )
 
 

@@ -22,10 +22,10 @@ from edgewright.engine.graph.nodes import (
     is_quantized8,
     single_input_epilogue,
 )
+from edgewright.engine.kernels.dynamic_loops import emit_dynamic_loop_kernel, plan_dynamic_loops
 from edgewright.engine.kernels.elementwise import LoopNest, LoopOperand, emit_elementwise_kernel, plan_loops
 from edgewright.engine.kernels.int8_store import lookup_uint8
 from edgewright.engine.lower.base import Lowering, LoweringContext
-from edgewright.engine.lower.dynamic_loops import emit_dynamic_loops
 from edgewright.ir.graph import Op, QParams, Value
 from edgewright.ir.numerics import XNNPACK
 
@@ -64,6 +64,26 @@ def emit_elementwise(
         name = context.kernel(kind, (loops, key), build)
         slots = [h.at(m) for h, m in zip((*values, out), offsets, strict=True)]
         context.step(name, slots, loops.units, math.prod(loops.shape) * 0.15)
+
+
+def emit_dynamic_loops(
+    context: LoweringContext,
+    kind: str,
+    storages: Sequence[Storage],
+    shape: Sequence[int],
+    operands: Sequence[LoopOperand],
+    key: object,
+    body: Body,
+    lanes: int,
+) -> None:
+    """Emit a step over all elements; the last of ``storages`` is the output. Sizes and strides are kernel arguments."""
+    loops, sizes, units = plan_dynamic_loops(shape, operands)
+
+    def build(module: Module, name: str) -> None:
+        emit_dynamic_loop_kernel(module, name, lanes, loops, body)
+
+    name = context.kernel(f"dynamic_{kind}", (loops, lanes, key), build)
+    context.step(name, [*(h.at() for h in storages), *sizes], units, math.prod(shape) * 0.15)
 
 
 def _broadcast_strides(storage: Storage, shape: Sequence[int]) -> tuple[int, ...]:

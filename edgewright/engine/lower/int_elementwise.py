@@ -1,17 +1,19 @@
-"""Trees of vendor integer operators as one fused elementwise pass."""
+"""Trees of vendor integer operators as one fused elementwise pass, and conversions between float32 and integers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from edgewright.engine.codegen.builder import PTR, Function, Module, Reg, vec
+from edgewright.engine.codegen.builder import PTR, Function, Module, Reg, lane_count, vec
 from edgewright.engine.codegen.ranged_int import IntRangeError, RangedInt, RangedIntBuilder
 from edgewright.engine.codegen.requant import storage_offset
+from edgewright.engine.dialects import enn_elementwise, qnn_elementwise
 from edgewright.engine.dialects.elementwise import ELEMENTWISE, dtype_range, elementwise_operands
 from edgewright.engine.graph.elementwise_trees import scalar_constants, tree_inputs
-from edgewright.engine.graph.nodes import Node
+from edgewright.engine.graph.nodes import Node, is_float32
 from edgewright.engine.lower.base import Lowering, LoweringContext
 from edgewright.engine.lower.elementwise import emit_elementwise, llvm_type
+from edgewright.ir.enn.numerics import inputs_of, result_of
 from edgewright.ir.graph import Value
 
 
@@ -79,3 +81,73 @@ def _emit(f: Function, node: Node, inputs: Sequence[Value], regs: Sequence[Reg])
         values[out] = result
     assert result is not None and node.out.dtype is not None
     return i.store(result, 8 * node.out.dtype.itemsize, _storage_offset(node.out))
+
+
+# -------------------------------------------------------------------------------------------------- conversions
+
+
+_QNN_CONVERSIONS = ("qnn.Quantize", "qnn.Dequantize", "qnn.Convert", "qnn.Cast")
+
+
+class QnnConversion(Lowering):
+    """Quantize, Dequantize, Convert and Cast between float32 and integers with one scale."""
+
+    exact_reads = True
+
+    @classmethod
+    def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
+        if node.op.kind not in _QNN_CONVERSIONS or len(node.ops) > 1:
+            return None
+        operand_and_result = [node.op.args["inputs"][0], node.out]
+        quantized, floats = operand_and_result if operand_and_result[1].q is None else operand_and_result[::-1]
+        supported = (
+            quantized.q is not None
+            and quantized.q.axis is None
+            and quantized.q.dtype.itemsize <= 2
+            and is_float32(floats)
+        )
+        return cls(node) if supported and not operand_and_result[0].constant else None
+
+    def emit(self, context: LoweringContext) -> None:
+        x, out = self.node.op.args["inputs"][0], self.node.out
+
+        def body(f: Function, regs: list[Reg]) -> Reg:
+            i = RangedIntBuilder(f, lane_count(regs[0].type))
+            if out.q is None:
+                return qnn_elementwise.dequantize(i, i.load(regs[0], *dtype_range(x), _storage_offset(x)), x)
+            return i.store(qnn_elementwise.quantize(i, regs[0], out), 8 * out.q.dtype.itemsize, _storage_offset(out))
+
+        emit_elementwise(context, "qnn_convert", [context.storage(x)], context.storage(out), (x.q, out.q), body)
+
+
+class EnnConversion(Lowering):
+    """QUANTIZE and DEQUANTIZE with one scale."""
+
+    exact_reads = True
+
+    @classmethod
+    def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
+        if node.op.kind not in ("enn.QUANTIZE", "enn.DEQUANTIZE") or len(node.ops) > 1:
+            return None
+        operand_and_result = [inputs_of(node.op)[0], result_of(node.op)]
+        quantized, floats = operand_and_result if node.op.kind.endswith("DEQUANTIZE") else operand_and_result[::-1]
+        supported = (
+            quantized.q is not None
+            and quantized.q.axis is None
+            and is_float32(floats)
+            and not operand_and_result[0].constant
+        )
+        return cls(node) if supported else None
+
+    def emit(self, context: LoweringContext) -> None:
+        x, out = inputs_of(self.node.op)[0], result_of(self.node.op)
+
+        def body(f: Function, regs: list[Reg]) -> Reg:
+            i = RangedIntBuilder(f, lane_count(regs[0].type))
+            if out.q is None:
+                return enn_elementwise.dequantize(i, i.load(regs[0], *dtype_range(x), _storage_offset(x)), x)
+            quantized = enn_elementwise.quantize(i, regs[0], out)
+            return i.store(quantized, 8 * out.q.dtype.itemsize, _storage_offset(out))
+
+        key = (x.q, out.q)
+        emit_elementwise(context, "enn_convert", [context.storage(x)], context.storage(out), key, body)

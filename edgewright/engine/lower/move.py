@@ -23,7 +23,7 @@ from edgewright.engine.kernels.elementwise import (
 )
 from edgewright.engine.kernels.transpose import emit_transpose, plan_transpose
 from edgewright.engine.lower.base import Lowering, LoweringContext
-from edgewright.engine.lower.dynamic_loops import emit_dynamic_loops
+from edgewright.engine.lower.elementwise import emit_dynamic_loops
 from edgewright.ir.graph import Value
 
 _INT_TYPES = {1: "i8", 2: "i16", 4: "i32", 8: "i64"}

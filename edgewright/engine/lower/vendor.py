@@ -24,17 +24,15 @@ class VendorDispatch(Lowering):
 @cache
 def _lowerings() -> list[type[Lowering]]:
     from edgewright.engine.lower.argmax import ArgMax
-    from edgewright.engine.lower.enn_conversion import EnnConversion
     from edgewright.engine.lower.int8_softmax import Int8Softmax
     from edgewright.engine.lower.int16_conv import Int16Conv, Int16DepthwiseConv
     from edgewright.engine.lower.int16_table import Int16Table
     from edgewright.engine.lower.int_conv import IntAccumulatorConv
-    from edgewright.engine.lower.int_elementwise import IntElementwise
+    from edgewright.engine.lower.int_elementwise import EnnConversion, IntElementwise, QnnConversion
     from edgewright.engine.lower.int_matmul import IntMatMul
     from edgewright.engine.lower.int_reduce import IntReduce
     from edgewright.engine.lower.int_resize import IntResize
     from edgewright.engine.lower.int_rows import DenseIntNorm, IntNorm, IntSoftmax
-    from edgewright.engine.lower.qnn_conversion import QnnConversion
     from edgewright.engine.lower.row_gather import TosaGather, TosaScatter
     from edgewright.engine.lower.static_gather import VendorStaticGather
 
