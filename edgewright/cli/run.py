@@ -9,7 +9,7 @@ from typing import Any
 from edgewright.backends.registry import describe_backend
 from edgewright.cli.inputs import parse_size
 from edgewright.cli.outputs import save_arrays
-from edgewright.cli.run_method import Job, Result, execute, output_rows
+from edgewright.cli.run_method import Job, MethodResult, execute, output_rows
 from edgewright.console import clean, console, plural, table
 from edgewright.engine.profile import PartRow, Profile
 from edgewright.runtime.metadata import MethodMetadata
@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _write(args: argparse.Namespace, result: Result) -> list[str]:
+def _write(args: argparse.Namespace, result: MethodResult) -> list[str]:
     """Write the requested files; returns a description of each."""
     written = []
     if args.output:
@@ -97,7 +97,7 @@ def _write(args: argparse.Namespace, result: Result) -> list[str]:
     return written
 
 
-def _facts(result: Result, written: list[str]) -> dict[str, Any]:
+def _facts(result: MethodResult, written: list[str]) -> dict[str, Any]:
     heads = ("name", "type", "shape", "min", "max")
     return {
         "method": result.metadata.name,
@@ -121,7 +121,7 @@ def coverage(metadata: MethodMetadata) -> str:
     return f"{by}: {calls} of {plural(metadata.instructions, 'instruction')}{rest}"
 
 
-def _show(result: Result, written: list[str], args: argparse.Namespace) -> None:
+def _show(result: MethodResult, written: list[str], args: argparse.Namespace) -> None:
     out = console()
     runs = len(result.times)
     counted = f"per run (median of {runs})" if runs > 1 else "for the first run (--repeat 20 shows steady state)"

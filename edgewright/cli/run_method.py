@@ -57,7 +57,7 @@ class Job:
 
 
 @dataclass
-class Result:
+class MethodResult:
     """The result of a job: outputs of the kept inferences, and the seconds of every run."""
 
     metadata: MethodMetadata
@@ -71,7 +71,7 @@ class Result:
         return statistics.median(self.times) * 1e3
 
 
-def execute(job: Job, say: Say = lambda _: None) -> Result:
+def execute(job: Job, say: Say = lambda _: None) -> MethodResult:
     """Load the method, run it and collect outputs; ``say`` receives a message after each stage."""
     if job.inputs and job.input_list:
         raise UsageError("--inputs", "cannot be used together with --input_list_path")
@@ -79,7 +79,7 @@ def execute(job: Job, say: Say = lambda _: None) -> Result:
         raise UsageError("--repeat", "must be 1 or more", value=job.repeat)
     method = load(job)
     say("Method loaded.")
-    result = Result(method.metadata, Profile() if job.profile else None)
+    result = MethodResult(method.metadata, Profile() if job.profile else None)
     try:
         _rounds(job, method, result, say)
     finally:
@@ -113,7 +113,7 @@ def _method_name(program: LoadedProgram, method: str | int) -> str:
     return names[method]
 
 
-def _rounds(job: Job, method: Method, result: Result, say: Say) -> None:
+def _rounds(job: Job, method: Method, result: MethodResult, say: Say) -> None:
     """Run the inputs once for their outputs, then again from the initial state for timing only."""
     folder = make_folder(job.output_folder) if job.output_folder else None
     total = len(read_list(job.input_list)) if job.input_list else 1
@@ -144,14 +144,14 @@ def _inputs(job: Job, metadata: MethodMetadata, say: Say | None) -> Iterable[Inp
     return ready
 
 
-def _time(method: Method, inputs: Inputs, result: Result) -> list[Any]:
+def _time(method: Method, inputs: Inputs, result: MethodResult) -> list[Any]:
     start = time.perf_counter()
     outputs = method.execute(inputs, profile=result.profile)
     result.times.append(time.perf_counter() - start)
     return outputs
 
 
-def _collect(job: Job, result: Result, outputs: list[Any]) -> None:
+def _collect(job: Job, result: MethodResult, outputs: list[Any]) -> None:
     result.inferences += 1
     if not job.keep:
         result.outputs.clear()

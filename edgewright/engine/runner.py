@@ -79,7 +79,7 @@ class GraphRunner(Runner, Protocol):
     """A runner that knows its graph's inputs and outputs."""
 
     @property
-    def ends(self) -> GraphIO:
+    def io(self) -> GraphIO:
         """The graph's inputs and its outputs."""
         ...
 
@@ -153,8 +153,8 @@ class _Reference:
             self._check([value.bound for value in graph.inputs])
 
     @property
-    def ends(self) -> GraphIO:
-        return _ends(self._executor.graph)
+    def io(self) -> GraphIO:
+        return _graph_io(self._executor.graph)
 
     def run(
         self, inputs: Sequence[Array], outputs: Sequence[Array | None] | None = None,
@@ -214,9 +214,9 @@ class _Native:
         return self._default
 
     @property
-    def ends(self) -> GraphIO:
+    def io(self) -> GraphIO:
         plan = None if self._default is None else self._default.plan
-        return _ends(self._graph()) if plan is None else (plan.inputs, plan.outputs)
+        return _graph_io(self._graph()) if plan is None else (plan.inputs, plan.outputs)
 
     def run(
         self, inputs: Sequence[Array], outputs: Sequence[Array | None] | None = None,
@@ -245,7 +245,7 @@ class _Native:
             raise ExecutionError("device graph", f"does not hold together: {error}") from error
 
 
-def _ends(graph: Graph) -> GraphIO:
+def _graph_io(graph: Graph) -> GraphIO:
     from edgewright.engine.graph.graph_io import tensor_spec
 
     return tuple(tensor_spec(v) for v in graph.inputs), tuple(tensor_spec(v) for v in graph.outputs)

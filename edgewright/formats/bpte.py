@@ -1,4 +1,4 @@
-"""``.bpte``: a program with test inputs and the outputs it must give."""
+"""Reader and writer of ``.bpte`` files: a program bundled with test inputs and expected outputs."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class BundledProgramTable:
 
 @dataclass(frozen=True)
 class TestCase:
-    """Inputs of one call, and the outputs it must give (empty: any)."""
+    """Inputs of one call and its expected outputs (empty: not checked)."""
 
     __test__ = False  # not a test of ours
 
@@ -67,7 +67,7 @@ class TestCase:
 
 @dataclass(frozen=True)
 class BundledProgram:
-    """A ``.pte`` and, by method name, its test cases."""
+    """A ``.pte`` and its test cases by method name."""
 
     program: Buffer
     suites: Mapping[str, Sequence[TestCase]] = field(default_factory=dict)
@@ -130,7 +130,7 @@ def write_bundled(bundle: BundledProgram, path: None = None) -> bytes: ...
 @overload
 def write_bundled(bundle: BundledProgram, path: str | os.PathLike[str]) -> int: ...
 def write_bundled(bundle: BundledProgram, path: str | os.PathLike[str] | None = None) -> bytes | int:
-    """The bytes of a ``.bpte``, or, with ``path``, written there and their number."""
+    """Serialize a ``.bpte``; with ``path``, write it there and return its size."""
     suites = [
         BundledMethodTestSuite(
             method_name=name,

@@ -1,6 +1,6 @@
-"""What a program must mean, beyond being a well-formed flatbuffer.
+"""Verifier of programs, beyond the well-formedness of the flatbuffer.
 
-Every index that the runtime will follow is followed here, once, so that nothing later needs to ask.
+Checks every index, size and offset that the runtime uses, so that later stages need no checks of their own.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _RANK = [tuple(range(rank)) for rank in range(17)]
 
 
 def verify_program(program: Program) -> None:
-    """Raise ``FormatError`` unless every index, size and offset in ``program`` is sound."""
+    """Raise ``FormatError`` unless every index, size and offset in ``program`` is valid."""
     if program.version > SCHEMA_VERSION:
         rule = f"this release reads schema version {SCHEMA_VERSION}"
         raise VersionError(rule, where="version", value=program.version, remedy="Upgrade edgewright to read this file.")
@@ -149,11 +149,11 @@ def _tensor(program: Program, plan: ExecutionPlan, tensor: Tensor, index: int) -
         if not tensor.extra_tensor_info or not tensor.extra_tensor_info.fully_qualified_name:
             raise FormatError("an external tensor must be named", where="extra_tensor_info.fully_qualified_name")
     elif tensor.data_buffer_idx:
-        _stored(program, tensor.data_buffer_idx, size, mutable=allocation is not None)
+        _check_data(program, tensor.data_buffer_idx, size, mutable=allocation is not None)
 
 
-def _stored(program: Program, index: int, size: int, *, mutable: bool) -> None:
-    """Check that ``size`` bytes of data number ``index`` are in the file."""
+def _check_data(program: Program, index: int, size: int, *, mutable: bool) -> None:
+    """Check that entry ``index`` of the constants (or initial values) has ``size`` bytes in the file."""
     source = next(iter(program.mutable_data_segments or ()), None) if mutable else program.constant_segment
     offsets = (source.offsets if source else None) or ()
     if source is None or index >= len(offsets):

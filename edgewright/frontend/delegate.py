@@ -12,7 +12,7 @@ from edgewright.formats.flatbuffer import Buffer
 from edgewright.formats.twin_reader import read_twin
 from edgewright.frontend.tensors import to_array
 from edgewright.ir.graph import Graph
-from edgewright.runtime.delegates import Result
+from edgewright.runtime.delegates import ResultSpec
 
 
 class LoweredBackendModule(torch.nn.Module):
@@ -38,7 +38,7 @@ class LoweredBackendModule(torch.nn.Module):
         self.overread = overread
         self.estimates = estimates
         self.orders: Sequence[Sequence[int]] | None = None  # dim orders of the inputs, after layout assignment
-        self.results: Sequence[Result] | None = None
+        self.results: Sequence[ResultSpec] | None = None
 
     def forward(self, *inputs: torch.Tensor) -> list[torch.Tensor]:
         """Run the delegate on the host."""

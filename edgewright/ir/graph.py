@@ -96,7 +96,7 @@ class Origin:
     frames: tuple[tuple[str, int, str, str], ...] = ()  # file, line, function, code; outermost first
     classes: tuple[str, ...] = ()  # of the modules it is in, outermost first
     source: str = ""  # the user's own line
-    given: tuple[str, ...] = ()  # the nodes of the exported program that it represents
+    exported_nodes: tuple[str, ...] = ()  # the nodes of the exported program that it represents
 
     @property
     def line(self) -> str:

@@ -80,7 +80,7 @@ class OperandPattern(NamedTuple):
 
     allowed: frozenset[str]
     variable: str  # empty: none
-    alike: bool
+    same_params: bool
     constant: bool | None  # None: either
     symmetric: bool
     optional: bool
@@ -91,7 +91,7 @@ class Mismatch(NamedTuple):
     """A violation of a signature: the operand's position and the reason. The message is built only if no alternative
     matches."""
 
-    place: int
+    position: int
     operand: str
     reason: str
     slot: OperandPattern | None = None
@@ -105,34 +105,34 @@ class Alternative:
     operands: tuple[OperandPattern, ...]
     results: tuple[OperandPattern, ...]
 
-    def mismatch(self, given: Operands, made: Operands, code: Code) -> Mismatch | None:
+    def mismatch(self, operands: Operands, results: Operands, code: Code) -> Mismatch | None:
         """The first operand or result that does not fit; None if all do."""
         bound: dict[str, Value] = {}
-        wrong = _walk(self.operands, ("operands", 0, given), bound, code)
-        return wrong or _walk(self.results, ("results", len(given), made), bound, code)
+        wrong = _walk(self.operands, ("operands", 0, operands), bound, code)
+        return wrong or _walk(self.results, ("results", len(operands), results), bound, code)
 
 
 def _walk(
     slots: Sequence[OperandPattern], side: tuple[str, int, Operands], bound: dict[str, Value], code: Code
 ) -> Mismatch | None:
-    what, place, given = side
+    what, position, operands = side
     at = 0
     for slot in slots:
-        while at < len(given):
-            name, value = given[at]
+        while at < len(operands):
+            name, value = operands[at]
             if value is not None:
                 reason = _misfit(slot, value, bound, code)
                 if reason:
-                    return Mismatch(place + at, name, reason, slot, value, bound.get(slot.variable))
+                    return Mismatch(position + at, name, reason, slot, value, bound.get(slot.variable))
             elif not slot.optional:
-                return Mismatch(place + at, name, "absent")
+                return Mismatch(position + at, name, "absent")
             at += 1
             if not slot.many:
                 break
         else:
             if not slot.optional and not slot.many:
-                return Mismatch(place + at, what, "few", counts=(len(slots), len(given)))
-    return Mismatch(place + at, what, "many", counts=(len(slots), len(given))) if at < len(given) else None
+                return Mismatch(position + at, what, "few", counts=(len(slots), len(operands)))
+    return Mismatch(position + at, what, "many", counts=(len(slots), len(operands))) if at < len(operands) else None
 
 
 def _misfit(slot: OperandPattern, value: Value, bound: dict[str, Value], code: Code) -> str:
@@ -149,7 +149,7 @@ def _misfit(slot: OperandPattern, value: Value, bound: dict[str, Value], code: C
         if first is not value:
             if code(first) != held:
                 return "other"
-            if slot.alike and first.q != value.q:
+            if slot.same_params and first.q != value.q:
                 return "parameters"
     return ""
 
@@ -172,11 +172,11 @@ class Signatures:
         return {kind: self._alternatives(text) for kinds, text in self.rows.items() for kind in kinds.split()}
 
     def _alternatives(self, text: str) -> tuple[Alternative, ...]:
-        found = []
+        mismatches = []
         for part in text.split("|"):
             before, _, after = part.partition("->")
-            found.append(Alternative(self._slots(before), self._slots(after)))
-        return tuple(found)
+            mismatches.append(Alternative(self._slots(before), self._slots(after)))
+        return tuple(mismatches)
 
     def _slots(self, text: str) -> tuple[OperandPattern, ...]:
         return tuple(self._slot(word) for word in text.split())
@@ -196,25 +196,25 @@ class Signatures:
     def __iter__(self) -> Iterator[str]:
         return iter(self._parsed)
 
-    def check(self, kind: str, given: Operands, op: Op) -> None:
+    def check(self, kind: str, operands: Operands, op: Op) -> None:
         """Raise ``FormatError`` unless an operator's element types are those of one of its alternatives."""
-        made = [("result" if i == 0 else f"result {i}", v) for i, v in enumerate(op.outputs)]
-        found = []
+        results = [("result" if i == 0 else f"result {i}", v) for i, v in enumerate(op.outputs)]
+        mismatches = []
         for alternative in self._parsed[kind]:
-            mismatch = alternative.mismatch(given, made, self.code)
+            mismatch = alternative.mismatch(operands, results, self.code)
             if mismatch is None:
                 return
-            found.append(mismatch)
-        raise _error(found, self.code)
+            mismatches.append(mismatch)
+        raise _error(mismatches, self.code)
 
 
-def _error(found: list[Mismatch], code: Code) -> FormatError:
+def _error(mismatches: list[Mismatch], code: Code) -> FormatError:
     """Report the alternatives that matched furthest; the types they allow are listed together."""
-    furthest = max(mismatch.place for mismatch in found)
-    last = [mismatch for mismatch in found if mismatch.place == furthest]
+    furthest = max(mismatch.position for mismatch in mismatches)
+    last = [mismatch for mismatch in mismatches if mismatch.position == furthest]
     plain = next((mismatch for mismatch in last if mismatch.reason != "type"), None)
     if plain is not None:
-        rule, value = _words(plain, code)
+        rule, value = _message(plain, code)
         return FormatError(rule, where=plain.operand, value=value)
     allowed = sorted({word for mismatch in last if mismatch.slot is not None for word in mismatch.slot.allowed})
     rule = f"must be {' or '.join(describe_type(word) for word in allowed)}"
@@ -222,11 +222,11 @@ def _error(found: list[Mismatch], code: Code) -> FormatError:
     return FormatError(rule, where=last[0].operand, value=describe_type(code(last[0].value)))
 
 
-def _words(wrong: Mismatch, code: Code) -> tuple[str, str]:
+def _message(wrong: Mismatch, code: Code) -> tuple[str, str]:
     """The violated rule, and the actual value."""
-    value, first, (wanted, found) = wrong.value, wrong.first, wrong.counts
+    value, first, (expected, actual) = wrong.value, wrong.first, wrong.counts
     if wrong.reason in ("few", "many"):
-        return f"must be {'at most ' * (wrong.reason == 'many')}{wanted}", str(found)
+        return f"must be {'at most ' * (wrong.reason == 'many')}{expected}", str(actual)
     if value is None or wrong.slot is None:
         return "must be a tensor", "nothing"
     if wrong.reason == "constant":

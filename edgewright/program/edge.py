@@ -344,5 +344,5 @@ class ExecutorchProgramManager:
         )
         encoded = tuple(encode_structure(s) for s in (exported.call_spec.in_spec, exported.call_spec.out_spec))
         emitter = Emitter(graph, options, self._constants, self._states, self._blobs)
-        self.instruction_sources[name] = emitter.given
+        self.instruction_sources[name] = emitter.source_nodes
         return emitter.plan(encoded)  # type: ignore[arg-type]

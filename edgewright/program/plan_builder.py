@@ -9,7 +9,7 @@ from edgewright.formats import schema
 from edgewright.formats.operator_signatures import Kind, Signature
 from edgewright.ir.graph import Graph, Op, Value
 from edgewright.program.constants import ConstantPool
-from edgewright.program.storage import Storage
+from edgewright.program.storage import StoragePlan
 from edgewright.program.tensors import EmitOptions, TensorEmitter
 from edgewright.program.values import NUMBERS, ValueTableBuilder
 
@@ -27,11 +27,11 @@ class PlanBuilder(ABC):
         self.graph = graph
         self.options = options
         self.values = ValueTableBuilder()
-        self.storage = Storage(graph, options.planning, options.shared)
+        self.storage = StoragePlan(graph, options.planning, options.shared)
         self.tensors = TensorEmitter(options, constants, states, self.storage)
         self.instructions: list[Any] = []
         self.traces: list[schema.FrameList] = []
-        self.given: list[tuple[str, ...]] = []  # source nodes of each instruction in the exported program
+        self.source_nodes: list[tuple[str, ...]] = []  # source nodes of each instruction in the exported program
         self._indices: dict[Value, int] = {}
         self._operators: dict[str, int] = {}
 
@@ -57,7 +57,7 @@ class PlanBuilder(ABC):
         frames = op.origin.frames if op is not None else ()
         items = [schema.Frame(filename=f, lineno=n, name=name, context=c) for f, n, name, c in frames]
         self.traces.append(schema.FrameList(items=items))
-        self.given.append(op.origin.given if op is not None else ())
+        self.source_nodes.append(op.origin.exported_nodes if op is not None else ())
         return len(self.instructions) - 1
 
     # ------------------------------------------------------------------------------------------------- values

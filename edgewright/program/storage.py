@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from edgewright.program.shared_state import SharedLayout
 
 
-class Storage:
+class StoragePlan:
     """The blocks of one method's tensors."""
 
     def __init__(self, graph: Graph, planning: MemoryPlanningPass, layout: SharedLayout | None = None) -> None:
@@ -35,7 +35,7 @@ class Storage:
         self._values: dict[int, Value] = {}  # by plan index
         self._states: dict[str, Block] = {}
 
-    def own(self, value: Value) -> None:
+    def allocate(self, value: Value) -> None:
         """Assign a new block to a tensor."""
         self._allocations[value] = Allocation(Block(value.nbytes, 0, 0), self._planned(value))
         if value.state:

@@ -14,7 +14,7 @@ from edgewright.lowering.kernel_resolution import KernelSet
 from edgewright.program.constants import ConstantPool
 from edgewright.program.memory import MemoryPlanningPass
 from edgewright.program.shared_state import SharedLayout
-from edgewright.program.storage import Storage
+from edgewright.program.storage import StoragePlan
 
 
 @dataclass
@@ -38,7 +38,7 @@ class TensorEmitter:
     options: EmitOptions
     constants: ConstantPool
     states: ConstantPool
-    storage: Storage
+    storage: StoragePlan
 
     def make(self, value: Value) -> schema.Tensor:
         """The plan's tensor for a value of the graph."""
@@ -51,7 +51,7 @@ class TensorEmitter:
         if value.constant:
             self._constant(value, tensor)
         elif not self.storage.knows(value):
-            self.storage.own(value)
+            self.storage.allocate(value)
         if value.state:
             self._state(value, tensor)
         return tensor

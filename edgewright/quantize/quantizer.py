@@ -57,7 +57,7 @@ class TableQuantizer(Quantizer):  # type: ignore[misc]
         self.by_type: dict[str, QuantizationConfig | None] = {}
         self.by_operator: dict[str, QuantizationConfig | None] = {}
         self.by_node: list[tuple[Callable[[fx.Node], bool], QuantizationConfig | None]] = []
-        self.ends: QuantizationConfig | None = None
+        self.io_config: QuantizationConfig | None = None
         self.others: list[Quantizer] = []
         self.unquantized: dict[str, str] = {}  # after annotation, by node: why a layer is not quantized
         self.filter: Callable[[fx.Node], bool] | None = None
@@ -111,7 +111,7 @@ class TableQuantizer(Quantizer):  # type: ignore[misc]
     def set_io(self, config: QuantizationConfig | None) -> Self:
         """Configure the model's inputs and outputs (``uint8``, for example), independent of what reads or computes
         them."""
-        self.ends = _require_config(config)
+        self.io_config = _require_config(config)
         return self
 
     def add_quantizer(self, quantizer: Quantizer) -> Self:
@@ -143,15 +143,15 @@ class TableQuantizer(Quantizer):  # type: ignore[misc]
         return Annotator(model, self.backend, self.config_of, self.target(), self.inputs_too)
 
     def _is_qat(self) -> bool:
-        settings = (self.everywhere, self.ends, *self.by_name.values(), *self.by_type.values())
+        settings = (self.everywhere, self.io_config, *self.by_name.values(), *self.by_type.values())
         nodes = (config for _, config in self.by_node)
         return any(c is not None and c.is_qat for c in (*settings, *self.by_operator.values(), *nodes))
 
     def annotate(self, model: fx.GraphModule) -> fx.GraphModule:
         for other in self.others:
             other.annotate(model)
-        if self.ends is not None:
-            annotate_io(model, self.ends)
+        if self.io_config is not None:
+            annotate_io(model, self.io_config)
         annotator = self._annotator(model)
         annotator.run()
         self.unquantized = annotator.unquantized

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from edgewright.errors import FormatError
 from edgewright.runtime.binding import Values, load, slots
-from edgewright.runtime.delegates import Delegate, Result, invoke, invoke_into
+from edgewright.runtime.delegates import Delegate, ResultSpec, invoke, invoke_into
 from edgewright.runtime.tensor import Array, TensorSlot
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class DelegateStep:
         """Run; the times of the delegate's steps are appended to ``parts``."""
         inputs = [load(table[i], table) for i in self.inputs]
         outputs = [slot for i in self.outputs for slot in slots(i, table)]
-        results = [Result(slot.dtype, slot.bound, slot.dim_order) for slot in outputs]
+        results = [ResultSpec(slot.dtype, slot.bound, slot.dim_order) for slot in outputs]
         orders = [table[i].dim_order for i in self.inputs]
         if not self._into:
             arrays: Sequence[Array | None] = invoke(self.delegate, inputs, orders, results)

@@ -63,7 +63,7 @@ class DelegateBlob:
 
 
 @dataclass(frozen=True)
-class Result:
+class ResultSpec:
     """A tensor that a delegate writes: dtype, shape, and dim order."""
 
     dtype: Any
@@ -72,7 +72,7 @@ class Result:
 
 
 def invoke(
-    delegate: Delegate, inputs: Sequence[Array], orders: Sequence[Sequence[int]], results: Sequence[Result]
+    delegate: Delegate, inputs: Sequence[Array], orders: Sequence[Sequence[int]], results: Sequence[ResultSpec]
 ) -> list[Array]:
     """Execute a delegate on inputs and outputs in logical dimension order.
 
@@ -93,7 +93,7 @@ def invoke(
 
 
 def invoke_into(
-    delegate: Any, inputs: Sequence[Array], orders: Sequence[Sequence[int]], results: Sequence[Result],
+    delegate: Any, inputs: Sequence[Array], orders: Sequence[Sequence[int]], results: Sequence[ResultSpec],
     targets: Sequence[Array | None], profile: Profile | None = None,
 ) -> list[Array | None]:  # fmt: skip
     """Like ``invoke``, for a delegate with ``execute_into``: an output written to its target is returned as None."""
@@ -113,7 +113,7 @@ def invoke_into(
     ]
 
 
-def _reinterpret(array: Array, result: Result) -> Array:
+def _reinterpret(array: Array, result: ResultSpec) -> Array:
     """Reinterpret raw integers as the result's dtype, in its shape in memory order."""
     shape = [result.shape[dim] for dim in result.order]
     if array.dtype.itemsize != result.dtype.itemsize or array.size != math.prod(shape):

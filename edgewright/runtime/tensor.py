@@ -32,7 +32,7 @@ def strides_of(shape: Sequence[int], dim_order: Sequence[int], itemsize: int) ->
 RAISE_MEMORY = "Raise it with load_program(..., limits=Limits(memory=...)) if you trust the file."
 
 
-class Pool:
+class MemoryPool:
     """Memory budget for tensors without planned memory, allocated while a method runs."""
 
     def __init__(self, limit: int) -> None:
@@ -77,7 +77,7 @@ class TensorSlot:
         *,
         dynamic: bool = False,
         memory: Array | None = None,
-        pool: Pool | None = None,
+        pool: MemoryPool | None = None,
     ) -> None:
         self.scalar_type = scalar_type
         self.dtype: DType = to_numpy(scalar_type)

@@ -163,7 +163,7 @@ class TwinDelegate:
     def runs(self, runner: GraphRunner) -> None:
         """Set the runner of the graph."""
         self._runner = runner
-        self._inputs, self._outputs = runner.ends
+        self._inputs, self._outputs = runner.io
 
     @property
     def input_count(self) -> int:

@@ -12,7 +12,7 @@ from edgewright.errors import LimitError, MissingDataError
 from edgewright.formats import checked_int, schema
 from edgewright.runtime.arguments import check_count
 from edgewright.runtime.shared_state import MEMORY_ID, SharedState, allocate, arena_extents, initial_bytes, is_shared
-from edgewright.runtime.tensor import RAISE_MEMORY, Array, Pool, TensorSlot
+from edgewright.runtime.tensor import RAISE_MEMORY, Array, MemoryPool, TensorSlot
 
 if TYPE_CHECKING:
     from edgewright.formats.ptd import PtdEntry
@@ -48,7 +48,7 @@ class TensorItems:
     indices: tuple[int | None, ...]
 
 
-class Memory:
+class MethodMemory:
     """The arenas of one method, one of them possibly shared. Allocates what tensors span, whatever the file claims."""
 
     def __init__(self, plan: schema.ExecutionPlan, limits: Limits, shared: SharedState | None = None) -> None:
@@ -84,8 +84,8 @@ class ValueTable:
         self.plan = plan
         self.data = data
         self._require_external()
-        self.memory = Memory(plan, limits, shared)
-        self.pool = Pool(limits.memory)
+        self.memory = MethodMemory(plan, limits, shared)
+        self.pool = MemoryPool(limits.memory)
         self.initial: list[tuple[Array, Any]] = []  # planned memory and its initial contents
         self.values = [self._value(v) for v in plan.values]
         self._reset_own()

@@ -378,7 +378,7 @@ class Runner:
 
     def __init__(self, error: Exception | None) -> None:
         graph = addition("g")
-        self.error, self.ends = error, (graph.inputs, graph.outputs)
+        self.error, self.io = error, (graph.inputs, graph.outputs)
 
     def run(self, inputs: Sequence[Any], outputs: Sequence[Any], profile: Any) -> list[Any]:
         if self.error is not None:

@@ -14,7 +14,7 @@ _REPORTED = {name.replace("_", ""): name for name in MEMORIES}  # memory names o
 
 
 @dataclass(frozen=True)
-class Layer:
+class LayerEstimate:
     """One NPU operation, named after its output tensor."""
 
     name: str
@@ -39,7 +39,7 @@ class Estimates:
     memory: Mapping[str, int]
     original_weights: int  # bytes
     encoded_weights: int
-    layers: Sequence[Layer] = ()
+    layers: Sequence[LayerEstimate] = ()
 
     @property
     def inferences_per_second(self) -> float:
@@ -56,7 +56,7 @@ class Estimates:
         """Encoded over original bytes of weights; 1 without weights."""
         return self.encoded_weights / self.original_weights if self.original_weights else 1.0
 
-    def utilisation(self, layer: Layer) -> float:
+    def utilisation(self, layer: LayerEstimate) -> float:
         """MAC utilisation of a layer."""
         return layer.macs / (layer.cycles * self.macs_per_cycle) if layer.cycles else 0.0
 
@@ -118,13 +118,13 @@ def _target(spec: EthosUCompileSpec, clock: float) -> dict[str, Any]:
     }
 
 
-def _layers(database: Any) -> tuple[Layer, ...]:
+def _layers(database: Any) -> tuple[LayerEstimate, ...]:
     table = database.tables.get("perf") if database is not None else None
     if table is None:
         return ()
     at = {name: index for index, name in enumerate(table.header)}
     return tuple(
-        Layer(
+        LayerEstimate(
             row[at["name"]],
             row[at["operator"]],
             *(int(row[at[name]] or 0) for name in ("op_cycles", "npu_cycles", "mac_count")),
@@ -145,6 +145,7 @@ def from_table(row: Mapping[str, str], spec: EthosUCompileSpec, layers: Sequence
         original_weights=round(float(row["total_original_weights"])),
         encoded_weights=round(float(row["total_npu_encoded_weights"])),
         layers=tuple(
-            Layer(r["Name"], r["NNG Operator"], int(r["Op Cycles"]), int(r["NPU"]), int(r["MAC Count"])) for r in layers
+            LayerEstimate(r["Name"], r["NNG Operator"], int(r["Op Cycles"]), int(r["NPU"]), int(r["MAC Count"]))
+            for r in layers
         ),
     )

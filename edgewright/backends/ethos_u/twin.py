@@ -24,7 +24,7 @@ class TwinRunner:
 
     def __init__(self, twin: HostTwin, blob: Blob, memory: int, threads: int | None = None) -> None:
         self._runner = twin.runner(check, TOSA_NUMERICS, memory, threads)
-        self._inputs, outputs = self._runner.ends
+        self._inputs, outputs = self._runner.io
         for kind, tensors, blob_tensors in (("inputs", self._inputs, blob.inputs), ("outputs", outputs, blob.outputs)):
             if [t.nbytes for t in tensors] != [t.nbytes for t in blob_tensors]:
                 raise FormatError("must have the sizes of its blob's", where=f"host twin.{kind}")

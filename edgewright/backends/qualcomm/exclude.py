@@ -27,7 +27,7 @@ class NameExclusions:
     def __call__(self, op: Op) -> str | None:
         row = OPS.get(op.kind) or OPS.of(op)
         aliases = () if row is None else (row.name, *row.aten)
-        names = {NODES: (op.origin.node, *op.origin.given), OPERATORS: (op.kind, *aliases)}
+        names = {NODES: (op.origin.node, *op.origin.exported_nodes), OPERATORS: (op.kind, *aliases)}
         for option, found in names.items():
             self.seen[option].update(dict.fromkeys(found))
         return next((f"is in {option}" for option, found in names.items() if self.names[option] & set(found)), None)

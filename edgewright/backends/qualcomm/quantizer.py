@@ -143,7 +143,7 @@ class QnnQuantizer(TableQuantizer):
         self._submodules = list(submodule_qconfig_list)
 
     def config_of(self, op: Any, row: Any, node: fx.Node) -> QuantizationConfig | None:
-        names = {node.name, *op.origin.given} & self._discarded
+        names = {node.name, *op.origin.exported_nodes} & self._discarded
         if names:
             self._discards_used |= names
             return None

@@ -41,7 +41,7 @@ class QnnTwinRunner:
     def __init__(self, source: Graph | HostTwin, memory: int, threads: int | None = None) -> None:
         twin = source if isinstance(source, HostTwin) else HostTwin("", lambda: source)
         runner = twin.runner(check, QNN, memory, threads)
-        self.inputs, self.outputs = ([_tensor_desc(t) for t in side] for side in runner.ends)
+        self.inputs, self.outputs = ([_tensor_desc(t) for t in side] for side in runner.io)
         self._shapes = [end.dims for end in self.inputs]
         self._run, self.how = runner.run, f"host twin ({runner.how})"
 

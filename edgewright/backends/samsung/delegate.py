@@ -61,7 +61,7 @@ class _NumpyRunner:
         self._graph, self.how, self.input_count = graph, f"numpy: {reason}", len(graph.inputs)
 
     @property
-    def ends(self) -> GraphIO:
+    def io(self) -> GraphIO:
         return tuple(tensor_spec(v) for v in self._graph.inputs), tuple(tensor_spec(v) for v in self._graph.outputs)
 
     def run(

@@ -17,7 +17,7 @@ _MIN_RELEASED = 64 << 10
 Write = Callable[[Array], None]
 
 
-class ConstantBuffer:
+class ConstantPool:
     """Collects constants at aligned offsets; ``build`` lets each be packed directly into its final memory."""
 
     def __init__(self) -> None:

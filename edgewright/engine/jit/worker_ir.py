@@ -37,7 +37,9 @@ from edgewright.engine.jit.pool_memory import (
 )
 
 _CALL = load_i64s(count=JOB + 8, serial0=JOB + 16, done0=JOB + 24, threads=JOB + 32, stride=JOB + 48)
-_GIVEN = "ptr %ctx, i64 %me, ptr %table, i64 %count, i64 %first, i64 %serial0, i64 %done0, i64 %threads, ptr %scratch"
+_WORKER_ARGS = (
+    "ptr %ctx, i64 %me, ptr %table, i64 %count, i64 %first, i64 %serial0, i64 %done0, i64 %threads, ptr %scratch"
+)
 _ATTEND = f"""
 define internal void @attend(ptr %ctx, i64 %me) nounwind noinline {{
 entry:
@@ -64,7 +66,7 @@ find:
 join:
   %far = mul i64 %me, %stride
   %scratch = getelementptr i8, ptr %scratch0, i64 %far
-  call void @work({_GIVEN})
+  call void @work({_WORKER_ARGS})
   br label %leave
 leave:
   store atomic i64 0, ptr %busy seq_cst, align 8

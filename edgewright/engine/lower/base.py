@@ -11,7 +11,7 @@ import numpy as np
 
 from edgewright.engine.codegen.builder import Module
 from edgewright.engine.codegen.requant import storage_offset
-from edgewright.engine.graph.constant_buffer import ConstantBuffer
+from edgewright.engine.graph.constant_buffer import ConstantPool
 from edgewright.engine.graph.layout import Border, Layout, Storage, dense_layout
 from edgewright.engine.graph.nodes import Node
 from edgewright.engine.graph.shared_weights import SharedWeights
@@ -34,7 +34,7 @@ class LoweringContext:
     threads: int
     memory: int = 4 << 30  # bytes that values may occupy at a time
     tuning: TuningParams = field(default_factory=TuningParams)
-    weights: ConstantBuffer = field(default_factory=ConstantBuffer)
+    weights: ConstantPool = field(default_factory=ConstantPool)
     shared: SharedWeights | None = None  # set for dynamic-shape graphs; kernels then read sizes from arguments
     storages: dict[Value, Storage] = field(default_factory=dict)
     kernels: dict[str, Callable[[], str]] = field(default_factory=dict)

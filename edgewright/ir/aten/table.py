@@ -17,7 +17,7 @@ from edgewright.ir.graph import Op, Value
 from edgewright.ir.ports import Port
 
 
-class Layout(enum.Enum):
+class LayoutClass(enum.Enum):
     """How an operator depends on the order of dimensions in memory."""
 
     SPATIAL = "spatial"  # images in and out: channels-last on devices
@@ -39,7 +39,7 @@ class OpDef:
     reference: Callable[..., Any]
     shape: Callable[..., Any]
     ports: Mapping[str, Port] = field(default_factory=dict)
-    layout: Layout = Layout.FOLLOW
+    layout: LayoutClass = LayoutClass.FOLLOW
     when: Callable[[Op], bool] | None = None
 
     def call(self, args: Mapping[str, Any]) -> tuple[Any, ...]:

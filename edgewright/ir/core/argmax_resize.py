@@ -16,7 +16,7 @@ def _topk_places(ex: EvaluationContext, op: Op) -> Array:
 
 
 @implements("bands")
-def _bands(ex: EvaluationContext, op: Op) -> Array:
+def _separable_resize(ex: EvaluationContext, op: Op) -> Array:
     """Separable resize along one dimension: a weighted sum of ``counts`` neighbours from ``starts``."""
     x, dim = np.moveaxis(ex.real(op.args["self"]), op.args["dim"], 0), op.args["dim"]
     starts, counts, weights = (op.args[name].data for name in ("starts", "counts", "weights"))

@@ -23,7 +23,7 @@ def aten_reference(kind: str) -> Callable[[EvaluationContext, Op], Any] | None:
 
     def run(ex: EvaluationContext, op: Op) -> tuple[Array, ...]:
         made = row.call({name: _read(ex, given) for name, given in op.args.items() if name not in _OURS})
-        return tuple(_stored(ex, op, out, result) for out, result in zip(op.outputs, made, strict=False))
+        return tuple(_store_result(ex, op, out, result) for out, result in zip(op.outputs, made, strict=False))
 
     return run
 
@@ -49,7 +49,7 @@ def _read(ex: EvaluationContext, given: Any) -> Any:
     return ex.real(given) if isinstance(given, Value) else given
 
 
-def _stored(ex: EvaluationContext, op: Op, out: Value | None, result: Any) -> Array:
+def _store_result(ex: EvaluationContext, op: Op, out: Value | None, result: Any) -> Array:
     array = np.asarray(result)
     if out is None:
         return array

@@ -21,7 +21,7 @@ from edgewright.ir.macs import count_macs
 from edgewright.lowering.partition.group import duplicate_into_groups, extract, group_ops, readers_of
 from edgewright.lowering.partition.report import PartitionReport, Verdict
 from edgewright.lowering.passes.qdq_folding import CONVERT, QUANTIZE
-from edgewright.runtime.delegates import Result
+from edgewright.runtime.delegates import ResultSpec
 
 Lower = Callable[[Graph], LoweredBackendModule]
 
@@ -136,7 +136,7 @@ class Application:
         assert unit.lowered is not None
         unit.lowered.orders, orders = call.meta["delegate_orders"]
         shapes = zip(unit.graph.outputs, orders, strict=True)
-        unit.lowered.results = [Result(v.dtype, v.bound, order) for v, order in shapes]
+        unit.lowered.results = [ResultSpec(v.dtype, v.bound, order) for v, order in shapes]
         for index, node in enumerate(outputs):
             env[node] = graph.call_function(operator.getitem, (call, index))
             env[node].meta.update(node.meta)

@@ -152,7 +152,7 @@ def test_a_block_in_16_bits_is_the_emulators(scheme) -> None:
     manager = lowered(quantize(model, inputs, scheme), inputs)
     emulated, _ = run(bytes(manager.buffer), inputs)
     (graph,) = read_twin(manager.twin).values()
-    (found,) = delegate.TwinRunner(graph, 1 << 30).run([x.numpy() for x in inputs])
+    (found,) = delegate.QnnTwinRunner(graph, 1 << 30).run([x.numpy() for x in inputs])
     assert ratio(emulated, torch.as_tensor(found)) > 45
 
 
@@ -261,7 +261,7 @@ def test_a_twins_header_with_any_field_changed_gives_a_result_or_an_error(quanti
                 data = head + bytes(-len(head) % 16) + rest
                 try:
                     graph = next(iter(read_twin(data, 1 << 28).values()))
-                    delegate.TwinRunner(graph, 1 << 28).run([x.numpy() for x in inputs])
+                    delegate.QnnTwinRunner(graph, 1 << 28).run([x.numpy() for x in inputs])
                 except EdgewrightError:
                     pass
                 tried += 1
@@ -279,7 +279,7 @@ def trained(scheme, count: int) -> tuple[float, float]:
     manager = lowered(chosen, (images[:10],))
     method = Runtime.get().load_program(bytes(manager.buffer)).load_method("forward")
     (graph,) = read_twin(manager.twin).values()
-    runner = delegate.TwinRunner(graph, 1 << 32)
+    runner = delegate.QnnTwinRunner(graph, 1 << 32)
     parts = [b.numpy() for b in images.split(10)]
     emulated = torch.cat([torch.as_tensor(np.asarray(method.execute([b])[0])) for b in parts])
     found = torch.cat([torch.as_tensor(runner.run([b])[0]) for b in parts])

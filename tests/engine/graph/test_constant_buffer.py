@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgewright.engine.graph.constant_buffer import ConstantBuffer, make_resident, release_pages
+from edgewright.engine.graph.constant_buffer import ConstantPool, make_resident, release_pages
 from edgewright.engine.plan import ALIGN, SLACK
 
 SIZE = 1 << 20
@@ -30,7 +30,7 @@ def held(path: Path) -> int:
 
 
 def test_small_equal_arrays_are_stored_once() -> None:
-    weights = ConstantBuffer()
+    weights = ConstantPool()
     one, other = np.arange(8, dtype=np.float32), np.arange(9, dtype=np.float32)
     places = [weights.add(a) for a in (one, other, one)]
     assert places[0] == places[2] != places[1]
@@ -39,7 +39,7 @@ def test_small_equal_arrays_are_stored_once() -> None:
 
 
 def test_built_weights_are_read_where_they_are() -> None:
-    weights = ConstantBuffer()
+    weights = ConstantPool()
     weights.reserve(100, lambda room: room.fill(7))
     built = weights.build()
     assert make_resident(built) is built

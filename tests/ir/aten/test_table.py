@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from edgewright.ir.aten.ops import OPS
-from edgewright.ir.aten.table import Layout, OpDef
+from edgewright.ir.aten.table import LayoutClass, OpDef
 from edgewright.ir.graph import Op, Value
 from edgewright.ir.ports import Range, Same, Tied
 from tests.ir.aten.backend_ops import BACKENDS
@@ -183,7 +183,7 @@ def test_fixed_ranges_hold(row: OpDef) -> None:
     assert np.ptp(seen) > (bounds.hi - bounds.lo) / 4
 
 
-@pytest.mark.parametrize("row", [r for r in CERTAIN if r.layout is Layout.FOLLOW], ids=str)
+@pytest.mark.parametrize("row", [r for r in CERTAIN if r.layout is LayoutClass.FOLLOW], ids=str)
 def test_what_follows_layouts_does_not_see_them(row: OpDef) -> None:
     """The dimensions of all operands turned around, the result is turned around."""
     tried = 0

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from edgewright.backends.ethos_u.npu.map_views import ByteRange, GraphBuilder, NotTranslatedError
+from edgewright.backends.ethos_u.npu.map_views import ByteRange, CoreGraphBuilder, NotTranslatedError
 from edgewright.backends.ethos_u.npu.trace import Convolution, Executed, Trace
 from edgewright.backends.ethos_u.npu.translate import translate
 from edgewright.engine.isa import host_isa
@@ -135,53 +135,53 @@ def _is_internal_copy(executed: Executed) -> bool:
     )
 
 
-def _partition(trace: Trace, regions: dict[int, Array]) -> list[GraphBuilder | Executed]:
+def _partition(trace: Trace, regions: dict[int, Array]) -> list[CoreGraphBuilder | Executed]:
     """Split a trace into as few graphs as possible, and the operations that cannot be translated."""
     if not _within_limits(trace.executed):
         return list(trace.executed)
     parts = _translate_runs(trace.executed, regions)
-    builders = [part for part in parts if isinstance(part, GraphBuilder)]
-    if builders and all(isinstance(part, GraphBuilder) or _is_internal_copy(part) for part in parts):
+    builders = [part for part in parts if isinstance(part, CoreGraphBuilder)]
+    if builders and all(isinstance(part, CoreGraphBuilder) or _is_internal_copy(part) for part in parts):
         return [_concatenate(builders, regions)]  # lookup tables are constants of the graphs
     return parts
 
 
-def _translate_runs(executed: Sequence[Executed], regions: dict[int, Array]) -> list[GraphBuilder | Executed]:
-    parts: list[GraphBuilder | Executed] = []
+def _translate_runs(executed: Sequence[Executed], regions: dict[int, Array]) -> list[CoreGraphBuilder | Executed]:
+    parts: list[CoreGraphBuilder | Executed] = []
     sizes = {region: array.size for region, array in regions.items()}
     for one in executed:
         if one.operation is None:
             parts.append(one)
             continue
-        builder = GraphBuilder(sizes, regions[0], source=[one])
+        builder = CoreGraphBuilder(sizes, regions[0], source=[one])
         try:
             translate(builder, one.operation)
         except NotTranslatedError:
             parts.append(one)
             continue
-        if parts and isinstance(parts[-1], GraphBuilder):
+        if parts and isinstance(parts[-1], CoreGraphBuilder):
             _append(parts[-1], builder)
         else:
             parts.append(builder)
     return parts
 
 
-def _append(first: GraphBuilder, second: GraphBuilder) -> None:
+def _append(first: CoreGraphBuilder, second: CoreGraphBuilder) -> None:
     first.ops += second.ops
     first.source += second.source
     first.inputs += second.inputs
     first.outputs += second.outputs
 
 
-def _concatenate(builders: list[GraphBuilder], regions: dict[int, Array]) -> GraphBuilder:
-    joined = GraphBuilder({region: array.size for region, array in regions.items()}, regions[0])
+def _concatenate(builders: list[CoreGraphBuilder], regions: dict[int, Array]) -> CoreGraphBuilder:
+    joined = CoreGraphBuilder({region: array.size for region, array in regions.items()}, regions[0])
     for one in builders:
         _append(joined, one)
     return joined
 
 
 def _compile_graph(
-    builder: GraphBuilder, regions: list[int], sizes: list[int], threads: int
+    builder: CoreGraphBuilder, regions: list[int], sizes: list[int], threads: int
 ) -> list[CompiledGraph | Executed]:
     from edgewright.engine.compiler import make_plan  # slow to import, not needed for a cached replay
 

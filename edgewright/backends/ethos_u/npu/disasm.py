@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from edgewright.backends.ethos_u.npu.registers import Registers, signed
-from edgewright.backends.ethos_u.npu.stream import Instruction, Program
+from edgewright.backends.ethos_u.npu.stream import CommandStream, Instruction
 from edgewright.errors import FormatError
 
 _UNARY = ("LRELU", "ABS", "CLZ", "NOT")  # on U85 too
 
 
-def disassemble(program: Program, *, full: bool = False) -> str:
+def disassemble(program: CommandStream, *, full: bool = False) -> str:
     """List the operations with the registers each one reads; with ``full``, every command instead."""
     lines = [_title(program)]
     registers = Registers()
@@ -24,7 +24,7 @@ def disassemble(program: Program, *, full: bool = False) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _title(program: Program) -> str:
+def _title(program: CommandStream) -> str:
     operations = sum(i.command.is_operation for i in program.instructions)
     return f"{program.accelerator}: {len(program.instructions)} commands, {operations} of them operations"
 

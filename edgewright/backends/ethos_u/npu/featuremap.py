@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.backends.ethos_u.npu.memory import Memory
+from edgewright.backends.ethos_u.npu.memory import NpuMemory
 from edgewright.backends.ethos_u.npu.registers import Registers
 from edgewright.errors import FormatError
 
@@ -40,7 +40,7 @@ class FeatureMap:
     dtype: np.dtype[Any]
     zero_point: int
 
-    def read(self, memory: Memory, height: int, width: int, depth: int) -> Array:
+    def read(self, memory: NpuMemory, height: int, width: int, depth: int) -> Array:
         """The stored elements as a (height, width, depth) array."""
         values = np.empty((height, width, depth), self.dtype)
         for base, rows, columns in self._tiles(height, width):
@@ -49,7 +49,7 @@ class FeatureMap:
                 tile[:, :, channels] = part.reshape(*tile.shape[:2], -1)
         return values
 
-    def write(self, memory: Memory, values: Array) -> None:
+    def write(self, memory: NpuMemory, values: Array) -> None:
         for base, rows, columns in self._tiles(*values.shape[:2]):
             tile = values[rows, columns]
             for part, channels in self._brick_views(memory.writable, base, tile.shape):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from edgewright.backends.ethos_u.npu.featuremap import FeatureMap
-from edgewright.backends.ethos_u.npu.memory import Budget, Memory
+from edgewright.backends.ethos_u.npu.memory import Budget, NpuMemory
 from edgewright.backends.ethos_u.npu.registers import Registers
 from edgewright.errors import FormatError
 
@@ -66,7 +66,7 @@ def kernel_from_registers(registers: Registers) -> Kernel:
     )
 
 
-def padded_input(ifm: FeatureMap, memory: Memory, window: Kernel, ofm: Pair, depth: int, budget: Budget,
+def padded_input(ifm: FeatureMap, memory: NpuMemory, window: Kernel, ofm: Pair, depth: int, budget: Budget,
                  fill: int = 0) -> Array:  # fmt: skip
     """The input minus its zero point, upscaled and padded with ``fill``: exactly the region the window covers."""
     reach = window.reach(ofm)

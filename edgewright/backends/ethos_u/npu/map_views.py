@@ -38,7 +38,7 @@ class ByteRange:
 
 
 @dataclass
-class GraphBuilder:
+class CoreGraphBuilder:
     """Builds a core graph. ``sizes``: bytes per region; ``constants``: contents of the read-only region."""
 
     sizes: dict[int, int]

@@ -15,7 +15,7 @@ _INTERNAL_BYTES = {"u55-32": 16, "u55-64": 16, "u55-128": 24, "u55-256": 48, "u6
 TABLE_BYTES = 2048  # lookup tables occupy the end of internal memory
 
 
-class Memory:
+class NpuMemory:
     """Regions by number, and the internal memory that only DMA and lookup tables reach."""
 
     def __init__(self, accelerator: str, regions: Mapping[int, np.ndarray[Any, Any]]) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.backends.ethos_u.npu.memory import Memory
+from edgewright.backends.ethos_u.npu.memory import NpuMemory
 from edgewright.backends.ethos_u.npu.registers import Registers, signed
 from edgewright.errors import MissingError
 
@@ -91,7 +91,7 @@ def apply_table(values: Array, table: Array, dtype: np.dtype[Any]) -> Array:
     return interpolated
 
 
-def output_stage_from_registers(registers: Registers, memory: Memory, dtype: np.dtype[Any]) -> OutputStage:
+def output_stage_from_registers(registers: Registers, memory: NpuMemory, dtype: np.dtype[Any]) -> OutputStage:
     """The output stage the registers describe. 32-bit results are clamped only if a narrower clip is selected."""
     clip = registers.choice("ACTIVATION", "clip")
     limits = np.iinfo(_CLIPS.get(clip, dtype))
@@ -110,7 +110,7 @@ def output_stage_from_registers(registers: Registers, memory: Memory, dtype: np.
     )
 
 
-def _table(registers: Registers, memory: Memory, dtype: np.dtype[Any]) -> Array | None:
+def _table(registers: Registers, memory: NpuMemory, dtype: np.dtype[Any]) -> Array | None:
     function = registers.field("ACTIVATION", "function")
     if function == 0:
         return None

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from edgewright.backends.ethos_u.npu.compiled_stream import CompiledStream
-from edgewright.backends.ethos_u.npu.memory import Budget, Memory
+from edgewright.backends.ethos_u.npu.memory import Budget, NpuMemory
 from edgewright.backends.ethos_u.npu.simulator import Npu
-from edgewright.backends.ethos_u.npu.stream import Program
+from edgewright.backends.ethos_u.npu.stream import CommandStream
 from edgewright.engine.jit.thread_count import thread_count
 from edgewright.engine.runner import native_available
 from edgewright.errors import InputError, MissingError
@@ -31,7 +31,7 @@ def supported(accelerator: str) -> str | None:
 
 
 def run(
-    program: Program,
+    program: CommandStream,
     *,
     weights: bytes,
     scratch: Array,
@@ -52,7 +52,7 @@ def run(
     if fast_scratch is not None:
         memories[2] = _bytes_of(fast_scratch, "fast_scratch")
     memories.update({region: _bytes_of(array, f"region {region}") for region, array in (regions or {}).items()})
-    npu = Npu(program, Memory(program.accelerator, memories), Budget(steps))
+    npu = Npu(program, NpuMemory(program.accelerator, memories), Budget(steps))
     if regions or not native_available():
         npu.run()
         return

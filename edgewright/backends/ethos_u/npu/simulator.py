@@ -14,10 +14,10 @@ from edgewright.backends.ethos_u.npu.convolution import convolve, convolve_depth
 from edgewright.backends.ethos_u.npu.elementwise import UNARY, UNSCALED, apply_binary, apply_unary, operand_scales
 from edgewright.backends.ethos_u.npu.featuremap import FeatureMap, element_type, feature_map_from_registers
 from edgewright.backends.ethos_u.npu.kernel import Kernel, kernel_from_registers, padded_input
-from edgewright.backends.ethos_u.npu.memory import INTERNAL, Budget, Memory
+from edgewright.backends.ethos_u.npu.memory import INTERNAL, Budget, NpuMemory
 from edgewright.backends.ethos_u.npu.output_stage import OutputStage, output_stage_from_registers
 from edgewright.backends.ethos_u.npu.registers import Registers
-from edgewright.backends.ethos_u.npu.stream import Instruction, Program
+from edgewright.backends.ethos_u.npu.stream import CommandStream, Instruction
 from edgewright.backends.ethos_u.npu.trace import (
     Convolution,
     Copy,
@@ -39,7 +39,7 @@ _SYNC_COMMANDS = frozenset(("DMA_WAIT", "KERNEL_WAIT", "PMU_MASK", "IRQ"))  # no
 class Npu:
     """One NPU: its registers, its memory, and a budget that bounds a run."""
 
-    def __init__(self, program: Program, memory: Memory, budget: Budget) -> None:
+    def __init__(self, program: CommandStream, memory: NpuMemory, budget: Budget) -> None:
         self._program = program
         self._memory = memory
         self._budget = budget

@@ -33,7 +33,7 @@ class Instruction:
 
 
 @dataclass(frozen=True)
-class Program:
+class CommandStream:
     """A validated command stream and the NPU it is compiled for (``"ethos-u55-128"``)."""
 
     accelerator: str
@@ -45,13 +45,13 @@ class Program:
     cache: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
 
-def decode(data: bytes) -> Program:
+def decode(data: bytes) -> CommandStream:
     """Decode a ``COP1`` or ``COP2`` file."""
     words = _words(data)
     accelerator, segments = _segments(words)
     family = accelerator.split("-")[1]
     instructions = tuple(i for start, end in segments for i in _instructions(words, start, end, family))
-    return Program(accelerator, instructions, digest=cache_key(data))
+    return CommandStream(accelerator, instructions, digest=cache_key(data))
 
 
 def accelerator_of(data: bytes) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from edgewright.backends.ethos_u.npu.elementwise import HEADROOM, OperandScales
-from edgewright.backends.ethos_u.npu.map_views import GraphBuilder, NotTranslatedError
+from edgewright.backends.ethos_u.npu.map_views import CoreGraphBuilder, NotTranslatedError
 from edgewright.backends.ethos_u.npu.output_stage import OutputStage, rescale
 from edgewright.backends.ethos_u.npu.trace import Convolution, Copy, Elementwise, Operand2, Operation, Pool
 from edgewright.ir.fixed_point_scale import FixedPointScale
@@ -25,7 +25,7 @@ _MAX_TRIED_SUMS = 1 << 20  # number of sums compared to simplify a scale
 _BINARY = {"ADD": "add", "SUB": "sub", "MIN": "minimum", "MAX": "maximum"}
 
 
-def translate(builder: GraphBuilder, op: Operation) -> None:
+def translate(builder: CoreGraphBuilder, op: Operation) -> None:
     """Add the operators of one operation; on ``NotTranslatedError`` the builder must be discarded."""
     if isinstance(op, Copy):
         builder.copy(op.source, op.target, op.length)
@@ -75,7 +75,7 @@ def _window_args(op: Convolution | Pool, depth: int) -> tuple[tuple[int, int, in
     return (tall, wide, depth), {"stride": list(window.stride), "padding": padding, "dilation": list(window.dilation)}
 
 
-def _convolution(b: GraphBuilder, op: Convolution) -> None:
+def _convolution(b: CoreGraphBuilder, op: Convolution) -> None:
     scaling, bias = _scaling(op.stage, op.multiplier, op.shift), _narrow(op.bias, np.int32)
     shape, window_args = _window_args(op, op.depth)
     filters = _narrow(op.weights, np.int8)
@@ -87,8 +87,8 @@ def _convolution(b: GraphBuilder, op: Convolution) -> None:
     _convolve(b, op, b.read(op.ifm, shape), filters, bias, scaling, window_args, op.depthwise)
 
 
-def _convolve(b: GraphBuilder, op: Convolution | Pool, x: Value, filters: Array, bias: Array, scaling: FixedPointScale,
-              window_args: dict[str, Any], depthwise: bool) -> None:  # fmt: skip
+def _convolve(b: CoreGraphBuilder, op: Convolution | Pool, x: Value, filters: Array, bias: Array,
+              scaling: FixedPointScale, window_args: dict[str, Any], depthwise: bool) -> None:  # fmt: skip
     filters = filters[..., 0].transpose(1, 2, 0)[None] if depthwise else filters
     result = b.value((1, *op.shape), op.ofm.dtype, 0)
     b.op("depthwise_conv2d" if depthwise else "conv2d", result, input=x, weight=b.constant(filters, np.int8, 0),
@@ -97,7 +97,7 @@ def _convolve(b: GraphBuilder, op: Convolution | Pool, x: Value, filters: Array,
     b.write(op.ofm, _emit_table(b, result, op.stage), op.shape)
 
 
-def _pool(b: GraphBuilder, op: Pool) -> None:
+def _pool(b: CoreGraphBuilder, op: Pool) -> None:
     depth = op.shape[2]
     shape, window_args = _window_args(op, depth)
     op = _simplify_scale(op)
@@ -143,7 +143,7 @@ def _is_copy(op: Pool) -> bool:
     return same_type and factor == (1, 0) and (stage.low, stage.high) == (info.min, info.max)
 
 
-def _elementwise(b: GraphBuilder, op: Elementwise) -> None:
+def _elementwise(b: CoreGraphBuilder, op: Elementwise) -> None:
     if op.mode not in (*_BINARY, "MUL", "ABS"):
         raise NotTranslatedError(op.mode)
     first = b.read(op.ifm, op.shape)
@@ -160,7 +160,7 @@ def _elementwise(b: GraphBuilder, op: Elementwise) -> None:
     return _emit_output_stage(b, op, b.op(f"tosa.{_BINARY[op.mode]}", out, a=a, b=operand2))
 
 
-def _operand2(b: GraphBuilder, operand: Operand2 | None) -> Value | None:
+def _operand2(b: CoreGraphBuilder, operand: Operand2 | None) -> Value | None:
     if operand is None:
         return None
     if operand.map is None:
@@ -168,7 +168,7 @@ def _operand2(b: GraphBuilder, operand: Operand2 | None) -> Value | None:
     return _subtract_zero_point(b, b.read(operand.map, operand.shape), operand.map.zero_point)
 
 
-def _common_scale(b: GraphBuilder, scales: OperandScales, a: Value, operand2: Value) -> tuple[Value, Value]:
+def _common_scale(b: CoreGraphBuilder, scales: OperandScales, a: Value, operand2: Value) -> tuple[Value, Value]:
     """Bring both operands of a sum to one scale."""
     if scales.mode == "both16":
         return _multiply(b, a, scales.a[0] & 0xFFFF), _multiply(b, operand2, scales.b & 0xFFFF)
@@ -178,7 +178,7 @@ def _common_scale(b: GraphBuilder, scales: OperandScales, a: Value, operand2: Va
     return (scaled, shifted) if scales.mode == "a32" else (shifted, scaled)
 
 
-def _scale_operand(b: GraphBuilder, x: Value, multiplier: int, shift: int, rounding: str) -> Value:
+def _scale_operand(b: CoreGraphBuilder, x: Value, multiplier: int, shift: int, rounding: str) -> Value:
     """Scale an 8-bit operand to 32 bits."""
     if shift == 0 and multiplier << 9 < 1 << 31:
         return _multiply(b, x, multiplier)
@@ -186,26 +186,26 @@ def _scale_operand(b: GraphBuilder, x: Value, multiplier: int, shift: int, round
     return _rescale(b, x, b.value(x.bound, _INT32), multiplier, shift, how, 0)
 
 
-def _subtract_zero_point(b: GraphBuilder, x: Value, zero: int) -> Value:
+def _subtract_zero_point(b: CoreGraphBuilder, x: Value, zero: int) -> Value:
     """Widen to int32 and subtract the zero point."""
     wide = b.op("tosa.cast", b.value(x.bound, _INT32), input=x, dtype="int32")
     return wide if zero == 0 else b.op("tosa.sub", b.value(x.bound, _INT32), a=wide, b=_scalar(b, zero))
 
 
-def _scalar(b: GraphBuilder, value: int) -> Value:
+def _scalar(b: CoreGraphBuilder, value: int) -> Value:
     return b.constant(np.full((1, 1, 1, 1), value), _INT32)
 
 
-def _multiply(b: GraphBuilder, x: Value, factor: int) -> Value:
+def _multiply(b: CoreGraphBuilder, x: Value, factor: int) -> Value:
     return b.op("tosa.mul", b.value(x.bound, _INT32), a=x, b=_scalar(b, factor), shift=0)
 
 
-def _rescale(b: GraphBuilder, x: Value, out: Value, by: int, bits: int, rounding: str, zero: int) -> Value:
+def _rescale(b: CoreGraphBuilder, x: Value, out: Value, by: int, bits: int, rounding: str, zero: int) -> Value:
     return b.op("tosa.rescale", out, input=x, multiplier=b.constant([by], _INT32), shift=b.constant([bits], np.int8),
                 input_zp=0, output_zp=zero, dtype=str(out.dtype), rounding=rounding, per_channel=False)  # fmt: skip
 
 
-def _emit_output_stage(b: GraphBuilder, op: Pool | Elementwise, values: Value) -> None:
+def _emit_output_stage(b: CoreGraphBuilder, op: Pool | Elementwise, values: Value) -> None:
     """Apply the output stage to int32 values and store them."""
     stage, dtype = op.stage, op.ofm.dtype
     if stage.low > stage.high:
@@ -225,7 +225,7 @@ def _emit_output_stage(b: GraphBuilder, op: Pool | Elementwise, values: Value) -
     b.write(op.ofm, _emit_table(b, result, stage), op.shape)
 
 
-def _emit_table(b: GraphBuilder, x: Value, stage: OutputStage) -> Value:
+def _emit_table(b: CoreGraphBuilder, x: Value, stage: OutputStage) -> Value:
     if stage.table is None:
         return x
     if stage.table.size != 256 or stage.dtype != np.dtype(np.int8):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from edgewright.ir.aten.ops.row_builders import define_op
 from edgewright.ir.aten.reference import activations as ref
 from edgewright.ir.aten.reference import copies, unary
-from edgewright.ir.aten.table import Layout
+from edgewright.ir.aten.table import LayoutClass
 from edgewright.ir.ports import ACT, Range, Same
 
 for _name in ("relu", "relu6", "hardtanh", "leaky_relu", "elu", "celu", "selu", "gelu", "hardswish", "silu", "mish",
@@ -17,9 +17,9 @@ define_op("hardsigmoid", "hardsigmoid.default", ref.hardsigmoid, copies.same_sha
 define_op("tanh", "tanh.default", unary.tanh, copies.same_shape, self=ACT, out=Range(-1, 1, narrows=True))
 
 # The slope has a per-tensor range and is not a weight: per-channel scales would be as many numbers as slopes.
-define_op("prelu", "prelu.default", ref.prelu, ref.prelu_shape, Layout.SPATIAL, self=ACT, weight=ACT, out=ACT)
+define_op("prelu", "prelu.default", ref.prelu, ref.prelu_shape, LayoutClass.SPATIAL, self=ACT, weight=ACT, out=ACT)
 
-define_op("glu", "glu.default", ref.glu, ref.glu_shape, Layout.AXES)
+define_op("glu", "glu.default", ref.glu, ref.glu_shape, LayoutClass.AXES)
 
 
 define_op(
@@ -27,7 +27,7 @@ define_op(
     "dropout.default",
     ref.inference_dropout,
     ref.inference_dropout_shape,
-    Layout.FOLLOW,
+    LayoutClass.FOLLOW,
     lambda op: op.args["train"] is False or op.args["p"] == 0,
     input=ACT,
     out=Same("input"),

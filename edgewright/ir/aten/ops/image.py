@@ -7,11 +7,11 @@ from typing import Any
 
 from edgewright.ir.aten.ops.row_builders import SELF, define_op
 from edgewright.ir.aten.reference import conv_variants, grid_sample, pool, pool_variants, rearrange, resample
-from edgewright.ir.aten.table import Layout, rank
+from edgewright.ir.aten.table import LayoutClass, rank
 from edgewright.ir.graph import Op
 from edgewright.ir.ports import ACT, BIAS, Same, Weight
 
-SPATIAL = Layout.SPATIAL
+SPATIAL = LayoutClass.SPATIAL
 
 
 def _is_conv(weight_rank: int, transposed: bool) -> Callable[[Op], bool]:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from edgewright.ir.aten.ops.row_builders import SELF, define_op
 from edgewright.ir.aten.reference import indexing as ref
-from edgewright.ir.aten.table import Layout
+from edgewright.ir.aten.table import LayoutClass
 from edgewright.ir.ports import ACT, INDEX, Port, Weight
 
-SHAPE = Layout.SHAPE
+SHAPE = LayoutClass.SHAPE
 
 # Written values share the result's scale; accumulated ones need a new one.
 _WRITTEN: dict[str, Port] = {"self": ACT, "index": INDEX, "src": SELF, "out": SELF}
@@ -33,7 +33,7 @@ define_op(
     "index_select.default",
     ref.index_select,
     ref.index_select_shape,
-    Layout.AXES,
+    LayoutClass.AXES,
     self=ACT,
     index=INDEX,
     out=SELF,
@@ -80,4 +80,4 @@ for _name, _fn, _shape in (
     ("select_scatter", ref.select_scatter, ref.select_scatter_shape),
     ("slice_scatter", ref.slice_scatter, ref.slice_scatter_shape),
 ):
-    define_op(_name, f"{_name}.default", _fn, _shape, Layout.AXES, self=ACT, src=SELF, out=SELF)
+    define_op(_name, f"{_name}.default", _fn, _shape, LayoutClass.AXES, self=ACT, src=SELF, out=SELF)

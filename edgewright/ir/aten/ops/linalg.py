@@ -5,10 +5,10 @@ from __future__ import annotations
 from edgewright.ir.aten.ops.row_builders import define_op
 from edgewright.ir.aten.reference import attention, distance
 from edgewright.ir.aten.reference import linalg as ref
-from edgewright.ir.aten.table import Layout
+from edgewright.ir.aten.table import LayoutClass
 from edgewright.ir.ports import ACT, BIAS, INDEX, Weight
 
-SHAPE = Layout.SHAPE
+SHAPE = LayoutClass.SHAPE
 
 define_op(
     "linear", "linear.default", ref.linear, ref.linear_shape, SHAPE, input=ACT, weight=Weight(0), bias=BIAS, out=ACT

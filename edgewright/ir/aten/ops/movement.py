@@ -6,14 +6,14 @@ from typing import Any
 
 from edgewright.ir.aten.ops.row_builders import SELF, define_op
 from edgewright.ir.aten.reference import movement, pad, rearrange
-from edgewright.ir.aten.table import Layout
+from edgewright.ir.aten.table import LayoutClass
 from edgewright.ir.ports import ACT, INDEX, Same
 
-AXES, SHAPE = Layout.AXES, Layout.SHAPE
+AXES, SHAPE = LayoutClass.AXES, LayoutClass.SHAPE
 
 
 def _define_move(
-    name: str, aten: str, layout: Layout, module: Any = movement, function: str = "", **ports: Any
+    name: str, aten: str, layout: LayoutClass, module: Any = movement, function: str = "", **ports: Any
 ) -> None:
     """Register an operator whose functions have its name."""
     fn, shape = getattr(module, function or name), getattr(module, f"{(function or name).rstrip('_')}_shape")

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from edgewright.ir.aten.ops.row_builders import define_op
 from edgewright.ir.aten.reference import norm, norm_variants
-from edgewright.ir.aten.table import Layout
+from edgewright.ir.aten.table import LayoutClass
 from edgewright.ir.ports import ACT, BIAS, INDEX, Port, Range
 
-AXES, SHAPE, SPATIAL = Layout.AXES, Layout.SHAPE, Layout.SPATIAL
+AXES, SHAPE, SPATIAL = LayoutClass.AXES, LayoutClass.SHAPE, LayoutClass.SPATIAL
 
 _UNIT: dict[str, Port] = {"self": ACT, "out": Range(0, 1)}
 _AFFINE: dict[str, Port] = {"input": ACT, "weight": ACT, "bias": BIAS, "out": ACT}

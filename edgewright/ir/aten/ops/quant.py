@@ -7,14 +7,14 @@ from typing import Any
 from edgewright.ir.aten.ops.row_builders import define_op
 from edgewright.ir.aten.reference import affine
 from edgewright.ir.aten.reference import quant as ref
-from edgewright.ir.aten.table import Layout
+from edgewright.ir.aten.table import LayoutClass
 from edgewright.ir.ports import INDEX
 
 _Q = "quantized_decomposed."
 
 
 def _define_quant_op(
-    name: str, overloads: str, layout: Layout, tensors: str, module: Any = ref, shape: str = ""
+    name: str, overloads: str, layout: LayoutClass, tensors: str, module: Any = ref, shape: str = ""
 ) -> None:
     """Register a quantization operator whose tensors have no scale."""
     fn, shape_fn = getattr(module, name), getattr(module, shape or f"{name}_shape")
@@ -23,15 +23,17 @@ def _define_quant_op(
 
 for _name in ("quantize", "dequantize"):
     _tensor = f"{_Q}{_name}_per_tensor"
-    _define_quant_op(f"{_name}_per_tensor", f"{_tensor}.default {_tensor}.tensor", Layout.FOLLOW, "scale zero_point")
-    _define_quant_op(f"{_name}_per_channel", f"{_Q}{_name}_per_channel.default", Layout.AXES, "scales zero_points")
+    _define_quant_op(
+        f"{_name}_per_tensor", f"{_tensor}.default {_tensor}.tensor", LayoutClass.FOLLOW, "scale zero_point"
+    )
+    _define_quant_op(f"{_name}_per_channel", f"{_Q}{_name}_per_channel.default", LayoutClass.AXES, "scales zero_points")
     # A token is a row of the last dimension; a block has a size along each.
-    _define_quant_op(f"{_name}_per_token", f"{_Q}{_name}_per_token.default", Layout.SHAPE, "scales zero_points")
+    _define_quant_op(f"{_name}_per_token", f"{_Q}{_name}_per_token.default", LayoutClass.SHAPE, "scales zero_points")
     _affine = f"torchao.{_name}_affine.default"
-    _define_quant_op(f"{_name}_affine", _affine, Layout.SHAPE, "scale zero_point", affine, "affine_shape")
+    _define_quant_op(f"{_name}_affine", _affine, LayoutClass.SHAPE, "scale zero_point", affine, "affine_shape")
 
-_define_quant_op("choose_qparams", f"{_Q}choose_qparams.tensor", Layout.FOLLOW, "")
+_define_quant_op("choose_qparams", f"{_Q}choose_qparams.tensor", LayoutClass.FOLLOW, "")
 _define_quant_op(
-    "choose_qparams_per_token_asymmetric", f"{_Q}choose_qparams_per_token_asymmetric.default", Layout.SHAPE, ""
+    "choose_qparams_per_token_asymmetric", f"{_Q}choose_qparams_per_token_asymmetric.default", LayoutClass.SHAPE, ""
 )
-_define_quant_op("choose_qparams_affine", "torchao.choose_qparams_affine.default", Layout.SHAPE, "", affine)
+_define_quant_op("choose_qparams_affine", "torchao.choose_qparams_affine.default", LayoutClass.SHAPE, "", affine)

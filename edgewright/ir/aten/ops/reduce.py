@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from edgewright.ir.aten.ops.row_builders import SELF, define_op
 from edgewright.ir.aten.reference import reduce as ref
-from edgewright.ir.aten.table import Layout
+from edgewright.ir.aten.table import LayoutClass
 from edgewright.ir.ports import ACT, INDEX
 
-AXES = Layout.AXES
+AXES = LayoutClass.AXES
 
 define_op("sum", "sum.default sum.dim_IntList", ref.reduce_sum, ref.reduction_shape, AXES)
 define_op("mean", "mean.default mean.dim", ref.reduce_mean, ref.reduction_shape, AXES)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from edgewright.ir.aten.table import OPS, Layout, OpDef
+from edgewright.ir.aten.table import OPS, LayoutClass, OpDef
 from edgewright.ir.graph import Op
 from edgewright.ir.ports import ACT, Port, Same
 
@@ -18,7 +18,7 @@ def define_op(
     aten: str,
     reference: Function,
     shape: Function,
-    layout: Layout = Layout.FOLLOW,
+    layout: LayoutClass = LayoutClass.FOLLOW,
     when: Callable[[Op], bool] | None = None,
     /,
     **ports: Port,
