@@ -7,6 +7,7 @@ import sys
 import zlib
 from typing import Any
 
+import llvmlite.binding  # noqa: F401  (with LLVM in this process, kernels compile here: a process for each takes longer)
 import numpy as np
 import pytest
 from hypothesis import settings
@@ -46,18 +47,31 @@ def pytest_runtest_call(item: pytest.Item) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark as slow what a pairwise selection leaves out of tests with three or more parameters."""
+    """Leave most of the large matrices to ``-m slow``."""
     matrices: dict[str, list[Any]] = {}
     for item in items:
-        if hasattr(item, "callspec"):
+        if hasattr(item, "callspec") and not item.get_closest_marker("slow"):
             matrices.setdefault(item.nodeid.split("[")[0], []).append(item)
     for matrix in matrices.values():
-        if len(matrix) <= FULL_MATRIX or len(matrix[0].callspec.params) < 3:
-            continue
-        selected = set(pairwise([item.callspec.params for item in matrix]))
+        selected = default_run(matrix)
         for index, item in enumerate(matrix):
             if index not in selected:
                 item.add_marker(pytest.mark.slow)
+
+
+def default_run(matrix: list[Any]) -> set[int]:
+    """Indices of the cases of a parametrized test that run by default.
+
+    ``@pytest.mark.sample(n)``: n of them, evenly spaced. Otherwise all; of many cases with three or more parameters, a
+    pairwise selection.
+    """
+    sample = matrix[0].get_closest_marker("sample")
+    if sample is not None:
+        count = min(sample.args[0], len(matrix))
+        return {index * len(matrix) // count for index in range(count)}
+    if len(matrix) <= FULL_MATRIX or len(matrix[0].callspec.params) < 3:
+        return set(range(len(matrix)))
+    return set(pairwise([item.callspec.params for item in matrix]))
 
 
 @pytest.fixture

@@ -25,6 +25,7 @@ class Last(nn.Module):
         return found[:, -1]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("kind", "precision"), [(nn.LSTM, "float"), (nn.RNN, "float"), (nn.GRU, "float"), (nn.GRU, "int8")]
 )

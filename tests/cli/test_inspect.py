@@ -171,6 +171,7 @@ def test_other_files(cli: Cli) -> None:
     assert "native_call_addmm.out" in [e["name"] for e in runs[1]["events"]]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", ["handmade_add.pte", "xnnpack.etdp"])
 def test_hostile_files_get_our_errors(cli: Cli, tmp_path: Path, name: str) -> None:
     """What the reader lets through must not break the listing, the sums or the tables either."""

@@ -79,6 +79,7 @@ def run(folder: Path, command: str) -> str:
     return done.stdout
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     "command", [pytest.param(c, marks=pytest.mark.slow if c.endswith("name add") else ()) for c in CASES]
 )
@@ -93,6 +94,7 @@ def test_an_example_of_executorch(command: str, tmp_path: Path) -> None:
         assert IDENTIFIER.encode() in record.read_bytes()
 
 
+@pytest.mark.slow
 def test_scripts_that_read_what_others_wrote(tmp_path: Path) -> None:
     """Arm's scripts: conversions outside the NPU call the Cortex-M's kernels, and the scratch memory is found."""
     run(tmp_path, "backends.arm.scripts.aot_arm_compiler -m add -d -q -t ethos-u55-128 --etrecord")

@@ -71,6 +71,7 @@ def test_xnnpack(tmp_path: Path) -> None:
     assert np.abs(theirs - wanted).max() <= bound
 
 
+@pytest.mark.slow
 def test_ethos_u(tmp_path: Path) -> None:
     run("ethos_u", tmp_path)
     program = read_program(tmp_path / "mv2_arm_ethos_u55.pte")
@@ -94,12 +95,14 @@ def test_samsung_without_its_compiler(tmp_path: Path) -> None:
     assert not (tmp_path / "mv2_xnnpack.pte").exists()  # the name that the page has
 
 
+@pytest.mark.slow
 def test_samsung_with_a_stand_in_for_its_compiler(tmp_path: Path) -> None:
     sdk = build_sdk(tmp_path / "sdk")
     run("samsung", tmp_path, EXYNOS_AI_LITECORE_ROOT=str(sdk))
     assert delegates(tmp_path / "mv2_xnnpack.pte") == ["EnnBackend"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["ptq", pytest.param("qat", marks=pytest.mark.slow), "none"])
 def test_qualcomm(kind: str, tmp_path: Path) -> None:
     """The page's second step is optional, and left out for floating point."""

@@ -88,10 +88,12 @@ def run(folder: Path, script: str, *arguments: str, **environment: str) -> list[
     return [d.id for d in plan.delegates]
 
 
+@pytest.mark.slow
 def test_nxp(tmp_path: Path) -> None:
     assert run(tmp_path, NXP, PYTHONPATH=f"{STANDIN}:{ROOT}") == ["NeutronBackend"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", [pytest.param("float", marks=pytest.mark.slow), "A8W8"])
 def test_samsung(precision: str, tmp_path: Path) -> None:
     sdk = build_sdk(tmp_path / "sdk")

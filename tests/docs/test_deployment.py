@@ -35,6 +35,7 @@ def wanted(folder: Path) -> np.ndarray:
     return np.asarray(method.execute([np.ones((1, 3, 8, 8), np.float32)])[0]).reshape(-1)
 
 
+@pytest.mark.slow
 def test_cpp(folder: Path) -> None:
     cmake = require("cmake", "it builds the page's program")
     require("c++", "it compiles the page's program")

@@ -71,6 +71,7 @@ def small(name: str) -> Any:
     return replace(found, make=models[name])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["deeplab_v3", "edsr"])
 def test_scripts_compile_and_run_here(name: str, capsys, monkeypatch) -> None:
     monkeypatch.setenv("EDGEWRIGHT_QNN", "twin")

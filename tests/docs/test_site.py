@@ -35,6 +35,7 @@ def test_migration(tmp_path: Path) -> None:
     assert run(tmp_path, ours) == "(2, 3)\n"
 
 
+@pytest.mark.slow
 def test_tools(tmp_path: Path) -> None:
     profile, inspector = snippets("tools.md")
     run(tmp_path, profile)

@@ -69,6 +69,7 @@ def check(found: list[dict[str, Any]]) -> None:
         assert bool(told.get("in_numpy")) == (name in LEFT), told
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cpu", ARM_LEVELS)
 def test_nodes_in_turn(cpu: str, tmp_path: Path) -> None:
     """A third of the node types on each instruction set."""
@@ -83,6 +84,7 @@ def test_nodes(cpu: str, tmp_path: Path) -> None:
     check(on_arm(tmp_path, "nodes", cpu, "0", "1"))
 
 
+@pytest.mark.slow
 def test_files_of_executorch(tmp_path: Path) -> None:
     found = on_arm(tmp_path, "files", *(str(GOLDEN / f"{name}.pte") for name in FILES))
     assert [told["case"] for told in found] == [f"{name}.pte" for name in FILES]

@@ -26,12 +26,14 @@ def test_nodes_of_xnnpack(cpu: str) -> None:
     assert found == set(xnnpack.LEFT)
 
 
+@pytest.mark.slow
 def test_kernels_of_portable_programs() -> None:
     listed = [f"aten::{k}" if "::" not in k else k for keys in portable.LEFT.values() for k in keys.split()]
     assert len(listed) == len(set(listed))
     assert {key for key in operators() if calls.in_numpy(key)} == set(listed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TABLES)
 def test_rows_of_vendors(name: str) -> None:
     vendor = vendors.VENDORS[name]

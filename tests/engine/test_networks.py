@@ -56,6 +56,7 @@ def check(graph: Graph, cpu: str, threads: int, bound: float) -> None:
             assert float(np.abs(got.astype(np.float64) - want).max(initial=0)) <= bound * scale
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize(("cpu", "threads"), MACHINES)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_real_networks(name: str, cpu: str, threads: int) -> None:
@@ -63,6 +64,7 @@ def test_real_networks(name: str, cpu: str, threads: int) -> None:
         check(graph, cpu, threads, 2e-5)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("cpu", "threads"), MACHINES)
 @pytest.mark.parametrize("name", CONVOLUTIONAL)
 def test_networks_of_bytes_are_equal(name: str, cpu: str, threads: int) -> None:

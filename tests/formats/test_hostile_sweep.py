@@ -59,6 +59,7 @@ def _run(data: bytes, weights: Path | None) -> str:
     return outcome
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", SWEPT)
 def test_every_number_at_its_extremes(name: str) -> None:
     outcomes = sweep(name)

@@ -105,6 +105,7 @@ def test_the_command_line(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert np.load("y.npz")["out0"].shape == (2,)
 
 
+@pytest.mark.slow
 def test_stocks_runtime_runs_such_calls(tmp_path: Path) -> None:
     """ExecuTorch's wheel has operators of a namespace of their own, and their kernels."""
     script = """

@@ -36,6 +36,7 @@ def values(tree: Any) -> Any:
 # ---------------------------------------------------------------------------------------------------- retracing
 
 
+@pytest.mark.sample(40)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_no_module_is_retraced(case: Case, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "edgewright.frontend"):

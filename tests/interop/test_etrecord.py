@@ -65,6 +65,7 @@ def inspected(program: Any, folder: Path, x: torch.Tensor) -> list[Any]:
     return list(json.loads(done.stdout.splitlines()[-1]))
 
 
+@pytest.mark.slow
 def test_the_inspector_joins_instructions_and_delegates_to_source_lines(tmp_path: Path) -> None:
     x = torch.randn(1, 3, 8, 8)
     exported = torch.export.export(Net().eval(), (x,))

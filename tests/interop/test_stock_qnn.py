@@ -40,6 +40,7 @@ def run(task: str, folder: Path, **environment: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_stock_runs_what_we_compile_bit_for_bit(libraries: Path, tmp_path: Path) -> None:
     root = Path(__file__).parents[2]
     said = run("compile", tmp_path, PYTHONPATH=f"{libraries}{os.pathsep}{root}")

@@ -16,6 +16,7 @@ from tests.cli.cli import GOLDEN, Cli
 LINEAR, CONV = GOLDEN / "linear_fp32_portable.pte", GOLDEN / "conv_relu_fp32_xnnpack.pte"
 
 
+@pytest.mark.slow
 def test_bench_beside_executorch(cli: Cli) -> None:
     result = cli("bench", CONV, "--seconds", "0.05", "--peers")
     assert result.code == 0

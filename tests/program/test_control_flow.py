@@ -58,6 +58,7 @@ def arrays(calls: list[tuple[Any, ...]]) -> list[list[Any]]:
     return [[to_array(a) if isinstance(a, Tensor) else a for a in call] for call in calls]
 
 
+@pytest.mark.sample(20)
 @pytest.mark.parametrize("flow", FLOWS, ids=lambda f: f.name)
 def test_control_flow(flow: Flow) -> None:
     manager = lowered(flow)
@@ -69,6 +70,7 @@ def test_control_flow(flow: Flow) -> None:
     agree(eager(manager.exported_program().module(), flow.calls), wanted, flow.rtol)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_random_programs(seed: int) -> None:
     calls = [(seeded(2, 3, seed=i), seeded(2, 3, seed=i + 9)) for i in range(3)]
@@ -89,6 +91,7 @@ OPTIONS = {
 CHOSEN = [f for f in FLOWS if f.name in ("cond_views", "while_rotate", "map", "scan_swap", "map_cond", "cond_while")]
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("option", OPTIONS)
 @pytest.mark.parametrize("flow", CHOSEN, ids=lambda f: f.name)
 def test_options(flow: Flow, option: str) -> None:

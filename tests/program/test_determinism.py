@@ -71,6 +71,7 @@ def digests(seed: str, threads: str, folder: str, *command: str, malloc: str = "
     return done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("seed", "threads"), [("1", "1"), ("4242", "3"), ("random", "2")])
 def test_compiling_again_gives_the_same_bytes(seed: str, threads: str, tmp_path: Path) -> None:
     usual = digests("0", "2", str(ROOT))
@@ -83,6 +84,7 @@ def test_compiling_again_gives_the_same_bytes(seed: str, threads: str, tmp_path:
 # what is made from those.
 
 
+@pytest.mark.slow
 def test_every_backend_gives_the_same_bytes_again(tmp_path: Path) -> None:
     usual = digests("0", "2", str(ROOT), "-m", "tests.program.digests", "few")
     assert len(usual.splitlines()) == 22 and " error " not in usual, usual

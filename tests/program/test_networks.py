@@ -67,6 +67,7 @@ CASES = [
 ]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_network(case: Case) -> None:
     program = compile_exported(case.export())

@@ -98,6 +98,7 @@ def patterns(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return seen
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("target", ["xnnpack", "ethos-u85-256", "imxrt700", "e9955", "sm8650"])
 def test_programs_decomposed_before_are_quantized_as_others_are(
     target: str, norms: tuple[nn.Module, Any], patterns: list[int]

@@ -101,6 +101,7 @@ def quantizer() -> XNNPACKQuantizer:
     return XNNPACKQuantizer().set_global(get_symmetric_quantization_config(is_per_channel=True))
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("decomposed", [False, True], ids=["whole", "decomposed"])
 @pytest.mark.parametrize("name", MODELS)
 def test_prepared_models_compute_what_the_float_ones_do(name: str, decomposed: bool) -> None:

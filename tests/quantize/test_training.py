@@ -92,6 +92,7 @@ def test_a_config_that_is_not_for_training_gives_what_calibration_gives(backend:
     assert decibels(model, made) > 30
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("backend", QUANTIZERS)
 def test_batch_norms_are_trained_where_the_config_says_so(backend: str) -> None:
     model = network()

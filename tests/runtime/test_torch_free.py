@@ -14,6 +14,7 @@ import pytest
 from edgewright import Runtime
 from tests.support import golden
 
+pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parent.parent.parent
 
 

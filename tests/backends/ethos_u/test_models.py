@@ -39,6 +39,7 @@ def assert_same_as_reference(made: Lowered) -> None:
         assert len(np.unique(b)) > 1
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", NETWORKS)
 @pytest.mark.parametrize("target", [*SIMULATED, "ethos-u85-256"])
 def test_networks_are_one_delegate_that_computes_what_the_reference_model_does(name: str, target: str) -> None:
@@ -50,7 +51,7 @@ def test_networks_are_one_delegate_that_computes_what_the_reference_model_does(n
         assert not [s.label for s in make_plan(device, numerics="tosa").steps if s.python is not None]
 
 
-@pytest.mark.parametrize("config", CONFIGS)
+@pytest.mark.parametrize("config", [pytest.param(c, marks=pytest.mark.slow) if "qat" in c else c for c in CONFIGS])
 @pytest.mark.parametrize("name", ["cifarnet", "ds_cnn"])
 def test_every_scheme(name: str, config: str) -> None:
     quantized = network(name, config)
@@ -71,6 +72,7 @@ def test_every_accelerator(target: str) -> None:
     assert dict(made.groups[0][2].compile_specs) == EthosUCompileSpec(target).to_compile_specs()
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("case", CYCLES)
 def test_estimates_are_no_worse_than_of_stock_lowering(case: str) -> None:
     target, order = case.split()
@@ -97,6 +99,7 @@ def cifar_losses(count: int) -> tuple[float, float]:
     return real, cifar.accuracy(lambda x: torch.as_tensor(np.asarray(method.execute([x])[0])), count)
 
 
+@pytest.mark.slow
 def test_a_trained_mobilenet_keeps_its_accuracy() -> None:
     real, simulated = cifar_losses(200)
     assert simulated >= real - 0.5

@@ -69,6 +69,7 @@ def _sum() -> Graph:
     return layers.graph.output(layers.add(x, layers.conv(x, 24)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "accelerator",
     ["ethos-u55-128", *(pytest.param(n, marks=pytest.mark.slow) for n in ("ethos-u55-32", "ethos-u65-256"))],

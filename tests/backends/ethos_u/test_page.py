@@ -59,6 +59,7 @@ def page(target: str, path: Path, size: int = 224) -> None:
         edge_program_manager.write_to_file(file)
 
 
+@pytest.mark.slow
 def test_the_page(tmp_path: Path) -> None:
     path = tmp_path / "mv2_arm_ethos_u55.pte"
     page("ethos-u55-128", path, size=64)

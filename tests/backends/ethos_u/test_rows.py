@@ -39,6 +39,7 @@ def tried(op: str, bits: int, target: str, most: int | None = None) -> int:
     return taken
 
 
+@pytest.mark.sample(80)
 @pytest.mark.parametrize("op", ROWS)
 @pytest.mark.parametrize("bits", [8, 16])
 def test_rows_are_refused_by_a_rule_or_compiled_and_right(op: str, bits: int) -> None:

@@ -41,6 +41,7 @@ def check_same(here: VelaOutput, there: VelaOutput) -> None:
     assert here.performance.summary() == there.performance.summary()
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("target", ACCELERATORS)
 @pytest.mark.parametrize("name", GRAPHS)
 def test_both_ways_give_the_same(name: str, target: str) -> None:

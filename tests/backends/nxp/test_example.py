@@ -49,6 +49,7 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
         del sys.modules[name]
 
 
+@pytest.mark.slow
 def test_the_pages_command(tmp_path: Path) -> None:
     words = [str(FOLDER / "aot_neutron_compile.sh"), "cifar10", "--simulate_only", "-t", "-e"]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False)
@@ -77,6 +78,7 @@ def test_operators_left_out_channels_last_and_reports(script: Script) -> None:
     assert "classified as the model does" in said and "largest difference" in said
 
 
+@pytest.mark.slow
 def test_mlperf_tiny(script: Script) -> None:
     said = script("-m", "mlperf_tiny_image_classification", "-q", "-d", "--simulate_only", "-e")
     assert "in 1 group (100.0% of multiply-accumulates" in said

@@ -44,6 +44,7 @@ def trained(name: str, per_channel: bool = True) -> Lowered:
     return Lowered(TRAINED[name](), calibration[0], calibration, per_channel)
 
 
+@pytest.mark.slow
 def test_mobilenet_with_one_scale_for_each_weight() -> None:
     lowered = trained("mobilenetv2", per_channel=False)
     assert lowered.whole, str(lowered.report)
@@ -66,6 +67,7 @@ def lost(name: str, count: int) -> float:
     return round(before - after, 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TRAINED)
 def test_a_hundred_images(name: str) -> None:
     assert lost(name, 100) <= 2.0  # two images

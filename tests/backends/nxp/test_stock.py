@@ -39,6 +39,7 @@ def _standin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         del sys.modules[name]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_standin")
 @pytest.mark.parametrize("name", MODELS)
 def test_blobs_and_compile_specs_are_stocks(name: str, stock: Path) -> None:

@@ -53,6 +53,7 @@ def _images(name: str, count: int) -> None:
         assert np.array_equal(lowered.host(x), lowered.litert(x, kernels="xnnpack"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TRAINED)
 def test_images(name: str) -> None:
     _images(name, 3)

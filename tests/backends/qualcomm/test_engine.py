@@ -64,6 +64,7 @@ def tried(op: str, bits: float, most: int) -> int:
     return count
 
 
+@pytest.mark.sample(12)
 @pytest.mark.parametrize("bits", [8, 16])
 @pytest.mark.parametrize("op", FEW)
 def test_rows_of_integers(op: str, bits: int) -> None:

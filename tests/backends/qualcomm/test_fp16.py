@@ -31,6 +31,7 @@ def _off(found: Tensor, wanted: Tensor) -> float:
     return float((found.float() - wanted.float()).abs().max() / wanted.float().abs().max())
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("made", [block, lambda: (Images().eval(), (torch.randn(2, 3, 8, 8),))])
 def test_halves_are_computed_and_stay_halves(made) -> None:
     model, inputs = made()

@@ -47,6 +47,7 @@ def same_in_machine_code(graph: Graph, given: list[Array]) -> None:
         assert np.array_equal(compiled.run(given)[0], wanted), cpu
 
 
+@pytest.mark.sample(12)
 @pytest.mark.parametrize("scales", SCALES)
 @pytest.mark.parametrize("kind", ["ElementWiseAdd", "ElementWiseSubtract"])
 @pytest.mark.parametrize("shapes", [[(2, 7, 5, 3)] * 3, [(2, 5, 13), (13,), (2, 5, 13)], [(1,), (3, 19), (3, 19)]])

@@ -68,6 +68,7 @@ def test_real_numbers_are_computed_in_16_bits(make) -> None:
         assert ratio(model(*inputs), made(*inputs)) > 40
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("per_channel", [True, False])
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_schemes_give_what_was_calibrated(scheme: str, per_channel: bool) -> None:
@@ -131,6 +132,7 @@ def agreement(scheme: str, count: int) -> tuple[float, float]:
     return float((found.argmax(1) == real.argmax(1)).float().mean()), ratio(wanted, found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("scheme", "decibels"), [("fp16", 45), ("8a8w", 30), ("16a8w", 45)])
 def test_a_trained_mobilenet_says_the_same(scheme: str, decibels: float) -> None:
     same, found = agreement(scheme, 20)

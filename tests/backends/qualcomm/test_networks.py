@@ -147,6 +147,7 @@ def check(make: Callable[[], Made], scheme: str) -> None:
     assert said["twin"][1] >= 0.99
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("scheme", ["fp16", *SCHEMES])
 @pytest.mark.parametrize("make", [*SMALL, *(pytest.param(m, marks=pytest.mark.slow) for m in LARGE)])
 def test_networks_say_what_they_said(make: Callable[[], Made], scheme: str) -> None:
@@ -194,6 +195,7 @@ def decoder(scheme: str) -> nn.Module:
     return made
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("scheme", "decibels"), [("fp16", 40), ("8a8w", 30), ("16a8w", 45)])
 def test_a_decoder_with_a_cache_says_what_eager_says(scheme: str, decibels: float) -> None:
     """Token by token: beside the quantized model, its twin, and the real one."""

@@ -124,6 +124,7 @@ def states(program: Any) -> list[str]:
     return [{0: "uint8", 6: "float32", 27: "uint16"}[plan.values[c.args[0]].scalar_type] for c in calls]
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("scheme", ["8a8w", "16a8w"])
 @pytest.mark.parametrize("update", UPDATES)
 def test_a_cache_is_held_as_integers_and_the_model_says_the_same(update: Update, scheme: str) -> None:

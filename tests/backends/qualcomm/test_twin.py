@@ -286,6 +286,7 @@ def trained(scheme, count: int) -> tuple[float, float]:
     return float((found.argmax(1) == emulated.argmax(1)).float().mean()), ratio(emulated, found)
 
 
+@pytest.mark.slow
 def test_a_trained_mobilenet_says_what_the_emulator_says() -> None:
     same, decibels = trained(QuantDtype.use_8a8w, 10)
     assert same >= 0.99 and decibels > 30

@@ -96,6 +96,7 @@ def agreement(precision: str | None, count: int) -> float:
     return 100 * same / count
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("precision", ["A8W8", "A16W16"])
 def test_a_trained_network_says_what_it_said(precision: str) -> None:
     assert agreement(precision, 100) >= AGREES[precision]
@@ -107,6 +108,7 @@ def test_a_trained_network_says_what_it_said_of_a_thousand_images(precision: str
     assert agreement(precision, 1000) >= AGREES[precision]
 
 
+@pytest.mark.slow
 def test_the_example_compiles_runs_and_writes_what_a_phone_takes(
     example: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

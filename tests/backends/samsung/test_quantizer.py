@@ -135,6 +135,7 @@ def test_weights_that_were_left_real_are_stored_when_lowered() -> None:
     assert stored(graph) == ({"int8"}, {"int8"})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", [pytest.param("A8W8", marks=pytest.mark.slow), "A16W16"])
 def test_training_goes_through_the_same_call(precision: str) -> None:
     torch.manual_seed(0)

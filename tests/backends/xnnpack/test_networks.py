@@ -34,6 +34,7 @@ def sizes(name: str) -> tuple[int, int, int]:
     return len(made.buffer), sum(plan.non_const_buffer_sizes), len(plan.delegates)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_networks_compute_the_same_in_stock_and_here(name: str) -> None:
     lowered(name).check(NETWORKS[name]()[1], 1e-4)

@@ -27,6 +27,7 @@ def test_every_row_has_cases() -> None:
     assert set(BACKEND.rows) - CONVERSIONS - UNSEEN <= {case.op for case in CASES}
 
 
+@pytest.mark.sample(110)
 @pytest.mark.parametrize("case", numbered())
 def test_rows_take_and_compute_single_precision(case: Case) -> None:
     inputs = case.inputs()
@@ -36,6 +37,7 @@ def test_rows_take_and_compute_single_precision(case: Case) -> None:
     lowered.check(inputs)
 
 
+@pytest.mark.sample(60)
 @pytest.mark.parametrize("case", numbered(lambda c: c.halves))
 def test_rows_take_and_compute_half_precision(case: Case) -> None:
     inputs = [i.half() for i in case.inputs()]

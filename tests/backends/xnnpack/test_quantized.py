@@ -156,6 +156,7 @@ def test_torchao_graphs_run_without_a_backend() -> None:
     assert relative(np.asarray(ours), model(*inputs).detach().numpy()) < 1e-4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("per_channel", [False, True], ids=["tensor", "channel"])
 def test_training_with_quantization(per_channel: bool) -> None:
     torch.manual_seed(0)

@@ -59,6 +59,7 @@ def accepted(op: str, dtype: Any) -> list[Any]:
     return [case for case in samples(op, dtype) if not PARTITIONER.refusals(case.op)]
 
 
+@pytest.mark.sample(30)
 @pytest.mark.parametrize("op", ROWS)
 def test_samples_of_rows(op: str) -> None:
     """One of 8 bits and one of another type, each with one instruction set: others come with other operators."""

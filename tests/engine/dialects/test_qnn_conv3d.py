@@ -32,6 +32,7 @@ def grown(held: str, name: str, follow: bool = False) -> Any:
     return whole("TransposeConv3d", [x, weight], out, group=groups, **params)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", GROWN)
 @pytest.mark.parametrize("held", TYPES)
 def test_grown(held: str, name: str) -> None:

@@ -202,6 +202,7 @@ def test_profile_has_every_step(count: int, tmp_path) -> None:
     assert names == 3 * ["inference", "inference", "before", "double (in numpy)", "after"]
 
 
+@pytest.mark.slow
 def test_graphs_come_and_go() -> None:
     for at in range(30):
         graph = CompiledGraph(adding(steps=3 + at % 4), threads=2)

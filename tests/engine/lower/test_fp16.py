@@ -28,6 +28,7 @@ def check(made: Graph, given: list[Any], cpu: str, exact: bool) -> None:
         assert np.abs(a - b).max() <= (0 if exact else steps * max(float(np.abs(b).max()), 1e-3)), made.ops[0].kind
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("cpu", cpus())
 def test_every_node_of_half_precision(cpu: str) -> None:
     for name in HALVES:

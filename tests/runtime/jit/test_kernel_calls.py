@@ -55,6 +55,7 @@ def test_calls_give_what_eager_torch_gives(family: int) -> None:
     check(made, cpus()[-1])
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("family", range(FAMILIES))
 def test_calls_on_the_least_instructions(family: int) -> None:
     check(calls(family, 2), cpus()[0])
