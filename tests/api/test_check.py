@@ -227,6 +227,7 @@ def test_state(plant: Plant, quantize: str | None) -> None:
 def test_dynamic_shapes_are_checked_at_their_bounds(plant: Plant, quantize: str | None) -> None:
     rows = torch.export.Dim("rows", min=2, max=32)
     model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3)).eval()
+    torch.nn.init.ones_(model[0].bias)  # the wrong filter's output passes the ReLU
     data = [torch.rand(5, 4) for _ in range(4)]
     options: dict[str, Any] = {"quantize": quantize, "calibration": data, "dynamic_shapes": ({0: rows},)}
     assert ew.compile(model, data[0], "xnnpack", **options).report.check.inputs == 2 + 3

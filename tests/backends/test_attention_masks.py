@@ -74,6 +74,7 @@ def found(model: nn.Module, quantizer, inputs: tuple[Tensor, ...], *, qat: bool 
         return ratio(wanted, convert_pt2e(prepared)(*inputs))
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("join", JOINS)
 @pytest.mark.parametrize(("scheme", "decibels"), [("8a8w", 30), ("16a8w", 40)])
 def test_masks_leave_room_for_scores(join, scheme: str, decibels: float) -> None:

@@ -32,7 +32,7 @@ class Attention(nn.Module):
         return x + nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=mask)
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("decomposed", [False, True])
 @pytest.mark.parametrize(("target", "precision", "decibels"), [
     ("xnnpack", None, 100), ("sm8650", None, 50), ("e9955", None, 50), ("sm8650", "int8", 33), ("e9955", "int8", 33),

@@ -24,6 +24,7 @@ class RunningMaximum(torch.nn.Module):
         return torch.exp(before - largest) + torch.exp(keys - largest)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("target", ["xnnpack", "ethos-u85-256", "sm8550", "e9955", "imxrt700"])
 def test_scales_that_no_file_holds_stay_on_the_cpu(target: str) -> None:
     torch.manual_seed(0)

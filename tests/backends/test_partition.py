@@ -124,6 +124,7 @@ class NoAdd(OperatorSupportBase):
         return node.target is not torch.ops.aten.add.Tensor
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize(
     ("exclusion", "left"),
     [

@@ -113,6 +113,7 @@ def test_page(abacus: str, tmp_path: Path) -> None:
     assert {p.name for p in (tmp_path / "pages" / "backends").iterdir()} == {f"{name}.md" for name in discover()}
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("op", ["linear", "relu", "add"])
 def test_rows(abacus: str, op: str) -> None:
     outcome = check_row("abacus", op)

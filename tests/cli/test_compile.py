@@ -151,6 +151,7 @@ SPECS = [
 ]  # fmt: skip
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("spec", SPECS)
 def test_every_form_of_spec(cli: Cli, folder: Path, spec: str) -> None:
     result = cli("compile", spec, "-o", "m.pte")

@@ -24,6 +24,7 @@ def facts(cli: Cli, name: str | Path, *options: object) -> dict[str, Any]:
     return loaded
 
 
+@pytest.mark.sample(22)
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("width", ["80", "120"])
 def test_tables_fit(cli: Cli, monkeypatch: pytest.MonkeyPatch, name: str, width: str) -> None:
@@ -171,7 +172,7 @@ def test_other_files(cli: Cli) -> None:
     assert "native_call_addmm.out" in [e["name"] for e in runs[1]["events"]]
 
 
-@pytest.mark.sample(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["handmade_add.pte", "xnnpack.etdp"])
 def test_hostile_files_get_our_errors(cli: Cli, tmp_path: Path, name: str) -> None:
     """What the reader lets through must not break the listing, the sums or the tables either."""

@@ -64,6 +64,7 @@ def fails(cli: Cli, tmp_path: Path, *options: object) -> Outcome:
     return result
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("options", "code", "told"),
     [

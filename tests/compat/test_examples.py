@@ -79,7 +79,7 @@ def run(folder: Path, command: str) -> str:
     return done.stdout
 
 
-@pytest.mark.sample(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command", [pytest.param(c, marks=pytest.mark.slow if c.endswith("name add") else ()) for c in CASES]
 )

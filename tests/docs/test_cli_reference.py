@@ -80,6 +80,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.sample(24)
 @pytest.mark.parametrize("block", BLOCKS, ids=[b.splitlines()[0][2:] for b in BLOCKS])
 def test_example(block: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     code, asked = 0, False

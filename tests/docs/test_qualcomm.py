@@ -120,6 +120,7 @@ def test_export_example_finds_models_by_name(monkeypatch) -> None:
     assert given == {"file": "mv2", "scheme": None}
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("name", "millions", "size"),
     [("deeplab_v3", 61.0, 33), ("edsr", 1.37, 16), ("inception_v3", 23.8, 139), ("inception_v4", 42.7, 139),

@@ -31,11 +31,13 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     return folder, "\n".join(lines)
 
 
+@pytest.mark.slow
 def test_what_the_snippets_print(printed: tuple[Path, str]) -> None:
     assert "in 1 group (100.0% of multiply-accumulates" in printed[1]
     assert "conv2d" in printed[1] and "linear" in printed[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SHAPES)
 def test_files_of_the_snippets_run_alike_here_and_in_stock(printed: tuple[Path, str], name: str) -> None:
     data = (printed[0] / f"{name}.pte").read_bytes()

@@ -29,6 +29,7 @@ def run(folder: Path, code: str, *command: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_migration(tmp_path: Path) -> None:
     theirs, ours = snippets("migration.md")
     assert run(tmp_path, theirs, "-m", "edgewright.compat") == "torch.Size([2, 3])\n"

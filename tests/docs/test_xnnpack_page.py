@@ -16,6 +16,7 @@ from tests.program.networks import MobileNetV2
 from tests.support.stock import stock
 
 
+@pytest.mark.slow
 def test_mobilenet_v2_as_the_page_has_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     torch.manual_seed(0)

@@ -39,7 +39,7 @@ def test_an_argument_comes_before_the_environment(monkeypatch: pytest.MonkeyPatc
 BYTES = {f"{kind} {n}": make for kind, group in (("bytes", EXACT), ("rows", ROWS)) for n, make in group.items()}
 
 
-@pytest.mark.sample(16)
+@pytest.mark.sample(6)
 @pytest.mark.skipif(not any(_machine()[1].get(name) for name in ("avxvnni", "avx512vnni")), reason="no byte products")
 @pytest.mark.parametrize("name", BYTES)
 def test_byte_products_of_256_bits(name: str) -> None:

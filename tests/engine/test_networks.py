@@ -56,7 +56,7 @@ def check(graph: Graph, cpu: str, threads: int, bound: float) -> None:
             assert float(np.abs(got.astype(np.float64) - want).max(initial=0)) <= bound * scale
 
 
-@pytest.mark.sample(5)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("cpu", "threads"), MACHINES)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_real_networks(name: str, cpu: str, threads: int) -> None:
@@ -73,6 +73,7 @@ def test_networks_of_bytes_are_equal(name: str, cpu: str, threads: int) -> None:
         check(graph, cpu, threads, 1e-6 if "softmax" in {op.kind for op in graph.ops} else 0)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", CONVOLUTIONAL)
 @pytest.mark.parametrize("quantize", [False, True])
 def test_convolutional_networks_run_without_python(name: str, quantize: bool) -> None:

@@ -49,6 +49,7 @@ def run(graph: Graph, cpu: str, tuned: dict[str, int]) -> Any:
     return CompiledGraph(plan, 1).run([random(graph.inputs[0])])[0]
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("cpu", cpus())
 @pytest.mark.parametrize(("name", "quantize"), [*((name, False) for name in CASES), *((n, True) for n in MANY)])
 def test_every_option_computes_the_same(name: str, quantize: bool, cpu: str) -> None:

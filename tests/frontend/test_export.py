@@ -198,6 +198,7 @@ def here(module: type) -> str:
     return f"{__file__}:{first + marked}: "
 
 
+@pytest.mark.sample(9)
 @pytest.mark.parametrize(
     ("module", "args", "shapes", "rule", "remedy"), FAILURES, ids=lambda v: getattr(v, "__name__", "")
 )

@@ -50,6 +50,7 @@ def called(program: torch.export.ExportedProgram) -> set[str]:
 both = pytest.mark.parametrize("decomposed", [False, True])
 
 
+@pytest.mark.sample(4)
 @both
 @pytest.mark.parametrize("model", [
     lambda: Attention(), lambda: Attention(causal=True), lambda: Attention(EARLIER), lambda: Attention(real(EARLIER)),
@@ -62,6 +63,7 @@ def test_where_every_row_sees_something_it_is_a_softmax(model: Callable[[], nn.M
     torch.testing.assert_close(program.module()(X), model()(X))
 
 
+@pytest.mark.sample(2)
 @both
 @pytest.mark.parametrize("mask", [DEAD, real(DEAD)])
 def test_rows_that_are_masked_are_known_of_constants(mask: Tensor, decomposed: bool) -> None:
@@ -72,6 +74,7 @@ def test_rows_that_are_masked_are_known_of_constants(mask: Tensor, decomposed: b
     assert not found[:, :, 2].any()
 
 
+@pytest.mark.sample(3)
 @both
 @pytest.mark.parametrize("mask", [DEAD, real(DEAD), real(DEAD).expand(2, 3, ROWS, ROWS), real(DEAD)[:, :1]])
 def test_rows_are_asked_of_masks_that_are_given(mask: Tensor, decomposed: bool) -> None:

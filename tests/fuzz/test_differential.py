@@ -29,6 +29,7 @@ def mutated(dialect: str, number: int) -> bytes:
     return graph_mutator(dialect)(chance.choice(files(dialect)), chance)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_accepted_graphs_can_be_planned(dialect: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The engine plans every graph that the reference accepts; machine code is not generated."""

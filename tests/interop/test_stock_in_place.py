@@ -77,7 +77,7 @@ def in_place(program: schema.Program, at: int) -> schema.Program:
     return program
 
 
-@pytest.mark.sample(40)
+@pytest.mark.sample(14)
 @pytest.mark.parametrize(("key", "name"), CASES, ids=lambda v: str(v))
 def test_kernels_may_write_over_an_operand(key: str, name: str) -> None:
     at = position(key, name)

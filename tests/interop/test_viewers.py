@@ -67,7 +67,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return found
 
 
-@pytest.mark.sample(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", TARGETS)
 def test_model_explorer_opens_every_backend(backend: str, files: dict[str, Path], viewers: Viewers) -> None:
     graphs = viewers.model_explorer(files[backend])

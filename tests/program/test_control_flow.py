@@ -58,7 +58,7 @@ def arrays(calls: list[tuple[Any, ...]]) -> list[list[Any]]:
     return [[to_array(a) if isinstance(a, Tensor) else a for a in call] for call in calls]
 
 
-@pytest.mark.sample(20)
+@pytest.mark.sample(7)
 @pytest.mark.parametrize("flow", FLOWS, ids=lambda f: f.name)
 def test_control_flow(flow: Flow) -> None:
     manager = lowered(flow)
@@ -91,7 +91,7 @@ OPTIONS = {
 CHOSEN = [f for f in FLOWS if f.name in ("cond_views", "while_rotate", "map", "scan_swap", "map_cond", "cond_while")]
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("option", OPTIONS)
 @pytest.mark.parametrize("flow", CHOSEN, ids=lambda f: f.name)
 def test_options(flow: Flow, option: str) -> None:

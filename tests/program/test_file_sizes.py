@@ -30,6 +30,7 @@ def test_stock_was_measured_on_every_network() -> None:
     assert list(STOCK) == list(MODELS)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", STOCK)
 def test_the_file_is_no_larger_than_stocks(name: str) -> None:
     assert sizes(name)[0] <= STOCK[name]["bytes"]

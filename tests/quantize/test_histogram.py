@@ -49,7 +49,7 @@ def histograms(extremes: bool) -> Iterator[tuple[torch.Tensor, float, float]]:
         yield spikes, -1.0, 2.0  # torchao goes through all steps
 
 
-@pytest.mark.sample(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", SCHEMES, ids=lambda s: str(s[0]).removeprefix("torch."))
 def test_ranges_of_random_histograms_are_those_of_torchao(scheme: tuple[Any, ...]) -> None:
     dtype, low, high, kind = scheme

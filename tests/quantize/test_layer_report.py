@@ -19,6 +19,7 @@ def volumes(padding: str = "valid") -> nn.Module:
     return nn.Sequential(convolution, nn.ReLU(), nn.Flatten(), nn.Linear(size, 3)).eval()
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("target", ["xnnpack", "e9955", "ethos-u55-128", "imxrt700"])
 def test_a_convolution_of_volumes_that_stays_in_floating_point_is_told(target: str) -> None:
     result = ew.compile(volumes(), DATA[0], target=target, quantize="int8", calibration=DATA, quiet=True)
@@ -45,6 +46,7 @@ def test_a_small_npu_says_what_is_needed() -> None:
     assert "'conv3d' in 0 — 3-D convolutions need a U85; got ethos-u55-128" in result.summary
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("padding", ["valid", "same"])
 @pytest.mark.parametrize("target", ["sm8650", "ethos-u85-256"])
 def test_devices_that_have_it_quantize_it(target: str, padding: str) -> None:

@@ -67,6 +67,7 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", FUNCTIONS)
 @pytest.mark.parametrize("target", ["xnnpack", "e9955"])
 def test_a_range_is_that_of_finite_elements_and_others_are_reported(

@@ -27,7 +27,7 @@ class Capped(nn.Module):
         return torch.tanh(self.layer(x) / self.cap) * self.cap
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("cap", [30.0, 1.0, 0.1])
 @pytest.mark.parametrize("target", ["xnnpack", "sm8550", "ethos-u55-128", "e9955"])
 def test_a_soft_cap_keeps_its_precision(target: str, cap: float) -> None:

@@ -65,6 +65,7 @@ WAYS: dict[str, Callable[[str], Any]] = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("way", WAYS)
 def test_every_way_refuses_a_model_that_writes_a_plain_tensor(way: str) -> None:
     for write in WRITES:

@@ -101,7 +101,7 @@ def quantizer() -> XNNPACKQuantizer:
     return XNNPACKQuantizer().set_global(get_symmetric_quantization_config(is_per_channel=True))
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("decomposed", [False, True], ids=["whole", "decomposed"])
 @pytest.mark.parametrize("name", MODELS)
 def test_prepared_models_compute_what_the_float_ones_do(name: str, decomposed: bool) -> None:
@@ -113,6 +113,7 @@ def test_prepared_models_compute_what_the_float_ones_do(name: str, decomposed: b
     torch.testing.assert_close(prepared(x), model(x), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("target", TARGETS)
 def test_two_norms_behind_a_layer_are_quantized_on_every_target(target: str) -> None:
     model = settle(
@@ -248,6 +249,7 @@ class Others(XNNPACKQuantizer):
         return model
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("name", MODELS)
 def test_torchao_folds_only_where_that_changes_nothing_whoever_quantizes(name: str) -> None:
     make, shape = MODELS[name]

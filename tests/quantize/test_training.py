@@ -81,6 +81,7 @@ def quantized(
     return convert(prepared)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("backend", QUANTIZERS)
 def test_a_config_that_is_not_for_training_gives_what_calibration_gives(backend: str) -> None:
     model = network()
@@ -92,7 +93,7 @@ def test_a_config_that_is_not_for_training_gives_what_calibration_gives(backend:
     assert decibels(model, made) > 30
 
 
-@pytest.mark.sample(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", QUANTIZERS)
 def test_batch_norms_are_trained_where_the_config_says_so(backend: str) -> None:
     model = network()

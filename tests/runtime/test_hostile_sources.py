@@ -43,6 +43,7 @@ def verdicts(kind: str, data: bytes, path: Path) -> list[tuple[str, str]]:
     return found
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", FILES)
 def test_one_verdict_from_path_bytes_and_mmap(name: str, tmp_path: Path) -> None:
     data, path = load(name), tmp_path / "file"

@@ -76,6 +76,7 @@ def check(model: nn.Module, method: Method, x: torch.Tensor, bound: float = 2e-5
     np.testing.assert_allclose(got, want, atol=bound)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("delegated", [False, True])
 def test_an_encoder_is_compiled_once(encoder: Any, delegated: bool) -> None:
     model, program = encoder
@@ -86,6 +87,7 @@ def test_an_encoder_is_compiled_once(encoder: Any, delegated: bool) -> None:
     assert compilations(method) == 1
 
 
+@pytest.mark.slow
 def test_stock_files() -> None:
     from executorch.exir import EdgeCompileConfig, to_edge
 

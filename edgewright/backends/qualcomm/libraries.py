@@ -34,7 +34,7 @@ class RunnerFiles:
 def find_build_id(data: bytes | mmap.mmap) -> str:
     """The QNN build id in a library or context; empty if there is none.
 
-    >>> build_in(b"...v2.51.0.260929181845...")
+    >>> find_build_id(b"...v2.51.0.260929181845...")
     'v2.51.0.260929181845'
     """
     match = _BUILD.search(data)

@@ -29,7 +29,7 @@ def clone_value(value: Value) -> Value:
 
 
 def replace_value(node: Node, old: Value, new: Value) -> None:
-    """Make a node read ``new`` in address of ``old``. Operators are copied: the graph's own stay unchanged."""
+    """Make a node read ``new`` in place of ``old``. Operators are copied: the graph's own stay unchanged."""
 
     def substitute(argument: object) -> object:
         if isinstance(argument, list):

@@ -3,7 +3,6 @@ arena, emit steps, verify."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from edgewright.engine.codegen.requant import affine_of
@@ -139,19 +138,32 @@ class _Scheduler(LayoutAssignment):
             self.context.storages |= {version: caller_storage(version, address) for version in update.versions}
         updated = {update.output for update in self.updates}, {update.input for update in self.updates}
         rest = [value for i, value in enumerate(self.graph.inputs) if i not in updated[1]]
-        before = [node for value in rest if (node := self._copy_in(value, nodes)) is not None]
-        after = [self._copy_out(i, value, nodes) for i, value in enumerate(self.graph.outputs) if i not in updated[0]]
+        # Indexed once: a graph may have thousands of inputs, and searching all nodes for each is quadratic.
+        readers: dict[Value, list[Node]] = {}
+        producers: dict[Value, Node] = {}
+        for node in nodes:
+            for value in node.reads():
+                readers.setdefault(value, []).append(node)
+            for value in node.outputs:
+                producers.setdefault(value, node)
+        before = [node for value in rest if (node := self._copy_in(value, readers)) is not None]
+        after = [
+            self._copy_out(i, value, producers.get(value), value in readers)
+            for i, value in enumerate(self.graph.outputs)
+            if i not in updated[0]
+        ]
         return [*before, *nodes, *(node for node in after if node is not None)]
 
-    def _copy_in(self, value: Value, nodes: Sequence[Node]) -> Node | None:
+    def _copy_in(self, value: Value, readers_of: dict[Value, list[Node]]) -> Node | None:
         """Copy an input unless all its readers read exactly its elements. int8 is always copied, to add its offset."""
         home = self.context.storages[value] = caller_storage(value, Address("input", 0, self.inputs[value]))
-        readers = [node for node in nodes if any(v is value for v in node.reads())]
+        readers = readers_of.get(value, [])
         if not home.raw and all(
             self._lower(node).exact_reads and not self._needs_border(node, value) for node in readers
         ):
             return None
         internal = clone_value(value)
+        readers_of.pop(value, None)
         for node in readers:
             replace_value(node, value, internal)
             self._lowered.pop(node, None)
@@ -161,13 +173,12 @@ class _Scheduler(LayoutAssignment):
         border = self._lower(node).required_border()
         return border is not None and border[0] is value
 
-    def _copy_out(self, index: int, value: Value, nodes: Sequence[Node]) -> Node | None:
+    def _copy_out(self, index: int, value: Value, producer: Node | None, has_readers: bool) -> Node | None:
         """Produce an output in place if nothing reads it and its producer writes exactly its elements; else copy."""
         home = caller_storage(value, Address("output", 0, index))
-        maker = next((n for n in nodes if any(v is value for v in n.outputs)), None)
-        read = any(v is value for n in nodes for v in n.reads()) or self.graph.outputs.count(value) > 1
-        if maker is not None and not read and value not in self.context.storages and not home.raw:
-            lowering = self._lower(maker)
+        shared = has_readers or self.graph.outputs.count(value) > 1
+        if producer is not None and not shared and value not in self.context.storages and not home.raw:
+            lowering = self._lower(producer)
             if lowering.exact_writes and lowering.aliased_input() is None:
                 self.context.storages[value] = home
                 return None

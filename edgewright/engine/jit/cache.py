@@ -24,6 +24,7 @@ from edgewright.logs import say
 
 MAX_BYTES = 256 << 20  # least recently used entries are evicted first
 MAX_ENTRIES = 4096  # keeps a directory scan within milliseconds
+_TRIM_SHARE = 64  # a process scans the folder once it has stored this fraction of either limit
 _MAGIC = b"EWCACHE1"
 HEADER = len(_MAGIC) + 8 + 32  # length and digest
 _SUFFIX = ".o"
@@ -88,6 +89,7 @@ class Cache:
         self.folder = folder
         self.limit = limit
         self.problem = problem
+        self._untrimmed = [0, 0]  # entries and bytes stored since the last scan
 
     def get(self, key: str) -> bytes | None:
         """The stored bytes, or None. Damaged entries are removed."""
@@ -116,11 +118,20 @@ class Cache:
                 return
             try:
                 _write(folder, key + _SUFFIX, _header(key, payload) + payload)
+                self._untrimmed[0] += 1
+                self._untrimmed[1] += len(payload)
             except OSError as error:  # a full disk must not end an inference
                 self._refuse(f"it cannot be written to: {error.strerror}")
 
     def trim(self) -> None:
-        """Evict least recently used entries until both limits hold."""
+        """Evict least recently used entries until both limits hold.
+
+        A scan of a full folder takes longer than compiling a small graph, so this process scans only after it has
+        stored a share of a limit; the folder exceeds its limits by no more than that share per process.
+        """
+        if self._untrimmed[0] * _TRIM_SHARE < MAX_ENTRIES and self._untrimmed[1] * _TRIM_SHARE < self.limit:
+            return
+        self._untrimmed = [0, 0]
         with self._open() as folder:
             entries = [] if folder is None else _entries(folder)
             total = sum(entry.size for entry in entries)

@@ -92,7 +92,7 @@ FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-@pytest.mark.sample(5)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_functions_are_one_delegate(name: str) -> None:
     class Model(nn.Module):

@@ -22,6 +22,7 @@ LAYERS: dict[str, Callable[[], nn.Module]] = {
 }
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", LAYERS)
 @pytest.mark.parametrize("config", ["a8w8", pytest.param("a16w8", marks=pytest.mark.slow)])
 def test_a_u85_convolves_volumes_in_integers(name: str, config: str) -> None:

@@ -46,6 +46,7 @@ def lowered(target: str, **options: Any) -> tuple[Any, Any, EthosUPartitioner]:
     )
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("target", ["ethos-u55-128", "ethos-u65-256", "ethos-u65-512", "ethos-u85-256"])
 def test_the_file_gives_what_the_model_gives(target: str, tmp_path: Path) -> None:
     edge, quantized, _ = lowered(target)

@@ -49,6 +49,7 @@ def rows_of(bits: int, count: int) -> Array:
     return x
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("count", [4, 10, 100, 1000, 3000])
 @pytest.mark.parametrize("bits", [8, 16])
 def test_softmax_of_masked_equal_and_lonely_values(bits: int, count: int) -> None:
@@ -103,6 +104,7 @@ def test_norms_of_small_and_large_spreads(kind: str, bits: int) -> None:
         assert check(made, TARGETS[bits % 3]).steps <= MOST[bits]
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize(
     ("overload", "args"),
     {

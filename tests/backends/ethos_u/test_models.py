@@ -39,7 +39,7 @@ def assert_same_as_reference(made: Lowered) -> None:
         assert len(np.unique(b)) > 1
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", NETWORKS)
 @pytest.mark.parametrize("target", [*SIMULATED, "ethos-u85-256"])
 def test_networks_are_one_delegate_that_computes_what_the_reference_model_does(name: str, target: str) -> None:
@@ -51,6 +51,7 @@ def test_networks_are_one_delegate_that_computes_what_the_reference_model_does(n
         assert not [s.label for s in make_plan(device, numerics="tosa").steps if s.python is not None]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("config", [pytest.param(c, marks=pytest.mark.slow) if "qat" in c else c for c in CONFIGS])
 @pytest.mark.parametrize("name", ["cifarnet", "ds_cnn"])
 def test_every_scheme(name: str, config: str) -> None:
@@ -65,6 +66,7 @@ def test_every_scheme(name: str, config: str) -> None:
     assert 10 * torch.log10((wanted**2).sum() / (noise**2).sum()) > (50 if config == "a16w8" else 25)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("target", ACCELERATORS)
 def test_every_accelerator(target: str) -> None:
     made = lower(network("cifarnet"), target)
@@ -72,7 +74,7 @@ def test_every_accelerator(target: str) -> None:
     assert dict(made.groups[0][2].compile_specs) == EthosUCompileSpec(target).to_compile_specs()
 
 
-@pytest.mark.sample(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CYCLES)
 def test_estimates_are_no_worse_than_of_stock_lowering(case: str) -> None:
     target, order = case.split()

@@ -53,6 +53,7 @@ TAKEN: list[tuple[Any, ...]] = [
 ]
 
 
+@pytest.mark.sample(17)
 @pytest.mark.parametrize("call", TAKEN, ids=lambda c: f"{c[0][5:]}{list(c[1:])}")
 @pytest.mark.parametrize("target", [U55, U85])
 def test_forms_that_the_npu_has_not_are_made_of_those_it_has(call: tuple[Any, ...], target: str) -> None:

@@ -75,6 +75,7 @@ CASES: dict[str, Callable[[], Graph]] = {
 }  # fmt: skip
 
 
+@pytest.mark.sample(68)
 @pytest.mark.parametrize("accelerator", SIMULATED)
 @pytest.mark.parametrize("case", CASES)
 def test_convolution(case: str, accelerator: str) -> None:

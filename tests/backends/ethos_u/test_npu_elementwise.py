@@ -155,6 +155,7 @@ CASES: dict[str, Callable[[], Graph]] = {
 }  # fmt: skip
 
 
+@pytest.mark.sample(119)
 @pytest.mark.parametrize("accelerator", SIMULATED)
 @pytest.mark.parametrize("case", CASES)
 def test_elementwise(case: str, accelerator: str) -> None:
@@ -194,6 +195,7 @@ BOUNDED: dict[str, tuple[Callable[[], Graph], list[tuple[int, int]]]] = {
 }
 
 
+@pytest.mark.sample(28)
 @pytest.mark.parametrize("accelerator", SIMULATED)
 @pytest.mark.parametrize("case", BOUNDED)
 def test_between_limits(case: str, accelerator: str) -> None:

@@ -101,6 +101,7 @@ CASES: dict[str, Callable[[], Graph]] = {
 }  # fmt: skip
 
 
+@pytest.mark.sample(65)
 @pytest.mark.parametrize("accelerator", SIMULATED)
 @pytest.mark.parametrize("case", CASES)
 def test_move(case: str, accelerator: str) -> None:
@@ -181,6 +182,7 @@ NETWORKS: dict[str, tuple[Callable[[], Graph], str]] = {
 }
 
 
+@pytest.mark.sample(14)
 @pytest.mark.parametrize("accelerator", SIMULATED)
 @pytest.mark.parametrize("case", NETWORKS)
 def test_network(case: str, accelerator: str) -> None:

@@ -81,6 +81,7 @@ def resnet(side: int) -> Graph:
     return layers.head(x, 100)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("accelerator", ["ethos-u55-32", "ethos-u55-128", "ethos-u55-256", "ethos-u65-256"])
 def test_small_mobilenet(accelerator: str) -> None:
     assert_equal(mobilenet(96, 0.35, classes=100), accelerator)

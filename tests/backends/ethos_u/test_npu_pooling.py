@@ -82,6 +82,7 @@ CASES: dict[str, Callable[[], Graph]] = {
 }  # fmt: skip
 
 
+@pytest.mark.sample(74)
 @pytest.mark.parametrize("accelerator", SIMULATED)
 @pytest.mark.parametrize("case", CASES)
 def test_pool(case: str, accelerator: str) -> None:

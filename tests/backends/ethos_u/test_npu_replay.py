@@ -104,6 +104,7 @@ def _pools(kind: str, pad: tuple[int, int, int, int]) -> Graph:
     return layers.graph.output(layers.graph.pool(x, kind, (3, 3), pad=pad, zero=(-3, -3)))
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("kind", ["MAX_POOL2D", "AVG_POOL2D"])
 @pytest.mark.parametrize("pad", [(0, 0, 0, 0), (1, 1, 1, 1)])
 def test_pools(kind: str, pad: tuple[int, int, int, int]) -> None:

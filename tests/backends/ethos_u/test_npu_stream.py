@@ -233,6 +233,7 @@ VICTIMS: dict[str, Callable[[], Graph]] = {
 }
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("name", VICTIMS)
 def test_registers_at_their_extremes_end_in_an_answer_or_an_error_of_ours(name: str) -> None:
     made, rng, kinds = compile_graph(VICTIMS[name](), "ethos-u55-128"), random.Random(name), set()

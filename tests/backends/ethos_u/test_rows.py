@@ -39,7 +39,7 @@ def tried(op: str, bits: int, target: str, most: int | None = None) -> int:
     return taken
 
 
-@pytest.mark.sample(80)
+@pytest.mark.sample(40)
 @pytest.mark.parametrize("op", ROWS)
 @pytest.mark.parametrize("bits", [8, 16])
 def test_rows_are_refused_by_a_rule_or_compiled_and_right(op: str, bits: int) -> None:
@@ -99,6 +99,7 @@ CONVOLUTIONS = {
 }
 
 
+@pytest.mark.sample(13)
 @pytest.mark.parametrize("bits", [8, 16])
 @pytest.mark.parametrize("name", CONVOLUTIONS)
 def test_convolutions_of_every_form(name: str, bits: int) -> None:

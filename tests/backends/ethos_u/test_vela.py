@@ -41,7 +41,7 @@ def check_same(here: VelaOutput, there: VelaOutput) -> None:
     assert here.performance.summary() == there.performance.summary()
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("target", ACCELERATORS)
 @pytest.mark.parametrize("name", GRAPHS)
 def test_both_ways_give_the_same(name: str, target: str) -> None:
@@ -72,6 +72,7 @@ FLAGS = [
 ]
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("flags", FLAGS)
 def test_flags_mean_here_what_they_mean_there(flags: str) -> None:
     spec = EthosUCompileSpec("ethos-u55-128", extra_flags=flags)
@@ -142,6 +143,7 @@ def test_a_users_own_file_is_used(tmp_path: Path) -> None:
 # ------------------------------------------------------------------------------------------------------- failures
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("target", ["ethos-u55-128", "ethos-u65-256", "ethos-u85-256"])
 @pytest.mark.parametrize("flags", [None, BY_CLI])
 def test_a_lost_output_is_noticed(target: str, flags: str | None) -> None:
@@ -186,6 +188,7 @@ def test_vela_is_silent_unless_asked(capfd: pytest.CaptureFixture[str]) -> None:
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("flag", "words"),
     [("--verbose-schedule", "Operation Conv2D"), ("--verbose-register-command-stream", "NPU_OP_STOP"),

@@ -15,6 +15,7 @@ from tests.backends.nxp.networks import NETWORKS, TRAINED
 from tests.support import cifar
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_networks_are_one_delegate_and_compute_what_litert_does(name: str) -> None:
     torch.manual_seed(0)

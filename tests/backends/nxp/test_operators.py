@@ -105,7 +105,7 @@ LATER: dict[str, Row] = {
 }  # fmt: skip
 
 
-@pytest.mark.sample(30)
+@pytest.mark.sample(10)
 @pytest.mark.parametrize("name", [*PAGE, *LATER])
 def test_operators_are_quantized_taken_and_computed_as_litert_does(name: str) -> None:
     torch.manual_seed(0)

@@ -18,6 +18,7 @@ _STEPS = 1
 _REFUSED = {"addmm", "adaptive_avg_pool1d", "expand", "resize_nearest2d", "resize_bilinear2d"}
 
 
+@pytest.mark.sample(22)
 @pytest.mark.parametrize("op", [name for name in BACKEND.rows if name in OPS])
 def test_rows_compute_what_litert_does_or_are_refused_by_a_rule(op: str) -> None:
     outcomes = [(case, check(case)) for case in cases(op)]

@@ -20,6 +20,7 @@ from tests.backends.nxp.rows import BACKEND, cases
 from tests.support import cifar
 
 
+@pytest.mark.sample(22)
 @pytest.mark.parametrize("op", [name for name in BACKEND.rows if name in OPS])
 def test_rows(op: str) -> None:
     for case in cases(op):
@@ -36,6 +37,7 @@ def test_slopes_that_xnnpack_takes_and_leaves(scale: float, slope: float) -> Non
     assert differences(made, [x], "xnnpack") == 0
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_networks(name: str) -> None:
     torch.manual_seed(0)

@@ -20,6 +20,7 @@ class Cast(nn.Module):
         return (x + x).to(self.dtype)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64, torch.bool], ids=str)
 @pytest.mark.parametrize("x", [HALVES, torch.tensor([-3, -1, 0, 1, 2, 5], dtype=torch.int32)], ids=["real", "whole"])
 def test_casts_are_torchs(x: torch.Tensor, dtype: torch.dtype) -> None:

@@ -64,7 +64,7 @@ def tried(op: str, bits: float, most: int) -> int:
     return count
 
 
-@pytest.mark.sample(12)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("bits", [8, 16])
 @pytest.mark.parametrize("op", FEW)
 def test_rows_of_integers(op: str, bits: int) -> None:
@@ -83,6 +83,7 @@ def test_every_row(op: str, bits: float) -> None:
     tried(op, bits, 8)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("make", "scheme"),
     [(cifarnet, QuantDtype.use_8a8w), (cifarnet, QuantDtype.use_16a8w), (block, QuantDtype.use_16a4w), (block, None)],

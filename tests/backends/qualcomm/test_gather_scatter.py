@@ -67,6 +67,7 @@ def _detected(x: torch.Tensor) -> Any:
     return torch.gather(x, 1, keep[..., None].expand(-1, -1, 8)), best, torch.gather(kind, 1, keep)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("then", [_best, _sorted, _largest, _only_places, _chained, _masked, _detected])
 def test_places_and_numbers_are_those_of_eager(then: Callable[..., Any]) -> None:
     model = Net(then).eval()
@@ -82,6 +83,7 @@ def test_places_and_numbers_are_those_of_eager(then: Callable[..., Any]) -> None
             np.testing.assert_allclose(ours, real.detach().numpy(), 1e-2, 2e-2)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("then", [_best, _sorted, _largest, _only_places, _chained, _detected])
 def test_what_gives_numbers_and_places_is_quantized(then: Callable[..., Any]) -> None:
     model = Net(then).eval()

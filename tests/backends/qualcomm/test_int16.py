@@ -47,7 +47,7 @@ def same_in_machine_code(graph: Graph, given: list[Array]) -> None:
         assert np.array_equal(compiled.run(given)[0], wanted), cpu
 
 
-@pytest.mark.sample(12)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("scales", SCALES)
 @pytest.mark.parametrize("kind", ["ElementWiseAdd", "ElementWiseSubtract"])
 @pytest.mark.parametrize("shapes", [[(2, 7, 5, 3)] * 3, [(2, 5, 13), (13,), (2, 5, 13)], [(1,), (3, 19), (3, 19)]])
@@ -77,6 +77,7 @@ def test_changes_of_scale(scales: list[tuple[float, int]]) -> None:
 LIMITS = {"Relu": {}, "Relu6": {}, "ReluMinMax": {"min_value": -1.25, "max_value": 0.75}}
 
 
+@pytest.mark.sample(7)
 @pytest.mark.parametrize("scales", SCALES)
 @pytest.mark.parametrize("kind", LIMITS)
 def test_limits_are_those_of_a_change_of_scale(kind: str, scales: list[tuple[float, int]]) -> None:

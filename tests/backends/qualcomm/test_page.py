@@ -71,7 +71,7 @@ def lacks(soc: str, scheme: str) -> str:
     return f"v{LEAST[scheme]} on" if htp.arch < LEAST.get(scheme, 0) else ""
 
 
-@pytest.mark.sample(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("soc", SOCS)
 def test_the_pages_code_runs_on_all_its_socs(soc: str, tmp_path: Path) -> None:
     check(soc, CUSTOM, FLOAT, PTQ, tmp_path)

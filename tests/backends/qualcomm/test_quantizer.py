@@ -126,6 +126,7 @@ def test_training_sees_rounded_blocks_and_passes_gradients_on() -> None:
     assert torch.equal(weight.grad, torch.ones_like(weight))
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("scheme", "blocks", "message"),
     [
@@ -236,6 +237,7 @@ def test_activations_may_be_watched_by_another() -> None:
     assert scales == {2.0}
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("scheme", [QuantDtype.use_8a8w, QuantDtype.use_16a8w])
 @pytest.mark.parametrize("qat", [False, True])
 def test_activations_may_have_zero_in_their_middle(scheme: QuantDtype, qat: bool) -> None:

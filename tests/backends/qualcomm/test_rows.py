@@ -31,7 +31,7 @@ def tried(op: str, bits: float, soc: str, most: int | None = None) -> int:
     return taken
 
 
-@pytest.mark.sample(100)
+@pytest.mark.sample(50)
 @pytest.mark.parametrize("op", ROWS)
 @pytest.mark.parametrize("bits", [FP16, 8, 16])
 def test_rows_are_refused_by_a_rule_or_compiled_and_right(op: str, bits: float) -> None:
@@ -45,7 +45,7 @@ def test_rows_on_all_samples(op: str, bits: float) -> None:
     tried(op, bits, "SM8650")
 
 
-@pytest.mark.sample(45)
+@pytest.mark.sample(16)
 @pytest.mark.parametrize("op", ROWS)
 def test_every_row_takes_something(op: str) -> None:
     """A row that refuses all its samples would be no row."""

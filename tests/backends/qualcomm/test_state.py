@@ -124,7 +124,7 @@ def states(program: Any) -> list[str]:
     return [{0: "uint8", 6: "float32", 27: "uint16"}[plan.values[c.args[0]].scalar_type] for c in calls]
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("scheme", ["8a8w", "16a8w"])
 @pytest.mark.parametrize("update", UPDATES)
 def test_a_cache_is_held_as_integers_and_the_model_says_the_same(update: Update, scheme: str) -> None:
@@ -166,6 +166,7 @@ def test_state_that_is_not_quantized_stays_real() -> None:
     assert "index_put" in {v.operator for v in partitioner.reports["forward"].rejected}
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("update", UPDATES)
 def test_writes_with_a_result_mean_the_same(update: Update) -> None:
     model = Cached(update).eval()

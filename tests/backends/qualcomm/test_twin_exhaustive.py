@@ -9,7 +9,7 @@ from tests.backends.qualcomm.exhaustive_inputs import COUNTED, REFUSED, ROWS, Ag
 CASES = [(op, bits) for bits in (8, 16) for op in ROWS if (op, bits) not in REFUSED]
 
 
-@pytest.mark.sample(20)
+@pytest.mark.sample(7)
 @pytest.mark.parametrize(("op", "bits"), CASES)
 def test_the_twin_gives_the_emulators_integers(op: str, bits: int) -> None:
     found = Agreement()

@@ -96,7 +96,7 @@ def agreement(precision: str | None, count: int) -> float:
     return 100 * same / count
 
 
-@pytest.mark.sample(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["A8W8", "A16W16"])
 def test_a_trained_network_says_what_it_said(precision: str) -> None:
     assert agreement(precision, 100) >= AGREES[precision]

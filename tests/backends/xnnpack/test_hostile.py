@@ -23,7 +23,7 @@ FILES = {**{n: lambda n=n: golden.path(n).read_bytes() for n in GOLDEN},
          **{n: lambda n=n: program(NODES[n]()[0]) for n in NODES}}  # fmt: skip
 
 
-@pytest.mark.sample(5)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", FILES)
 def test_mutated_blobs_give_results_or_our_errors(name: str) -> None:
     data = FILES[name]()

@@ -40,6 +40,7 @@ def test_networks_compute_the_same_in_stock_and_here(name: str) -> None:
     lowered(name).check(NETWORKS[name]()[1], 1e-4)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", CONVOLUTIONAL)
 def test_convolutional_networks_are_one_delegate(name: str) -> None:
     assert lowered(name).whole, str(lowered(name).report)
@@ -49,6 +50,7 @@ def test_stock_was_measured_on_every_network() -> None:
     assert set(STOCK) == set(NETWORKS)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", STOCK)
 def test_files_are_no_larger_than_stocks(name: str) -> None:
     """But for one step of segment alignment, which a few bytes of padding between tables can cost."""

@@ -70,6 +70,7 @@ def both(made: Made) -> tuple[list[Any], list[Any]]:
     return [np.asarray(o) for o in ours], stock().run(data, "forward", arrays)
 
 
+@pytest.mark.sample(34)
 @pytest.mark.parametrize("name", FLOAT)
 def test_real_numbers_are_stocks(name: str) -> None:
     tolerance = 2e-3 if name.endswith("fp16") else 2e-6
@@ -78,6 +79,7 @@ def test_real_numbers_are_stocks(name: str) -> None:
         assert relative(ours, theirs) <= tolerance
 
 
+@pytest.mark.sample(16)
 @pytest.mark.parametrize("name", EXACT)
 def test_integers_are_stocks_bit_for_bit(name: str) -> None:
     for ours, theirs in zip(*both(EXACT[name]()), strict=True):

@@ -23,6 +23,7 @@ from edgewright.runtime import Runtime
 from tests.backends.quantized import STATIC, Residual, Run, Upward, converted, made, mlp, quantizer, relative, sqnr
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("per_channel", [False, True], ids=["tensor", "channel"])
 @pytest.mark.parametrize("name", STATIC)
 def test_static_models_are_one_delegate_of_integers(name: str, per_channel: bool) -> None:
@@ -53,6 +54,7 @@ def test_four_bits_are_stored_in_half_the_bytes() -> None:
     assert abs(len(wide.buffer) - len(narrow.buffer) - weights // 2) < 256
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("per_channel", [False, True], ids=["tensor", "channel"])
 @pytest.mark.parametrize("name", ["mlp", "residual"])
 def test_four_bits_with_static_scales(name: str, per_channel: bool) -> None:

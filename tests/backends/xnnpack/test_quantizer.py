@@ -54,6 +54,7 @@ def names(graph: Any) -> Counter[str]:
     return Counter(row.name if row else op.kind for row, op in zip(rows, graph.ops, strict=True))
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", ["everyday", "residual", "concatenated", "upward", "head", "products", "mlp"])
 def test_annotation_and_lowering_see_the_same_operators(name: str) -> None:
     model, inputs = (Everyday().eval(), (torch.randn(1, 3, 4, 4),)) if name == "everyday" else made(name)

@@ -121,6 +121,7 @@ def test_a_step_for_each_of_many_images_is_left_to_the_reference(kind: str) -> N
     assert [step.label for step in make_plan(made, threads=1).steps if step.python is not None] == [kind]
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("name", ["max_pool2d float32", "avg_pool2d int8", "resize float32", "resize int8"])
 @pytest.mark.parametrize("channels", [127, 128, 129, 200, 515, 1037])
 def test_loops_over_channels_give_the_references_results(name: str, channels: int) -> None:
@@ -129,6 +130,7 @@ def test_loops_over_channels_give_the_references_results(name: str, channels: in
     check_alike(compile(made, threads=1).run(given), Executor(made, XNNPACK).run(given))
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("channels", [31, 129, 515])
 @pytest.mark.parametrize("name", ["TOSA resize int16", "TFLite resize"])
 def test_loops_over_channels_of_vendors_resizing(name: str, channels: int) -> None:

@@ -82,7 +82,7 @@ UNITS = [("exp", -87.0, 88.7, 1), ("log", 1e-38, 3e38, 2), ("sigmoid", -86.0, 10
          ("trunc", -1e30, 1e30, 0), ("sign", -3e38, 3e38, 0), ("reciprocal", 1e-37, 1e37, 0.5)]  # fmt: skip
 
 
-@pytest.mark.sample(24)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("cpu", cpus())
 @pytest.mark.parametrize(("kind", "low", "high", "bound"), UNITS)
 def test_units_of_the_last_place(cpu: str, kind: str, low: float, high: float, bound: float) -> None:

@@ -59,7 +59,7 @@ def accepted(op: str, dtype: Any) -> list[Any]:
     return [case for case in samples(op, dtype) if not PARTITIONER.refusals(case.op)]
 
 
-@pytest.mark.sample(30)
+@pytest.mark.sample(10)
 @pytest.mark.parametrize("op", ROWS)
 def test_samples_of_rows(op: str) -> None:
     """One of 8 bits and one of another type, each with one instruction set: others come with other operators."""
@@ -81,6 +81,7 @@ def inside(made: Graph) -> Graph:
     return Graph(made.name, made.inputs, [v for op in made.ops for v in op.outputs if v is not None], made.ops)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("precision", [None, *Precision])
 def test_a_network_and_all_that_is_inside(precision: Any) -> None:
     """Every value of it, with each instruction set; nothing is left to numpy."""
@@ -109,6 +110,7 @@ def no_numbers(kind: str, dtype: Any) -> tuple[Graph, list[Array]]:
     return Graph(kind, inputs, [made, limited], [first, then]), given
 
 
+@pytest.mark.sample(7)
 @pytest.mark.parametrize("dtype", TYPES[1:])
 @pytest.mark.parametrize("kind", ["ELTDIV", "SQRT", "RSQRT", "LOG", "QUANTIZE"])
 def test_no_number_is_stored_as_0(kind: str, dtype: Any) -> None:

@@ -81,6 +81,7 @@ def outcome(made: Graph, numerics: str) -> None:
     compile(made, threads=1, numerics=numerics, memory=1 << 28).run([anything(v) for v in made.inputs])
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("name", GRAPHS)
 def test_results_that_are_not_as_large_as_they_say(name: str) -> None:
     numerics, make = GRAPHS[name]

@@ -47,6 +47,7 @@ def test_padding_that_single_precision_does_not_have_is_left_to_the_reference() 
     same(several(tosa("pad", y, input=x, value=numbers([2**24 + 1]), padding=[1, 0, 0, 0])), "tosa", native=False)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("dtype", ["int8", "int16", "int32"])
 @pytest.mark.parametrize("channels", [1, 5, 16, 70])
 def test_rows_by_lists(dtype: str, channels: int) -> None:
@@ -105,6 +106,7 @@ def resized(size: tuple[int, ...], scale: list[int], edges: list[int]) -> tuple[
     return tuple(((n - 1) * scale[2 * i] - edges[0] + edges[1]) // scale[2 * i + 1] + 1 for i, n in enumerate(size))
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("edges", [[0, 0], [-1, 1]])
 @pytest.mark.parametrize("dtype", ["int8", "int16"])
@@ -129,6 +131,7 @@ def test_real_images_are_resized() -> None:
     same(several(op), "tosa", [given])
 
 
+@pytest.mark.sample(4)
 @BOTH
 @pytest.mark.parametrize("size", [(10, 14), (3, 11), (5, 7), (1, 1)])
 @pytest.mark.parametrize("options", [(False, True), (True, False), (False, False)])
@@ -149,6 +152,7 @@ def test_tflite_mirrors(numerics: str, mode: int) -> None:
     same(several(tflite("MIRROR_PAD", [x, numbers([[0, 0], [1, 2], [3, 1], [1, 1]])], y, mode=mode)), numerics)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("out", [(0.05, 7), (0.0003, 3)])
 @pytest.mark.parametrize("batch", [(), (3,), (2, 3)])
 def test_products_of_computed_matrices_as_xnnpack_rounds_them(out: Any, batch: tuple[int, ...]) -> None:

@@ -48,6 +48,7 @@ def test_planes_that_are_left_out_between(held: str) -> None:
     same(whole("Conv3d", [x, weight], out, stride=[2, 2, 1], pad_amount=pads, dilation=[4, 1, 1], group=1))
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("counted", [False, True])
 @pytest.mark.parametrize(
     ("window", "stride", "pads", "up", "sizes"),

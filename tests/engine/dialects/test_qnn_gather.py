@@ -26,6 +26,7 @@ def places(shape: tuple[int, ...], *sizes: int, odd: bool = False) -> Any:
     return listed if len(sizes) > 1 else listed[..., 0]
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("odd", [False, True])
 @pytest.mark.parametrize("held", TYPES)
 @pytest.mark.parametrize(("named", "rows"), [(1, (9,)), (2, (7,)), (2, (2, 4)), (3, (11,))])
@@ -38,6 +39,7 @@ def test_rows_written_at_several_dimensions(held: str, named: int, rows: tuple[i
     same(made, [given(x, 1), listed, given(updates, 2)])
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("odd", [False, True])
 @pytest.mark.parametrize("held", TYPES)
 @pytest.mark.parametrize("axis", [0, 1])

@@ -10,6 +10,7 @@ from tests.engine.qnn import TYPES, given, same, tensor, whole
 SHAPES = {2: ((2, 5, 4, 3), (2, 3, 7, 2)), 3: ((2, 3, 4, 5, 6), (2, 2, 3, 2, 3))}
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("align", [False, True])
 @pytest.mark.parametrize("padding", range(3))
 @pytest.mark.parametrize("mode", range(2))
@@ -18,6 +19,7 @@ def test_planes(held: str, mode: int, padding: int, align: bool) -> None:
     _alike(2, held, mode, padding, align)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("mode", "padding", "align"), [(0, 0, False), (0, 2, True), (1, 1, False)])
 @pytest.mark.parametrize("held", TYPES)
 def test_volumes(held: str, mode: int, padding: int, align: bool) -> None:

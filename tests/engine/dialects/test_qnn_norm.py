@@ -12,6 +12,7 @@ from tests.engine.qnn import TYPES, fixed, same, tensor, whole
 RNG = np.random.default_rng(2)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("shape", [(2, 3, 5, 6), (1, 1, 1, 12), (2, 7, 18)])
 @pytest.mark.parametrize("groups", [1, 3, 6])
 @pytest.mark.parametrize("held", TYPES)
@@ -33,6 +34,7 @@ def test_instances(held: str, shape: tuple[int, ...]) -> None:
         same(made, [np.full(shape, number, x.dtype)])
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("held", TYPES)
 @pytest.mark.parametrize(("shape", "slopes"), [((), (1,)), ((1,), (1,)), ((2, 3, 5), (5,)), ((2, 3, 5), (1,))])
 def test_slopes(held: str, shape: tuple[int, ...], slopes: tuple[int, ...]) -> None:

@@ -54,6 +54,7 @@ def convolution(
     return graph([y], *ops)
 
 
+@pytest.mark.sample(4)
 @BOTH
 @pytest.mark.parametrize("last", ["", "RELU", "LOGISTIC"])
 @pytest.mark.parametrize("out", [(0.05, 7), (0.0003, -128), (9.0, 0)])  # ordinary, saturating, all but 0
@@ -96,6 +97,7 @@ def test_sums_beyond_what_vectors_hold_are_left_to_the_reference() -> None:
     same(graph([y], tflite("CONV_2D", [x, filters((4, 1, 1, 4), 0), huge], y, **options)), "tflite", native=False)
 
 
+@pytest.mark.sample(2)
 @BOTH
 @pytest.mark.parametrize("cut", [0, 1])
 def test_transposed_convolutions(numerics: str, cut: int) -> None:
@@ -106,6 +108,7 @@ def test_transposed_convolutions(numerics: str, cut: int) -> None:
     same(graph([y], tflite("TRANSPOSE_CONV", given, y, padding=1, stride_h=2, stride_w=2)), numerics)
 
 
+@pytest.mark.sample(3)
 @BOTH
 @pytest.mark.parametrize("given", SCALES)
 def test_every_pair_of_bytes(numerics: str, given: tuple[float, int, float, int]) -> None:
@@ -143,6 +146,7 @@ KINDS = ("RELU", "RELU6", "RELU_N1_TO_1", "RELU_0_TO_1", "LOGISTIC", "TANH", "EX
          "LEAKY_RELU", "RSQRT")  # fmt: skip
 
 
+@pytest.mark.sample(3)
 @BOTH
 @pytest.mark.parametrize("given", SCALES)
 def test_functions_of_every_byte(numerics: str, given: tuple[float, int, float, int]) -> None:
@@ -152,6 +156,7 @@ def test_functions_of_every_byte(numerics: str, given: tuple[float, int, float, 
     same(graph([op.outputs[0] for op in ops], *ops), numerics, [EVERY[None]])
 
 
+@pytest.mark.sample(3)
 @BOTH
 @pytest.mark.parametrize("kind", ["MEAN", "SUM", "REDUCE_MAX", "REDUCE_MIN"])
 def test_reductions(numerics: str, kind: str) -> None:
@@ -198,6 +203,7 @@ def test_softmax(numerics: str, given: tuple[float, int, float, int], shape: tup
     same(graph([y], tflite("SOFTMAX", [x], y, beta=3.0)), numerics, [np.full(shape, 127, np.int8)])
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("out", [(0.05, 7), (0.0003, 3)])
 @pytest.mark.parametrize("batch", [(), (3,), (2, 3)])
 def test_products_of_computed_matrices(out: Any, batch: tuple[int, ...]) -> None:

@@ -54,6 +54,7 @@ def convolution(kind: str, gain: float, rounding: str, pad: int, zero: int, last
     return graph([out], *ops)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("kind", ["conv2d", "depthwise_conv2d"])
 @pytest.mark.parametrize("gain", [0.004, 1.5])
 @pytest.mark.parametrize("rounding", ["single", "double"])
@@ -74,6 +75,7 @@ def test_transposed_convolutions(edges: list[int]) -> None:
     same(graph([out], product, rescale(acc, out, *factors(16, 0.01))), "tosa")
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("rounding", ["single", "double"])
 @pytest.mark.parametrize(("given", "made"), [("int8", "int8"), ("int8", "int32"), ("int16", "int8"), ("int32", "int16"),
                                              ("int32", "int8"), ("int16", "int32"), ("uint8", "int8")])  # fmt: skip
@@ -104,6 +106,7 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("shape", [(2, 5, 19), (1, 1, 19), (2, 1, 1)])
 @pytest.mark.parametrize("kinds", [
     ("add", "sub", "maximum", "minimum", "mul", "bitwise_and", "bitwise_or", "bitwise_xor"),
@@ -164,6 +167,7 @@ def test_functions_of_bytes_are_one_table() -> None:
     same(made, "tosa", [EVERY[None]])
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("kind", ["reduce_sum", "reduce_max", "reduce_min"])
 @pytest.mark.parametrize("dtype", ["int8", "int16", "int32"])
 def test_reductions(kind: str, dtype: str) -> None:
@@ -174,6 +178,7 @@ def test_reductions(kind: str, dtype: str) -> None:
     same(graph([op.outputs[0] for op in ops], *ops), "tosa", native=kind != "reduce_sum" or dtype == "int32")
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("pad", [[0, 0, 0, 0], [1, 1, 1, 1], [0, 1, 1, 0]])
 @pytest.mark.parametrize("zero", [0, -128, 17])
 @pytest.mark.parametrize(("kernel", "stride"), [([3, 3], [1, 1]), ([2, 3], [2, 1]), ([7, 6], [1, 1])])

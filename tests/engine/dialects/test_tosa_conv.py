@@ -26,6 +26,7 @@ def sums(dtype: str, deep: bool, pad: list[int], stride: int, dilation: int, zer
     return op, acc
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("deep", [False, True])
 @pytest.mark.parametrize("dtype", ["int8", "int16"])
 @pytest.mark.parametrize(("pad", "stride", "dilation"), [([0] * 4, 1, 1), ([1, 0, 2, 1], 2, 1), ([2] * 4, 1, 2)])
@@ -89,6 +90,7 @@ def volume(dtype: str, pad: list[int], stride: list[int], dilation: list[int], a
     return graph([o.outputs[0] for o in ops], op, *ops)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("dtype", ["int8", "int16"])
 @pytest.mark.parametrize("alone", [False, True])
 @pytest.mark.parametrize("sizes", [([0] * 6, [1] * 3, [1] * 3), ([1, 1, 0, 0, 1, 0], [2, 2, 1], [1] * 3),

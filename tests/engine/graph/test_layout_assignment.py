@@ -46,6 +46,7 @@ def _convolution(kind: str, x: Value, y: Value, weight: Value, pad: int, groups:
     return Op(kind, args, [y])
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("cpu", cpus())
 @pytest.mark.parametrize("channels", [4, 16, 48, 480])
 def test_bytes_of_a_depthwise_convolution_stay_in_their_part_of_a_concatenation(channels: int, cpu: str) -> None:
@@ -113,6 +114,7 @@ def test_transposed_convolutions_are_cropped_on_each_side(integer: bool, pads: t
     compare(graph([x], [y], Op("conv_transpose2d", args, [y])), [random(x)], cpus()[-1])
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("cpu", cpus())
 @pytest.mark.parametrize("shape", [(2, 1, 1, 1), (2, 1, 3, 4), (2, 3, 1, 4), (1, 3, 1, 4), (3, 2, 2, 16)])
 @pytest.mark.parametrize("integer", [False, True])

@@ -99,7 +99,7 @@ def test_a_kernel_that_writes_beside_its_result_is_found() -> None:
         check_alike(sanitize(made, given), Executor(made, XNNPACK).run(given))
 
 
-@pytest.mark.sample(12)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", SUBJECTS)
 def test_kernels_read_their_operands_and_write_their_results_only(name: str) -> None:
     made, inputs = SUBJECTS[name](np.random.default_rng(7))

@@ -135,7 +135,18 @@ def test_entries_are_limited_in_number(store: Cache, monkeypatch: pytest.MonkeyP
     assert len(store.entries()) == 5
 
 
-def test_abandoned_files_are_removed(store: Cache) -> None:
+def test_scans_are_amortized_over_stores(store: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
+    scans = []
+    monkeypatch.setattr(cache, "_entries", lambda folder: scans.append(folder) or [])
+    monkeypatch.setattr(cache, "MAX_ENTRIES", 4 * cache._TRIM_SHARE)
+    for at in range(10):
+        store.put(cache_key(str(at)), b"code")
+        store.trim()
+    assert len(scans) == 2
+
+
+def test_abandoned_files_are_removed(store: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache, "MAX_ENTRIES", 5)  # so that one entry is enough to scan
     store.put(KEY, b"code")
     assert store.folder is not None
     for name, used in ((".old.tmp", 1000.0), (".new.tmp", None)):
@@ -177,6 +188,7 @@ def test_kernels_found_by_name_are_not_even_written(store: Cache, monkeypatch: p
     assert len(written) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("processes", [1, 2, 3])
 def test_other_processes_compile_the_same(processes: int) -> None:
     texts = [TEXT.replace("answer", f"answer{k}").replace("42", str(k)) for k in range(12)]

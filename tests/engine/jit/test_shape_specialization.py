@@ -136,6 +136,7 @@ def test_elements_of_other_types(cpu: str) -> None:
             np.testing.assert_array_equal(got, np.concatenate([given, given], 1))
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("cpu", cpus())
 @pytest.mark.parametrize(("bits", "block"), [(8, None), (4, None), (4, 32)])
 def test_rows_quantized_by_their_own_range_are_exact(cpu: str, bits: int, block: int | None) -> None:

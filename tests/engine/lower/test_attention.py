@@ -70,12 +70,14 @@ SHAPES: list[Shape] = [
 ]
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("cpu", cpus())
 @pytest.mark.parametrize("shape", SHAPES)
 def test_shapes(cpu: str, shape: Shape) -> None:
     close(attention(shape), cpu)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("cpu", cpus())
 @pytest.mark.parametrize("mask", [(1, 1, 21, 40), (21, 40), (1, 3, 1, 40), (40,), (1, 3, 21, 40)])
 @pytest.mark.parametrize("fixed", [True, False])
@@ -156,6 +158,7 @@ def from_bytes(shape: Shape, factor: float = 0.5, dtype: Any = np.int8, rows: bo
     return made
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("cpu", cpus())
 @pytest.mark.parametrize("rows", [True, False])
 @pytest.mark.parametrize("dtype", [np.int8, U8])

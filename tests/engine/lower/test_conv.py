@@ -58,6 +58,7 @@ def check(made: Graph, cpu: str) -> None:
 @pytest.mark.parametrize("cpu", cpus())
 @pytest.mark.parametrize("quantize", [False, True])
 class TestConvolutions:
+    @pytest.mark.sample(20)
     @pytest.mark.parametrize("inputs", [1, 3, 5, 16, 17, 24, 33, 64])
     @pytest.mark.parametrize("outputs", [1, 4, 5, 16, 24, 33, 96])
     def test_pointwise_of_any_channels(self, cpu: str, quantize: bool, inputs: int, outputs: int) -> None:
@@ -99,6 +100,7 @@ class TestConvolutions:
 @pytest.mark.parametrize("cpu", cpus())
 @pytest.mark.parametrize("quantize", [False, True])
 class TestDepthwise:
+    @pytest.mark.sample(6)
     @pytest.mark.parametrize("channels", [1, 3, 5, 16, 17, 24, 33, 72, 144])
     @pytest.mark.parametrize("stride", [1, 2])
     def test_channels(self, cpu: str, quantize: bool, channels: int, stride: int) -> None:
@@ -106,6 +108,7 @@ class TestDepthwise:
                     quantize=quantize, depthwise=True)  # fmt: skip
         check(made, cpu)
 
+    @pytest.mark.sample(7)
     @pytest.mark.parametrize("kernel", [(3, 3), (5, 5), (7, 7), (1, 4), (2, 6), (3, 9)])
     @pytest.mark.parametrize("stride", [(1, 1), (2, 2), (1, 3)])
     @pytest.mark.parametrize("width", [9, 10, 23])
@@ -114,6 +117,7 @@ class TestDepthwise:
         made = conv((2, 8, width, 20), 20, kernel, stride, padding, groups=20, quantize=quantize, depthwise=True)
         check(made, cpu)
 
+    @pytest.mark.sample(6)
     @pytest.mark.parametrize("dilation", [(2, 2), (1, 3)])
     @pytest.mark.parametrize("kernel", [3, 5])
     def test_dilation(self, cpu: str, quantize: bool, dilation: Any, kernel: int) -> None:
@@ -134,6 +138,7 @@ def transposed(shape: Any, channels: int, kernel: Any, stride: Any, padding: Any
     return graph([x], [out], Op("conv_transpose2d", args, [out]))
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("cpu", cpus())
 @pytest.mark.parametrize("quantize", [False, True])
 @pytest.mark.parametrize("kernel", [(2, 2), (3, 3), (4, 1), (1, 1)])
@@ -145,6 +150,7 @@ def test_transposed(cpu: str, quantize: bool, kernel: Any, stride: Any) -> None:
         check(transposed((1, 5, 6, 24), 32, kernel, stride, (1, 1, 0, 0), extra, 2, quantize), cpu)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("cpu", cpus())
 @pytest.mark.parametrize("size", [(14, 14), (7, 9), (4, 5), (56, 8)])
 @pytest.mark.parametrize(("inputs", "outputs"), [(16, 16), (48, 80), (128, 32)])
@@ -167,6 +173,7 @@ def test_winograd_with_a_sum(cpu: str) -> None:
     compare(made, [random(x)], cpu, 1e-5)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("cpu", cpus())
 @pytest.mark.parametrize("size", [(14, 14), (7, 8), (16, 11)])
 @pytest.mark.parametrize(("inputs", "outputs"), [(64, 64), (96, 192), (128, 128)])
@@ -208,6 +215,7 @@ def by_winograd(made: Graph, cpu: str) -> bool:
     return bool(kinds & {"winograd"})
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("cpu", cpus())
 @pytest.mark.parametrize("quantize", [False, True])
 @pytest.mark.parametrize("channels", [16, 24, 40, 64, 144])
@@ -225,6 +233,7 @@ def test_a_sum_follows(cpu: str, quantize: bool, channels: int, kind: str, first
     check(made, cpu)
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("cpu", cpus())
 @pytest.mark.parametrize("depthwise", [False, True])
 @pytest.mark.parametrize("channels", [16, 24, 80, 144])
@@ -305,6 +314,7 @@ def chain(stride: int, kernel: int, high: int, residual: bool, images: int = 1) 
     return graph([x], [y], *ops)
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("cpu", cpus())
 @pytest.mark.parametrize(("stride", "kernel", "residual"), [(1, 3, True), (1, 5, False), (2, 3, False), (2, 5, False)])
 @pytest.mark.parametrize("high", [47, 64])
@@ -341,6 +351,7 @@ def test_images_given_plane_by_plane(cpu: str, kernel: int, channels: int, width
     check(made, cpu)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("cpu", cpus())
 @pytest.mark.parametrize("quantize", [False, True])
 @pytest.mark.parametrize("dim", [0, 1, 2])

@@ -47,6 +47,7 @@ def exactly(made: Graph, cpu: str, scale: float = 1.0) -> None:
     np.testing.assert_array_equal(run(made, given, cpu)[0], Executor(made, XNNPACK).run(given)[0])
 
 
+@pytest.mark.sample(7)
 @pytest.mark.parametrize("cpu", cpus())
 @pytest.mark.parametrize("bits", [8, 4])
 @pytest.mark.parametrize("shape", [(1, 40), (1, 257), (7, 64), (2, 13, 100), (30, 3)])

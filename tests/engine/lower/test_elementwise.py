@@ -31,6 +31,7 @@ SHAPES = [((3,), (3,)), ((2, 5, 7), (2, 5, 7)), ((4, 6, 33), (33,)), ((1, 5, 5, 
           ((2, 3, 4, 5), (1,)), ((70, 80), (70, 80)), ((1, 9, 9, 17), (1, 9, 9, 1)), ((), ())]  # fmt: skip
 
 
+@pytest.mark.sample(19)
 @pytest.mark.parametrize("cpu", cpus())
 @pytest.mark.parametrize("kind", BINARY)
 @pytest.mark.parametrize("shapes", SHAPES)
@@ -39,6 +40,7 @@ def test_reals(cpu: str, kind: str, shapes: Any) -> None:
     check(binary(kind, a, b, real("y", *np.broadcast_shapes(*shapes)), (-1.0, 1.5)), cpu)
 
 
+@pytest.mark.sample(19)
 @pytest.mark.parametrize("cpu", cpus())
 @pytest.mark.parametrize("kind", BINARY)
 @pytest.mark.parametrize("shapes", SHAPES)
@@ -87,6 +89,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {"leaky_relu": {"negative_slope": 0.1}, "
 NOT_IN_GRAPHS = {"erf", "silu"}  # parts of others, or not in the reference's executor
 
 
+@pytest.mark.sample(26)
 @pytest.mark.parametrize("cpu", cpus())
 @pytest.mark.parametrize("kind", sorted(set(FUNCTIONS) - NOT_IN_GRAPHS))
 def test_functions(cpu: str, kind: str) -> None:
@@ -125,6 +128,7 @@ def test_a_chain_is_one_step(cpu: str) -> None:
     check(made, cpu)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("cpu", cpus())
 @pytest.mark.parametrize("shape", [(1,), (3, 5), (2, 4, 33), (1, 1000), (7, 16)])
 def test_softmax(cpu: str, shape: tuple[int, ...]) -> None:

@@ -40,6 +40,7 @@ def convolution(
     return graph([out], *ops)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("wide", [False, True])
 @pytest.mark.parametrize("inputs", [3, 24, 301])
 @pytest.mark.parametrize("sizes", [(1, 1, 0, 1), (3, 1, 1, 1), (3, 2, 0, 2)])

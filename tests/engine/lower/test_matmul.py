@@ -47,6 +47,7 @@ THIN = [
 ]
 
 
+@pytest.mark.sample(9)
 @pytest.mark.parametrize("cpu", cpus())
 @pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize("shapes", SHAPES + THIN)
@@ -79,6 +80,7 @@ def test_what_follows_is_done_at_once(rows: int) -> None:
     assert {s.label for s in make_plan(made, 1).steps} == {"bmm+mul+add"}
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("cpu", cpus())
 @pytest.mark.parametrize("columns", [1, 2, 3, 5, 6])
 def test_functions_follow_products_of_few_columns(columns: int, cpu: str) -> None:

@@ -49,6 +49,7 @@ def test_all_moves_are_tried() -> None:
     assert set(CASES) == GATHER_OPS
 
 
+@pytest.mark.sample(18)
 @pytest.mark.parametrize("cpu", cpus())
 @pytest.mark.parametrize("dtype", ["float32", "int64", "bool", "int8"])
 @pytest.mark.parametrize("kind", CASES)
@@ -74,6 +75,7 @@ def test_places_that_are_no_sums_have_no_lists() -> None:
     assert separable_indices(np.array([[0, 1], [2, 4]])) is None
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("cpu", cpus())
 @pytest.mark.parametrize("dtype", ["float32", "int64", "int32", "int16", "int8", "uint8", "bool"])
 @pytest.mark.parametrize("kind", ["argmax", "argmin"])

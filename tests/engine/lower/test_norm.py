@@ -32,6 +32,7 @@ def test_rows(cpu: str, kind: str, shape: tuple[int, ...], weighted: bool) -> No
     compare(made, [random(made.inputs[0]) * 3 + 2], cpu, 3e-6)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("cpu", cpus())
 @pytest.mark.parametrize(("shape", "groups"), [((2, 6, 5, 5), 3), ((1, 8, 3), 8), ((2, 4, 16, 2), 1)])
 @pytest.mark.parametrize("weighted", [False, True])
@@ -48,6 +49,7 @@ def test_large_numbers_and_none() -> None:
     compare(made, [x], cpus()[-1], 2e-4)
 
 
+@pytest.mark.sample(14)
 @pytest.mark.parametrize("cpu", cpus())
 @pytest.mark.parametrize("kind", ["sum", "mean", "prod", "amax", "amin"])
 @pytest.mark.parametrize(

@@ -48,6 +48,7 @@ def check(made: list[Taken], cpu: str) -> None:
             assert_close(next(results), want, call.sample)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("family", range(FAMILIES))
 def test_calls_give_what_eager_torch_gives(family: int) -> None:
     made = calls(family, 5)
