@@ -241,7 +241,7 @@ def run_on_phone(args: argparse.Namespace, path: Path, folder: Path, inputs: lis
     phone.check(needs, libraries)
     pushed = phone.push((f, f.name) for f in (*files, path, *inputs))
     print(f"{phone.device.serial}: {pushed} files pushed to {phone.folder}")
-    phone.run(path.name, inputs=True, say=print)
+    phone.run(path.name, inputs=True, on_line=print)
     return read_outputs(phone.pull(folder), describe(program.execution_plan[0]), count)
 
 

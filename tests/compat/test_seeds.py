@@ -88,6 +88,7 @@ def test_nxp(tmp_path: Path) -> None:
     assert int(told) >= 8
 
 
+@pytest.mark.slow
 def test_samsung_without_its_compiler(tmp_path: Path) -> None:
     told = run("samsung", tmp_path, code=MissingError.exit_code, EXYNOS_AI_LITECORE_ROOT="")
     assert "page.py:24: et_program = to_edge_transform_and_lower(" in told

@@ -58,6 +58,7 @@ def test_cpp(folder: Path) -> None:
     np.testing.assert_allclose([float(line) for line in app.stdout.split()], wanted(folder), atol=2e-6)
 
 
+@pytest.mark.slow
 def test_python_without_torch(folder: Path) -> None:
     code = "import sys\nsys.modules['torch'] = None\n" + block("python", 1)
     done = subprocess.run(

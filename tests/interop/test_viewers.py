@@ -79,6 +79,7 @@ def test_model_explorer_opens_every_backend(backend: str, files: dict[str, Path]
         assert node["inputs"], f"{node['label']} hangs in the air"
 
 
+@pytest.mark.slow
 def test_model_explorer_shows_the_inside_of_xnnpack(files: dict[str, Path], viewers: Viewers) -> None:
     graphs = viewers.model_explorer(files["xnnpack"])
     call = next(n for n in graphs["forward"] if n["label"] == "XnnpackBackend")

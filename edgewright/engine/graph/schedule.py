@@ -146,13 +146,13 @@ class _Scheduler(LayoutAssignment):
                 readers.setdefault(value, []).append(node)
             for value in node.outputs:
                 producers.setdefault(value, node)
-        before = [node for value in rest if (node := self._copy_in(value, readers)) is not None]
+        before = [self._copy_in(value, readers) for value in rest]
         after = [
             self._copy_out(i, value, producers.get(value), value in readers)
             for i, value in enumerate(self.graph.outputs)
             if i not in updated[0]
         ]
-        return [*before, *nodes, *(node for node in after if node is not None)]
+        return [node for node in (*before, *nodes, *after) if node is not None]
 
     def _copy_in(self, value: Value, readers_of: dict[Value, list[Node]]) -> Node | None:
         """Copy an input unless all its readers read exactly its elements. int8 is always copied, to add its offset."""
