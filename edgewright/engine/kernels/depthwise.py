@@ -53,7 +53,7 @@ def pack_weights(isa: ISA, filters: Array, bias: Array | None) -> Array:
     return np.concatenate(parts)
 
 
-def pixels_at_once(isa: ISA, row: DepthwiseRow) -> int:
+def tile_pixels(isa: ISA, row: DepthwiseRow) -> int:
     """Pixels per tile: what the registers hold beside the taps, preferably a divisor of the row length."""
     taps = row.kernel[0] * row.kernel[1]
     kept = taps if taps <= 9 and isa.registers >= 32 else row.kernel[1]
@@ -86,14 +86,14 @@ def emit_row(module: Module, isa: ISA, row: DepthwiseRow) -> Function:
 
 def _emit_row_tiles(f: Function, isa: ISA, row: DepthwiseRow, block: tuple[int, int], now: list[Reg]) -> None:
     """All pixels of the row, for one vector of channels."""
-    at_once = pixels_at_once(isa, row)
-    times, rest = divmod(row.columns, at_once)
+    pixels = tile_pixels(isa, row)
+    times, rest = divmod(row.columns, pixels)
     *data, out, second, weights = now
     steps = [row.stride * row.data_pixel] * len(data) + [row.out_pixel, row.residual_pixel]
 
     def tile(_: Reg, pointers: list[Reg]) -> list[Reg]:
-        _emit_tile(f, row, block, pointers, weights, at_once)
-        return [f.gep(p, at_once * s) for p, s in zip(pointers, steps, strict=True)]
+        _emit_tile(f, row, block, pointers, weights, pixels)
+        return [f.gep(p, pixels * s) for p, s in zip(pointers, steps, strict=True)]
 
     pointers = f.loop(times, [*data, out, second], tile)
     if rest:

@@ -4,6 +4,7 @@ A dot product instruction sums four products within a 32-bit lane, but in channe
 different channels. So four neighbouring pixels are interleaved by two levels of unpack instructions: each 32-bit lane
 of such a quad holds four taps of one channel. Quads start at even columns and are shared by all windows that overlap
 them; each window has its own copy of the weights, shifted to its position within the quad, with zeros elsewhere.
+Tests: ``tests/engine/lower/test_conv.py``.
 """
 
 from __future__ import annotations
@@ -35,23 +36,23 @@ class Int8DepthwiseRow:
     stride: int
     dilation: int
     columns: int  # output pixels
-    pixel_bytes: int  # bytes per pixel
+    channels: int  # stored, padding included
     data_pixel: int
     out_pixel: int
     residual_pixel: int
-    ending: Int8Epilogue
+    epilogue: Int8Epilogue
 
 
-def channel_blocks(isa: ISA, pixel_bytes: int) -> list[tuple[int, list[int]]]:
-    """Vector widths and their first channels: full vectors, and a narrower one for the remainder."""
-    covered, blocks = pixel_bytes // isa.bytes * isa.bytes, []
+def channel_blocks(isa: ISA, channels: int) -> list[tuple[int, list[int]]]:
+    """(vector width, first channel of each block): full vectors, and a narrower or overlapping one for the rest."""
+    covered, blocks = channels // isa.bytes * isa.bytes, []
     if covered:
         blocks.append((isa.bytes, list(range(0, covered, isa.bytes))))
-    rest = pixel_bytes - covered
+    rest = channels - covered
     if rest:
         width = next(w for w in (16, 32, 64) if w >= rest)
         if width == isa.bytes and covered:  # overlaps the one before it
-            blocks[0][1].append(pixel_bytes - width)
+            blocks[0][1].append(channels - width)
         else:
             blocks.append((width, [covered]))
     return blocks
@@ -65,7 +66,7 @@ def window_quads(row: Int8DepthwiseRow, column: int) -> list[tuple[int, int, int
 
 
 def _quad_starts(taps: int, odd: int, dilation: int) -> list[int]:
-    """First taps of the quads, relative to the window; all even, so that neighbours share quads."""
+    """First taps of the quads, relative to the window. Even without dilation, so that neighbours share quads."""
     reach = taps + odd
     starts = list(range(0, max(1, reach - 3), 4))
     if starts[-1] + 4 < reach:
@@ -86,26 +87,26 @@ def quad_patterns(row: Int8DepthwiseRow) -> list[tuple[int, int, tuple[int, ...]
     return patterns
 
 
-def block_bytes(row: Int8DepthwiseRow, width: int) -> int:
+def packed_block_bytes(row: Int8DepthwiseRow, width: int) -> int:
     """Size of a channel block's packed weights in bytes."""
-    return head_bytes(row, width) + row.kernel[0] * len(quad_patterns(row)) * 4 * width
+    return packed_header_bytes(row, width) + row.kernel[0] * len(quad_patterns(row)) * 4 * width
 
 
-def head_bytes(row: Int8DepthwiseRow, width: int) -> int:
+def packed_header_bytes(row: Int8DepthwiseRow, width: int) -> int:
     """Size of the header: bias, requantization factors, epilogue parameters."""
-    return 4 * width * (1 + row.ending.factor_words) + row.ending.notes
+    return 4 * width * (1 + row.epilogue.factor_words) + row.epilogue.param_bytes
 
 
 def pack_weights(
     isa: ISA, row: Int8DepthwiseRow, filters: Array, bias: Array, factors: Array, params: EpilogueParams
 ) -> Array:
     """Pack ``filters`` [height, width, channels] of int8 and ``factors`` [words, channels]."""
-    blocks = channel_blocks(isa, row.pixel_bytes)
+    blocks = channel_blocks(isa, row.channels)
     total = max(starts[-1] + width for width, starts in blocks)
     padded = np.zeros((row.kernel[0], row.kernel[1] + 1, total), np.int8)  # the last column is zero, for tap -1
     padded[:, :-1, : filters.shape[2]] = filters
     spaced = padded[:, [list(taps) for *_, taps in quad_patterns(row)]]
-    biases, words = np.zeros(total, np.int32), np.tile(padding_factors(row.ending)[:, None], (1, total))
+    biases, words = np.zeros(total, np.int32), np.tile(padding_factors(row.epilogue)[:, None], (1, total))
     biases[: len(bias)], words[:, : factors.shape[1]] = bias, factors.view(np.int32)
     parts = []
     for width, start in ((width, start) for width, starts in blocks for start in starts):
@@ -115,8 +116,8 @@ def pack_weights(
     return np.concatenate(parts)
 
 
-def pixels_at_once(isa: ISA, row: Int8DepthwiseRow) -> int:
-    """Pixels per tile: four accumulators each, and a quad, must fit in the registers."""
+def tile_pixels(isa: ISA, row: Int8DepthwiseRow) -> int:
+    """Output pixels per tile: each needs four accumulators (a byte vector of channels, widened), and a quad four more."""
     return min(4 if isa.registers >= 32 else 2, row.columns)
 
 
@@ -126,19 +127,19 @@ def emit_row(module: Module, isa: ISA, row: Int8DepthwiseRow) -> Function:
     f = module.function("row", [(PTR, n) for n in (*names, "out", "weights", "second")])
     start = [f.arg(n) for n in (*names, "out", "second")]
     weights = f.arg("weights")
-    for width, starts in channel_blocks(isa, row.pixel_bytes):
+    for width, starts in channel_blocks(isa, row.channels):
 
         def channels(index: Reg, _: list[Reg], width: int = width, starts: list[int] = starts,
                      weights: Reg = weights) -> list[Reg]:  # fmt: skip
             offset = f.add(f.mul(index, width), starts[0])
             if starts[-1] % width:
                 offset = f.call("llvm.umin.i64", I64, offset, const(starts[-1], I64))
-            own = f.gep(weights, f.mul(index, block_bytes(row, width)))
-            _Block(f, isa, row, width, own).emit([f.gep(p, offset) for p in start])
+            block_weights = f.gep(weights, f.mul(index, packed_block_bytes(row, width)))
+            _Block(f, isa, row, width, block_weights).emit([f.gep(p, offset) for p in start])
             return []
 
         f.loop(len(starts), [], channels)
-        weights = f.gep(weights, len(starts) * block_bytes(row, width))
+        weights = f.gep(weights, len(starts) * packed_block_bytes(row, width))
     f.ret()
     return f
 
@@ -148,48 +149,50 @@ class _Block:
 
     def __init__(self, f: Function, isa: ISA, row: Int8DepthwiseRow, width: int, weights: Reg) -> None:
         self.f, self.isa, self.row, self.weights = f, isa, row, weights
-        self.width, self.used = width, min(width, row.pixel_bytes)
-        self.kind, self.accumulator = vec(self.width, "i8"), vec(self.width // 4, "i32")
-        self.numbers = {(odd, i): n for n, (odd, i, _) in enumerate(quad_patterns(row))}
+        self.width, self.used = width, min(width, row.channels)
+        self.vector_type, self.accumulator = vec(self.width, "i8"), vec(self.width // 4, "i32")
+        self.pattern_index = {(odd, i): n for n, (odd, i, _) in enumerate(quad_patterns(row))}
         self.dots = Int8Dot(f, isa)
 
     def emit(self, pointers: Sequence[Reg]) -> None:
         f, row = self.f, self.row
-        at_once = pixels_at_once(self.isa, row)
-        times, rest = divmod(row.columns, at_once)
+        pixels = tile_pixels(self.isa, row)
+        times, rest = divmod(row.columns, pixels)
         steps = [row.stride * row.data_pixel] * row.kernel[0] + [row.out_pixel, row.residual_pixel]
 
         def tile(_: Reg, now: list[Reg]) -> list[Reg]:
-            self._tile(now, at_once)
-            return [f.gep(p, at_once * s) for p, s in zip(now, steps, strict=True)]
+            self._emit_tile(now, pixels)
+            return [f.gep(p, pixels * s) for p, s in zip(now, steps, strict=True)]
 
         after = f.loop(times, pointers, tile)
-        if rest * 10 > 9 * at_once or (rest and times > 9):  # a full last tile recomputes little
-            back = rest - at_once
-            self._tile([f.gep(p, back * s) for p, s in zip(after, steps, strict=True)], at_once)
+        if (
+            rest and times > 9
+        ):  # a full last tile: recomputes at most a tenth of the row, and needs no code of its block_weights
+            back = rest - pixels
+            self._emit_tile([f.gep(p, back * s) for p, s in zip(after, steps, strict=True)], pixels)
         elif rest:
-            self._tile(after, rest)
+            self._emit_tile(after, rest)
 
-    def _tile(self, pointers: Sequence[Reg], pixels: int) -> None:
+    def _emit_tile(self, pointers: Sequence[Reg], pixels: int) -> None:
         f, row, width = self.f, self.row, self.width
-        *data, out, second = pointers
+        *data, out, residual = pointers
         bias = [f.load(self.accumulator, self.weights, j * width, 16) for j in range(4)]
         sums = [list(bias) for _ in range(pixels)]
         for dy in range(row.kernel[0]):
-            self._line(data[dy], dy, sums)
-        factors = load_requantizers(f, row.ending, f.gep(self.weights, 4 * width), width // 4, 4, 16)
-        emitter = Int8EpilogueEmitter(f, row.ending, f.gep(self.weights, 4 * width * (1 + row.ending.factor_words)))
+            self._kernel_row(data[dy], dy, sums)
+        factors = load_requantizers(f, row.epilogue, f.gep(self.weights, 4 * width), width // 4, 4, 16)
+        emitter = Int8EpilogueEmitter(f, row.epilogue, f.gep(self.weights, 4 * width * (1 + row.epilogue.factor_words)))
         for p, four in enumerate(sums):
-            other = f.load(self.kind, second, p * row.residual_pixel) if row.ending.sum else None
-            f.store_first(emitter.store(four, factors, other), self.used, out, p * row.out_pixel)
+            added = f.load(self.vector_type, residual, p * row.residual_pixel) if row.epilogue.sum else None
+            f.store_first(emitter.store(four, factors, added), self.used, out, p * row.out_pixel)
 
-    def _line(self, data: Reg, dy: int, sums: list[list[Reg]]) -> None:
+    def _kernel_row(self, data: Reg, dy: int, sums: list[list[Reg]]) -> None:
         """One row of taps for all pixels: quads from left to right, each interleaved once."""
         f, row = self.f, self.row
         uses: dict[int, list[tuple[int, int]]] = {}
         for p in range(len(sums)):
             for column, odd, i in window_quads(row, p * row.stride):
-                uses.setdefault(column, []).append((p, self.numbers[odd, i]))
+                uses.setdefault(column, []).append((p, self.pattern_index[odd, i]))
         taps = {p * row.stride + t * row.dilation for p in range(len(sums)) for t in range(row.kernel[1])}
         pairs: dict[int, tuple[Reg, Reg]] = {}
         for column in sorted(uses):
@@ -197,8 +200,8 @@ class _Block:
             for j, raw in enumerate(quad):
                 x = self.dots.data(raw)
                 for p, n in uses[column]:
-                    offset = head_bytes(row, self.width) + (dy * len(self.numbers) + n) * 4 * self.width
-                    w = self.dots.weights(f.load(self.kind, self.weights, offset + j * self.width, 16))
+                    offset = packed_header_bytes(row, self.width) + (dy * len(self.pattern_index) + n) * 4 * self.width
+                    w = self.dots.weights(f.load(self.vector_type, self.weights, offset + j * self.width, 16))
                     sums[p][j] = self.dots.add(sums[p][j], x, w)
 
     def _quad(self, data: Reg, column: int, taps: set[int], pairs: dict[int, tuple[Reg, Reg]]) -> list[Reg]:
@@ -206,7 +209,9 @@ class _Block:
         half = vec(self.width // 2, "i16")
 
         def pixel(c: int) -> Reg:
-            return f.load(self.kind, data, c * self.row.data_pixel, 1) if c in taps else const(0, self.kind)
+            return (
+                f.load(self.vector_type, data, c * self.row.data_pixel, 1) if c in taps else const(0, self.vector_type)
+            )
 
         for c in (column, column + 2 * d):
             if c not in pairs:
@@ -214,4 +219,4 @@ class _Block:
         quad: list[Reg] = []
         for a, b in zip(pairs[column], pairs[column + 2 * d], strict=True):
             quad += interleave(f, f.bitcast(a, half), f.bitcast(b, half))
-        return [f.bitcast(q, self.kind) for q in quad]
+        return [f.bitcast(q, self.vector_type) for q in quad]

@@ -101,7 +101,7 @@ def _tile_cycles(vectors: int, pixels: int, steps: int, weights: int) -> float:
 
 def panel_bytes(isa: ISA, panel: Int8Panel, epilogue: Int8Epilogue, steps: int) -> int:
     width = panel.vectors * isa.lanes
-    return width * 4 * (1 + epilogue.factor_words) + epilogue.notes + steps * width * 4
+    return width * 4 * (1 + epilogue.factor_words) + epilogue.param_bytes + steps * width * 4
 
 
 def pack_weights(
@@ -177,7 +177,7 @@ def _multiply(f: Function, isa: ISA, pixels: int, panel: Int8Panel, window: Wind
               ahead: bool) -> list[Reg]:  # fmt: skip
     size, weights = 4 * isa.lanes, f.arg("weights")
     bias = [f.load(vec(isa.lanes, "i32"), weights, j * size, size) for j in range(panel.vectors)]
-    begin = f.gep(weights, (1 + epilogue.factor_words) * panel.vectors * size + epilogue.notes)
+    begin = f.gep(weights, (1 + epilogue.factor_words) * panel.vectors * size + epilogue.param_bytes)
     prefetch_distance = panel_bytes(isa, panel, epilogue, window.elements) if ahead else 0
     return accumulate_tile(
         f, Int8Dot(f, isa), pixels, window, begin, bias, prefetch_distance, near=False, streams=panel.streams

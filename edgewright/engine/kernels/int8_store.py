@@ -20,7 +20,7 @@ class Int8Epilogue:
     zero: bool  # a nonzero zero point
     low: bool  # a lower clamp above 0
     high: bool  # an upper clamp below 255
-    far: bool  # rescaled accumulators may overflow int32
+    may_overflow: bool  # rescaled accumulators may overflow int32
     sum: bool  # a residual add with a second tensor
     table: bool  # a lookup table, for activations
     rounding: str = "even"
@@ -31,7 +31,7 @@ class Int8Epilogue:
         return len(REQUANTIZERS[self.rounding].factor_words)
 
     @property
-    def notes(self) -> int:
+    def param_bytes(self) -> int:
         """Size of the parameters in bytes."""
         return 64 + 256 * self.table
 
@@ -63,7 +63,7 @@ def load_requantizers(
     for j in range(vectors):
         offsets = [(kind, (w * vectors + j) * size) for w, kind in enumerate(rounding.factor_words)]
         words = [f.load(vec(lanes, kind), pointer, offset, align) for kind, offset in offsets]
-        requantizers.append(rounding.emit(f, words, epilogue.far))
+        requantizers.append(rounding.emit(f, words, epilogue.may_overflow))
     return requantizers
 
 

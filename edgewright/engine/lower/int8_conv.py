@@ -119,7 +119,7 @@ class Int8Conv(_Int8ConvLowering):
         columns = conv.images * conv.size[0] * conv.size[1] if single_gemm else conv.size[1]
         stored = conv.outputs if conv.groups > 1 else padded_channels(conv.outputs)
         rows = 1 if single_gemm else conv.size[0]
-        tile = self._tile(context, (window, stored, rows, columns))
+        tile = self._choose_tile(context, (window, stored, rows, columns))
         panels = int8_gemm.make_panels(isa, stored, tile.vectors, rows * columns)
         group_weights = self._pack(context, data, panels, window.elements)
         for part in gemm_parts(conv, tile.pixels, data, out, second):
@@ -134,7 +134,7 @@ class Int8Conv(_Int8ConvLowering):
             slots = [data.at(part.data), group_weights[part.group], out.at(part.out), residual]
             context.step(name, slots, units, macs / _RATE, macs, 1 if panels_outer and not by_panel else 8)
 
-    def _tile(self, context: LoweringContext, sizes: tuple[Window, int, int, int]) -> GemmTile:
+    def _choose_tile(self, context: LoweringContext, sizes: tuple[Window, int, int, int]) -> GemmTile:
         """Choose the GEMM tile: the cost model in ``kernels/int8_gemm.py`` ranks candidates, measuring may pick
         another.
         """
@@ -174,7 +174,7 @@ class Int8Conv(_Int8ConvLowering):
                 span = slice(g * count, (g + 1) * count)
                 operands = (filters[span], params.bias[span], params.factors[:, span])
                 int8_gemm.pack_weights(
-                    target[:group_bytes], context.isa, *operands, panels, params.requant, params.notes
+                    target[:group_bytes], context.isa, *operands, panels, params.requant, params.epilogue_params
                 )
 
         stride = -(-group_bytes // ALIGN) * ALIGN
@@ -234,12 +234,13 @@ class Int8ConvTranspose(ConvTransposeLowering):
 class Int8DepthwiseConv(_Int8ConvLowering):
     """depthwise_conv2d: one filter per channel.
 
-    Tile size: there is no cost model and nothing to tune. ``int8_depthwise.pixels_at_once`` sets the output pixels per
-    tile: 4 with 32 vector registers, 2 with 16, at most the row length. Each pixel of a block needs four 32-bit
+    Tile size: there is no cost model and nothing to tune. ``int8_depthwise.tile_pixels`` sets the output pixels per
+    tile: 4 with 32 vector registers, 2 with 16, at most the row length. Each pixel of a tile needs four 32-bit
     accumulator vectors (one per quarter of a byte vector), so four pixels take 16 registers and leave the rest for the
-    interleaved inputs, weights and multipliers. ``int8_depthwise.blocks`` sets the channels per tile: one byte vector
-    (64 channels with AVX-512, 32 with AVX2, 16 with NEON), then a narrower or overlapping block for the remainder.
-    Steps are parallel over output rows. At most 64 taps are supported, because all taps are unrolled.
+    interleaved inputs, weights and multipliers. ``int8_depthwise.channel_blocks`` sets the channels per tile: one byte
+    vector (64 channels with AVX-512, 32 with AVX2, 16 with NEON), then a narrower or overlapping block for the
+    remainder. There is one step per image, parallel over output rows. At most 64 taps are supported, because all taps
+    are unrolled.
     """
 
     @classmethod
@@ -257,7 +258,7 @@ class Int8DepthwiseConv(_Int8ConvLowering):
     def emit(self, context: LoweringContext) -> None:
         conv, isa, node, params = self.conv, context.isa, self.node, self.params
         storages = [context.storage(v) for v in (node.op.args["input"], node.out, node.residual or node.out)]
-        data, out, second = (h.layout for h in storages)
+        data, out, second = (s.layout for s in storages)
         stored = padded_channels(conv.groups)  # not the pixel stride, which covers other tensors in a concatenation
         row = int8_depthwise.Int8DepthwiseRow(
             conv.kernel,
@@ -272,8 +273,8 @@ class Int8DepthwiseConv(_Int8ConvLowering):
         )
         emit_row = lambda module: int8_depthwise.emit_row(module, isa, row)  # noqa: E731
         filters = params.filters[..., 0].transpose(1, 2, 0)
-        nanoseconds = conv.macs / _RATE * 3
+        nanoseconds = conv.macs / _RATE * 3  # depthwise reaches about a third of the GEMM's rate
         weights = context.weights.add(
-            int8_depthwise.pack_weights(isa, row, filters, params.bias, params.factors, params.notes)
+            int8_depthwise.pack_weights(isa, row, filters, params.bias, params.factors, params.epilogue_params)
         )
         emit_depthwise_steps(context, self, "depthwise_int8", row, emit_row, weights, nanoseconds)

@@ -43,7 +43,7 @@ class Int8ConvParams:
         self.scaling: FixedPointScale | None = op.args.get("scaling")
         self.factors, self.gain = self._factors(channels)
         self.max_accumulator = self._accumulator_bound(plain_bias)
-        self.requant, self.notes = self._requantization()
+        self.requant, self.epilogue_params = self._requantization()
 
     def _factors(self, channels: int) -> tuple[Array, float]:
         """Multipliers as 32-bit words, [words, channels], and the largest as a float."""

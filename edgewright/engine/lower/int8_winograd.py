@@ -82,7 +82,7 @@ class Int8WinogradConv(Int8Conv):
             params.filters,
         )
         epilogue = int8_winograd.pack_epilogue_params(
-            lanes, params.bias, np.ascontiguousarray(params.factors), params.notes.pack()
+            lanes, params.bias, np.ascontiguousarray(params.factors), params.epilogue_params.pack()
         )
         epilogue_place = context.weights.add(epilogue)
         for n in range(self.conv.images):
