@@ -117,7 +117,7 @@ def pack_weights(
 
 
 def tile_pixels(isa: ISA, row: Int8DepthwiseRow) -> int:
-    """Output pixels per tile: each needs four accumulators (a byte vector of channels, widened), and a quad four more."""
+    """Output pixels per tile: each needs four accumulators (a byte vector of channels, widened), a quad four more."""
     return min(4 if isa.registers >= 32 else 2, row.columns)
 
 
