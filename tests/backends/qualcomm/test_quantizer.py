@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from executorch.backends.qualcomm.quantizer import quantizer as stock
 from torch import fx, nn
 from torchao.quantization.pt2e import MinMaxObserver
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e, prepare_qat_pt2e
@@ -271,6 +270,8 @@ def test_what_the_htp_does_not_have_is_refused(options: dict[str, Any], message:
 
 
 def test_options_are_stocks_in_its_order() -> None:
+    from executorch.backends.qualcomm.quantizer import quantizer as stock  # takes seconds
+
     theirs = list(inspect.signature(stock.QnnQuantizer.set_default_quant_config).parameters)
     assert list(inspect.signature(QnnQuantizer.set_default_quant_config).parameters) == theirs
     assert [f.name for f in fields(ModuleQConfig)] == [f.name for f in fields(stock.ModuleQConfig)]
