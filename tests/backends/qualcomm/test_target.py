@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
-from executorch.backends.qualcomm.serialization import qc_schema as stock
-from executorch.backends.qualcomm.serialization.qc_schema_serialize import flatbuffer_to_option
 
 from edgewright.backends.qualcomm import options
 from edgewright.backends.qualcomm.blob import check_context
@@ -36,7 +36,15 @@ PAGE = [
 ]
 
 
-def test_chipsets_are_stocks() -> None:
+@pytest.fixture(scope="module")
+def stock() -> Any:
+    """ExecuTorch's schema; its import takes seconds."""
+    from executorch.backends.qualcomm.serialization import qc_schema
+
+    return qc_schema
+
+
+def test_chipsets_are_stocks(stock: Any) -> None:
     theirs = {soc.name: (int(soc), int(i.htp_info.htp_arch), i.htp_info.vtcm_size_in_mb)
               for soc, i in stock._soc_info_table.items()}  # fmt: skip
     assert {soc.name: (int(soc), htp.arch, htp.vtcm) for soc, htp in CHIPSETS.items()} == theirs
@@ -44,7 +52,9 @@ def test_chipsets_are_stocks() -> None:
 
 
 @pytest.mark.parametrize("fp16", [True, False])
-def test_stock_reads_the_spec(fp16: bool) -> None:
+def test_stock_reads_the_spec(fp16: bool, stock: Any) -> None:
+    from executorch.backends.qualcomm.serialization.qc_schema_serialize import flatbuffer_to_option
+
     (spec,) = generate_qnn_executorch_compiler_spec("SM8550", generate_htp_compiler_spec(use_fp16=fp16))
     found = flatbuffer_to_option(spec.value)
     assert spec.key == "qnn_compile_spec"
