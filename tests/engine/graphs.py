@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
-from edgewright.engine import CompiledGraph, compile
+from edgewright.engine import CompiledGraph, compile, make_plan
+from edgewright.engine.graph import schedule
+from edgewright.engine.graph.layout import Layout, Storage
+from edgewright.engine.graph.verify_plan import Access
 from edgewright.engine.host_arch import is_aarch64
 from edgewright.engine.isa import ARM_LEVELS, host_isa
 from edgewright.ir.core.execute import Executor
@@ -88,6 +92,18 @@ def run(made: Graph, given: Sequence[Any], cpu: str, threads: int = 1) -> list[A
 
 def dirty(compiled: CompiledGraph) -> None:
     compiled._buffers["arena"][:] = 0xCB
+
+
+def layouts(made: Graph, cpu: str) -> dict[str, Layout]:
+    """Where the elements of each value are stored, by the value's name."""
+    found: dict[str, Layout] = {}
+
+    def keep(accesses: Sequence[Access], arena: int, inputs: Sequence[Storage]) -> None:
+        found.update({s.value.name: s.layout for access in accesses for s in (*access.reads, *access.writes)})
+
+    with mock.patch.object(schedule, "verify_plan", keep):
+        make_plan(made, 1, cpu=cpu)
+    return found
 
 
 def steps_in_python(made: Graph, cpu: str) -> list[str]:

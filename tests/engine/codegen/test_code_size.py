@@ -169,13 +169,16 @@ def test_all_kernels_together_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize("count", [60, 300])
-def test_chains_of_integer_operators_are_cut(count: int) -> None:
+def test_chains_of_integer_operators_are_split(count: int) -> None:
     """Element-wise operators of vendors are one kernel, up to a limit; results stay those of the reference."""
     values = [vendors.plain(f"v{n}", (64,), "int32") for n in range(count + 1)]
     other = vendors.plain("other", (64,), "int32")
     ops = [Op("qnn.ElementWiseAdd", {"inputs": [values[n], other]}, [values[n + 1]]) for n in range(count)]
     chain = Graph("chain", [values[0], other], [values[count]], ops)
     assert instructions(chain, "qnn") < 1_500
+    steps = make_plan(chain, 1, "qnn").steps
+    assert max(s.label.count("+") + 1 for s in steps) <= 64
+    assert len(steps) == -(-count // 64)
     inputs = [np.arange(64, dtype=np.int32), np.arange(64, dtype=np.int32) * 1_000_003]
     (found,) = compile(chain, threads=1, numerics="qnn").run(inputs)
     (expected,) = Executor(chain, get_numerics("qnn"), MEMORY).run(inputs)
@@ -183,7 +186,7 @@ def test_chains_of_integer_operators_are_cut(count: int) -> None:
 
 
 @pytest.mark.parametrize("product", [False, True])
-def test_chains_of_real_functions_are_cut(product: bool) -> None:
+def test_chains_of_float32_functions_are_split(product: bool) -> None:
     """Real results stay in registers, and in a product's epilogue, up to a limit."""
     values = [real(f"v{n}", 16, 64) for n in range(41)]
     ops = [Op("tanh", {"self": values[n]}, [values[n + 1]]) for n in range(40)]
@@ -193,6 +196,8 @@ def test_chains_of_real_functions_are_cut(product: bool) -> None:
         ops.insert(0, Op("linear", {"input": given, "weight": weight, "bias": None}, [values[0]]))
     chain = graph([given], [values[40]], *ops)
     assert instructions(chain) < 20_000
+    sizes = [s.label.count("tanh") for s in make_plan(chain, 1).steps if s.label != "clone"]
+    assert sorted(sizes) == [8, 32], "results in registers, and an epilogue"
     inputs = [random(given)]
     found, expected = compile(chain, threads=1).run(inputs), Executor(chain, XNNPACK, MEMORY).run(inputs)
     check_alike(found, expected, 1e-5)  # the largest result shrinks to 0.19, and the product's error does not

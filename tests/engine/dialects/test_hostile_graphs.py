@@ -98,8 +98,8 @@ def test_results_that_are_not_as_large_as_they_say(name: str) -> None:
                 outcome(made, numerics)
 
 
-def test_runners_give_what_there_is() -> None:
-    """Sizes follow from the inputs'; what reads the results compares them."""
+def test_runners_reject_a_result_of_another_size() -> None:
+    """Sizes follow from the inputs'; one that the graph contradicts is an error."""
     made = _pool("avg_pool2d")
     made.outputs[0].shape = (2, 3, 3, 5)
     runner = make_runner(lambda: made, get_numerics("tosa"), 1 << 28, 1)

@@ -63,7 +63,7 @@ def test_rows_by_lists(dtype: str, channels: int) -> None:
 
 @pytest.mark.parametrize("kind", ["gather", "scatter"])
 @pytest.mark.parametrize("place", [2**31 - 1, -(2**31), 4, -5])
-def test_places_that_are_not_there_are_an_error_and_touch_nothing_else(kind: str, place: int) -> None:
+def test_out_of_range_indices_are_an_error_and_touch_nothing_else(kind: str, place: int) -> None:
     values, places, made = plain("v", (2, 4, 3), "int16"), plain("p", (2, 4), "int32"), plain("m", (2, 4, 3), "int16")
     given, args = [anything(values), np.array([[0, 1, 2, 3], [3, -1, place, 0]], np.int32)], {}
     if kind == "scatter":
@@ -73,9 +73,14 @@ def test_places_that_are_not_there_are_an_error_and_touch_nothing_else(kind: str
     words = f"places must be from -4 to 3; got {place}"
     with pytest.raises(ExecutionError, match=words):
         execute(made_graph, given)
+    unchanged = [array.copy() for array in given]
     for cpu in cpus():
+        memory = np.full((3, *made.bound), 0x5A5A, np.int16)  # the output is the middle one
         with pytest.raises(ExecutionError, match=words):
-            compile(made_graph, threads=1, numerics="tosa", cpu=cpu).run(given)
+            compile(made_graph, threads=1, numerics="tosa", cpu=cpu).run(given, [memory[1]])
+        assert (memory[::2] == 0x5A5A).all()
+        for array, before in zip(given, unchanged, strict=True):
+            np.testing.assert_array_equal(array, before)
 
 
 @pytest.mark.parametrize("dtype", ["int8", "int16", "int32"])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from edgewright.engine import compile
-from edgewright.ir.graph import Graph, Op, Value
+from edgewright.ir.graph import Graph, Op, QParams, Value
 from edgewright.ir.qnn.execute import execute
 from edgewright.ir.qnn.table import QNN, STORED
 
@@ -88,7 +88,15 @@ def test_the_largest_are_found_among_numbers_of_half_precision() -> None:
         assert found[0].tolist() == [[2.0, 1.0, 1.0]] and found[1].tolist() == [[3, 0, 1]]
 
 
-def test_quantizing_reads_what_was_given() -> None:
-    """The conversion at a graph's entrance is of the caller's own numbers."""
+def test_quantizing_reads_float32() -> None:
+    """The conversion at a graph's entrance is of the caller's own numbers, not rounded to fp16 before."""
     assert {"Reshape", "TopK", "Gather"} <= {name for name, row in QNN.items() if row.domain == STORED}
     assert QNN["Quantize"].domain != STORED
+    q = QParams(1e-4, 20000, np.dtype(np.uint16), 0, 65535)
+    given, out = value("x", (4,)), Value("y", q.dtype, (4,), (0,), q=q)
+    made = Graph("g", [given], [out], [Op("qnn.Quantize", {"inputs": [given]}, [out])])
+    x = np.array([0.1, 1.0001, -1.7183, 3.14159], np.float32)
+    wanted, rounded = ((np.rint(n.astype(np.float64) / 1e-4) + 20000).tolist() for n in (x, in_half(x)))
+    assert wanted != rounded
+    for found in both(made, x):
+        assert found.tolist() == wanted

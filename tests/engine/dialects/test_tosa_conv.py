@@ -9,7 +9,7 @@ import pytest
 
 from edgewright.ir.graph import Graph, Op
 from tests.engine.dialects.test_tflite import window
-from tests.engine.dialects.test_tosa import factors, rescale, weights
+from tests.engine.dialects.test_tosa import computing_steps, factors, rescale, weights
 from tests.engine.vendors import anything, graph, numbers, plain, same, tosa
 
 
@@ -123,14 +123,18 @@ def test_quotients() -> None:
     same(graph([y], tosa("intdiv", y, a=a, b=b)), "tosa", given)
 
 
-def test_constants_of_constants_are_made_once() -> None:
+def test_constants_of_constants_are_folded() -> None:
     x, y = plain("x", (3, 5), "int32"), plain("y", (3, 5), "int32")
     least, most = plain("l", (1, 1), "int32"), plain("m", (1, 1), "int32")
     ops = [tosa("maximum", least, a=numbers([[3]]), b=numbers([[9]])), tosa("minimum", most, a=least, b=numbers([[7]]))]
-    same(graph([y], *ops, tosa("mul", y, a=x, b=most, shift=0)), "tosa")
+    made = graph([y], *ops, tosa("mul", y, a=x, b=most, shift=0))
+    assert computing_steps(made) == [("tosa.mul", "int_elementwise")]
+    same(made, "tosa")
 
 
-def test_numbers_alone_are_made_once_too() -> None:
+def test_scalar_constants_are_folded() -> None:
     x, y, most = plain("x", (3, 5), "int32"), plain("y", (3, 5), "int32"), plain("m", (), "int32")
     first = tosa("minimum", most, a=numbers(3), b=numbers(9))
-    same(graph([y], first, tosa("mul", y, a=x, b=most, shift=0)), "tosa")
+    made = graph([y], first, tosa("mul", y, a=x, b=most, shift=0))
+    assert computing_steps(made) == [("tosa.mul", "int_elementwise")]
+    same(made, "tosa")

@@ -35,6 +35,7 @@ def test_small_equal_arrays_are_stored_once() -> None:
     places = [weights.add(a) for a in (one, other, one)]
     assert places[0] == places[2] != places[1]
     built = weights.build()
+    assert bytes(built).count(one.tobytes()) == 2  # once, and as the beginning of the other
     assert np.array_equal(built[places[1].offset :][: other.nbytes].view(np.float32), other)
 
 
@@ -53,6 +54,7 @@ def test_others_are_copied_to_where_reading_beyond_them_is_safe(cut: slice) -> N
     held_now: Any = make_resident(given)
     assert held_now.ctypes.data % ALIGN == 0
     assert bytes(held_now) == bytes(given)
+    assert not np.shares_memory(held_now, given)
     assert held_now.base.nbytes >= given.nbytes + SLACK
 
 

@@ -13,7 +13,20 @@ import pytest
 from edgewright.ir.core.execute import Executor
 from edgewright.ir.graph import Graph, Op, QParams, Value
 from edgewright.ir.numerics import XNNPACK
-from tests.engine.graphs import I8, biases, check_alike, compare, cpus, filters, graph, quantized, random, real, run
+from tests.engine.graphs import (
+    I8,
+    biases,
+    check_alike,
+    compare,
+    cpus,
+    filters,
+    graph,
+    layouts,
+    quantized,
+    random,
+    real,
+    run,
+)  # fmt: skip
 from tests.engine.layout_contexts import neighbours, window
 from tests.engine.random_operators import SUBJECTS
 from tests.engine.sanitize import sanitize
@@ -49,7 +62,7 @@ def _convolution(kind: str, x: Value, y: Value, weight: Value, pad: int, groups:
 @pytest.mark.sample(3)
 @pytest.mark.parametrize("cpu", cpus())
 @pytest.mark.parametrize("channels", [4, 16, 48, 480])
-def test_bytes_of_a_depthwise_convolution_stay_in_their_part_of_a_concatenation(channels: int, cpu: str) -> None:
+def test_int8_depthwise_convolution_stays_in_its_part_of_a_concatenation(channels: int, cpu: str) -> None:
     """cat([p, depthwise(p)]): the second part's kernel once wrote as many channels as the whole has."""
     x, p, d = (quantized(n, 1, 4, 4, channels) for n in "xpd")
     both, y = quantized("both", 1, 4, 4, 2 * channels), quantized("y", 1, 4, 4, 8)
@@ -74,7 +87,7 @@ def test_dynamically_quantized_pointwise_convolution_writes_around_a_border(batc
 
 
 @pytest.mark.parametrize("cpu", cpus())
-def test_rows_inside_a_border_are_quantized_each_by_its_own_range(cpu: str) -> None:
+def test_rows_inside_a_border_are_dynamically_quantized(cpu: str) -> None:
     x, inside, y = real("x", 2, 5, 6, 20), real("inside", 2, 5, 6, 20), real("y", 2, 5, 6, 9)
     q = QParams(1.0, 0, I8, -128, 127, axis=-1, dynamic="per_token")
     rows = Value("rows", I8, x.bound, (0, 1, 2, 3), q=q)
@@ -128,10 +141,12 @@ def test_pointwise_convolution_of_an_image_that_a_window_reads_too(integer: bool
 
 @pytest.mark.parametrize("cpu", cpus())
 @pytest.mark.parametrize("kernel", [(3, 3), (1, 3), (2, 2)])
-def test_convolution_of_pixels_that_are_set_apart_in_the_cache(kernel: tuple[int, int], cpu: str) -> None:
+def test_convolution_of_padded_pixels(kernel: tuple[int, int], cpu: str) -> None:
     """Pixels of a multiple of 4096 bytes have 64 more between them, which are no part of the window."""
     x, inside = real("x", 2, 4, 4, 1024), real("inside", 2, 4, 4, 1024)
     y = real("y", 2, *((4 - k) // 2 + 1 for k in kernel), 3)
     convolution = _convolution("conv2d", inside, y, filters(3, *kernel, 1024, quantize=False), 0, 1)
     convolution.args["stride"] = [2, 2]
-    compare(graph([x], [y], Op("hardswish", {"self": x}, [inside]), convolution), [random(x)], cpu, 3e-5)
+    made = graph([x], [y], Op("hardswish", {"self": x}, [inside]), convolution)
+    assert layouts(made, cpu)["inside"].strides[-2:] == (4096 + 64, 4)
+    compare(made, [random(x)], cpu, 3e-5)

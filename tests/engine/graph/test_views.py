@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from edgewright.engine import make_plan
 from edgewright.engine.graph.views import restride
 from edgewright.ir.graph import Graph, Op, Value
-from tests.engine.graphs import biases, compare, constant, cpus, filters, graph, quantized, random, real
+from tests.engine.graphs import biases, compare, constant, cpus, filters, graph, layouts, quantized, random, real
 
 
 class Builder:
@@ -130,21 +130,22 @@ def _turned(rank: int) -> list[int]:
 
 
 @pytest.mark.parametrize("cpu", cpus())
-def test_long_rows_lie_apart(cpu: str) -> None:
-    """Rows of a power of two would fall on each other in the cache; everything else sees no difference."""
+def test_long_rows_are_padded(cpu: str) -> None:
+    """Rows of a power of two would map to the same sets of the cache; everything else sees no difference."""
     b, x = Builder(), real("x", 1, 5, 16)
     wide = b("linear", (1, 5, 1024), input=x, weight=filters(1024, 16, quantize=False), bias=None, transposed=False)
     flat = b("view", (5, 1024), self=b("abs", (1, 5, 1024), self=wide), size=[5, 1024])
     out = b("linear", (5, 8), input=flat, weight=filters(8, 1024, quantize=False), bias=None, transposed=False)
     also = b("softmax", (5, 1024), self=b("neg", (5, 1024), self=flat))
     made = graph([x], [out, also], *b.ops)
+    assert layouts(made, cpu)[flat.name].strides == (4096 + 64, 4)
     compare(made, [random(x)], cpu, 1e-5)
 
 
 @pytest.mark.parametrize("cpu", cpus())
 @pytest.mark.parametrize("width", [20, 32, 48])
-def test_bytes_are_read_where_they_lie(cpu: str, width: int) -> None:
-    """A part of a layer's bytes, by who needs nothing beside them, and by a layer that does."""
+def test_slices_of_int8_are_read_in_place(cpu: str, width: int) -> None:
+    """A part of a layer's result, by operators that need nothing beside it, and by a layer that does."""
     x, joined = quantized("x", 5, 24), quantized("j", 5, 3 * width, scale=0.2)
     weight, other = filters(3 * width, 24, quantize=True), filters(16, width, quantize=True)
     cut, turned, split = (quantized(n, *s, scale=0.2) for n, s in

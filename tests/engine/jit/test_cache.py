@@ -41,7 +41,7 @@ def test_only_the_owner_may_look(store: Cache) -> None:
 
 
 @pytest.mark.parametrize("damage", ["truncate", "flip", "empty", "extend", "rename"])
-def test_damaged_entries_are_made_again(store: Cache, damage: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_damaged_entries_are_removed(store: Cache, damage: str, caplog: pytest.LogCaptureFixture) -> None:
     store.put(KEY, b"code" * 100)
     assert store.folder is not None
     path = store.folder / f"{KEY}.o"

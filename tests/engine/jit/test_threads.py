@@ -204,7 +204,7 @@ print(interrupted, all((t == 1).all() for t in tallies), threads.thread_pool().l
 
 
 @pytest.mark.parametrize("end", ["sys.exit(7)", "threading.Thread(target=forever, daemon=True).start(); sys.exit(7)"])
-def test_the_interpreter_ends_at_once(end: str) -> None:
+def test_the_interpreter_exits_while_workers_are_alive(end: str) -> None:
     done = python(
         f"""
 graph = CompiledGraph(adding(), threads=3)

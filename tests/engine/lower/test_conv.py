@@ -156,7 +156,7 @@ def test_transposed(cpu: str, quantize: bool, kernel: Any, stride: Any) -> None:
 @pytest.mark.parametrize(("inputs", "outputs"), [(16, 16), (48, 80), (128, 32)])
 @pytest.mark.parametrize("padding", [(1, 1, 1, 1), (0, 0, 0, 0), (1, 0, 0, 2)])
 def test_winograd(cpu: str, size: Any, inputs: int, outputs: int, padding: Any) -> None:
-    """Against exact sums: within 1e-5 of the largest, and the plan does not use the plain way."""
+    """Within 1e-5 of the reference's largest result, and the plan uses Winograd."""
     if min(size) + sum(padding[:2]) < 6 or size[1] + sum(padding[2:]) < 6:
         size = (size[0] + 2, size[1] + 2)
     made = conv((2, *size, inputs), outputs, (3, 3), padding=padding, limits=(0.0, INF))
@@ -170,6 +170,7 @@ def test_winograd_with_a_sum(cpu: str) -> None:
     (x,), middle, y = made.inputs, made.outputs[0], real("z", 1, 9, 9, 32)
     made.ops.append(Op("add", {"self": x, "other": middle, "limits": (0.0, INF)}, [y]))
     made.outputs[0] = y
+    assert winograd_labels(made, cpu) == ["conv2d+add"]
     compare(made, [random(x)], cpu, 1e-5)
 
 
@@ -178,7 +179,7 @@ def test_winograd_with_a_sum(cpu: str) -> None:
 @pytest.mark.parametrize("size", [(14, 14), (7, 8), (16, 11)])
 @pytest.mark.parametrize(("inputs", "outputs"), [(64, 64), (96, 192), (128, 128)])
 @pytest.mark.parametrize("padding", [(1, 1, 1, 1), (0, 2, 2, 0)])
-def test_winograd_of_bytes(cpu: str, size: Any, inputs: int, outputs: int, padding: Any) -> None:
+def test_winograd_of_int8(cpu: str, size: Any, inputs: int, outputs: int, padding: Any) -> None:
     """Bit for bit the plain sums, whatever the border and the zero points."""
     made = conv((2, *size, inputs), outputs, (3, 3), padding=padding, quantize=True, limits=(-2.0, 3.0))
     assert by_winograd(made, cpu)
@@ -186,18 +187,18 @@ def test_winograd_of_bytes(cpu: str, size: Any, inputs: int, outputs: int, paddi
 
 
 @pytest.mark.parametrize("cpu", cpus())
-def test_winograd_of_bytes_with_a_sum(cpu: str) -> None:
+def test_winograd_of_int8_with_a_sum(cpu: str) -> None:
     made = conv((1, 12, 12, 64), 64, (3, 3), padding=(1, 1, 1, 1), quantize=True)
     (x,), middle, y = made.inputs, made.outputs[0], value("z", (1, 12, 12, 64), True, scale=0.2, zero=11)
     made.ops.append(Op("add", {"self": middle, "other": x, "limits": (-5.0, INF)}, [y]))
     made.outputs[0] = y
-    assert by_winograd(made, cpu)
+    assert winograd_labels(made, cpu) == ["conv2d+add"]
     check(made, cpu)
 
 
 @pytest.mark.parametrize("cpu", cpus())
 @pytest.mark.parametrize(("taps", "fits"), [(1036, True), (1037, False)])
-def test_winograd_of_bytes_up_to_its_limit(cpu: str, taps: int, fits: bool) -> None:
+def test_winograd_of_int8_up_to_its_limit(cpu: str, taps: int, fits: bool) -> None:
     """Sums reach 2**25 and no farther: there, weights and data are as large as they can be."""
     made = conv((1, 8, 8, 128), 64, (3, 3), padding=(1, 1, 1, 1), quantize=True)
     data = np.zeros((64, 3, 3, 128), np.int8)
@@ -211,8 +212,11 @@ def test_winograd_of_bytes_up_to_its_limit(cpu: str, taps: int, fits: bool) -> N
 
 
 def by_winograd(made: Graph, cpu: str) -> bool:
-    kinds = {s.kernel.split("_")[0] for s in make_plan(made, threads=1, cpu=cpu).steps}
-    return bool(kinds & {"winograd"})
+    return bool(winograd_labels(made, cpu))
+
+
+def winograd_labels(made: Graph, cpu: str) -> list[str]:
+    return [s.label for s in make_plan(made, threads=1, cpu=cpu).steps if s.kernel.startswith("winograd")]
 
 
 @pytest.mark.sample(4)
@@ -248,6 +252,9 @@ def test_a_table_follows(cpu: str, depthwise: bool, channels: int) -> None:
         Op("convert", {"self": b}, [y]),
     ]
     made.outputs[0] = y
+    kind, table = "depthwise_conv2d" if depthwise else "conv2d", "convert+hardswish+convert"
+    labels = {s.label for s in make_plan(made, threads=1, cpu=cpu).steps} - {"clone"}
+    assert labels in ({kind, table}, {f"{kind}+{table}"})  # AVX-512 looks a table up in registers
     check(made, cpu)
 
 
@@ -266,7 +273,7 @@ def test_linear(cpu: str, quantize: bool, rows: tuple[int, ...], inputs: int, ou
 
 
 @pytest.mark.parametrize("cpu", cpus())
-def test_unsigned_bytes(cpu: str) -> None:
+def test_uint8(cpu: str) -> None:
     made = conv((1, 6, 6, 9), 17, (3, 3), padding=(1, 1, 1, 1), quantize=True, zero=131, dtype=U8)
     out = made.outputs[0]
     changed = quantized("y", *out.bound, scale=0.3, zero=120, dtype=U8)
@@ -279,6 +286,7 @@ def test_unsigned_bytes(cpu: str) -> None:
 def test_scales_that_leave_32_bits_saturate(cpu: str) -> None:
     made = conv((1, 3, 3, 64), 16, quantize=True, scale=1e6)
     check(made, cpu)
+    assert set(np.unique(run(made, [random(made.inputs[0])], cpu)[0])) == {-128, 127}
 
 
 @pytest.mark.parametrize("cpu", cpus())
@@ -328,6 +336,8 @@ def test_chains_are_done_row_by_row(cpu: str, stride: int, kernel: int, residual
 
 def test_threads_share_a_chain() -> None:
     made = chain(1, 3, 64, True)
+    (step,) = [s for s in make_plan(made, threads=2).steps if s.kernel.startswith("chain")]
+    assert step.units >= 2 * step.grain, "a chunk for each thread"
     (want,), (got,) = (run(made, [random(made.inputs[0])], cpus()[-1], threads) for threads in (1, 2))
     assert (want == got).all()
 

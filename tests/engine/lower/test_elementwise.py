@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from edgewright.engine import make_plan
 from edgewright.engine.codegen.math_float32 import FUNCTIONS
 from edgewright.ir.graph import Graph, Op, Value
-from tests.engine.graphs import U8, compare, constant, cpus, graph, quantized, random, real
+from tests.engine.graphs import U8, compare, constant, cpus, graph, quantized, random, real, run, steps_in_python
 
 BINARY = ["add", "sub", "mul", "div", "maximum", "minimum"]
 INF = float("inf")
@@ -35,7 +35,7 @@ SHAPES = [((3,), (3,)), ((2, 5, 7), (2, 5, 7)), ((4, 6, 33), (33,)), ((1, 5, 5, 
 @pytest.mark.parametrize("cpu", cpus())
 @pytest.mark.parametrize("kind", BINARY)
 @pytest.mark.parametrize("shapes", SHAPES)
-def test_reals(cpu: str, kind: str, shapes: Any) -> None:
+def test_float32(cpu: str, kind: str, shapes: Any) -> None:
     a, b = real("a", *shapes[0]), real("b", *shapes[1])
     check(binary(kind, a, b, real("y", *np.broadcast_shapes(*shapes)), (-1.0, 1.5)), cpu)
 
@@ -45,7 +45,7 @@ def test_reals(cpu: str, kind: str, shapes: Any) -> None:
 @pytest.mark.parametrize("kind", BINARY)
 @pytest.mark.parametrize("shapes", SHAPES)
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8])
-def test_bytes(cpu: str, kind: str, shapes: Any, dtype: Any) -> None:
+def test_int8_and_uint8(cpu: str, kind: str, shapes: Any, dtype: Any) -> None:
     a = quantized("a", *shapes[0], scale=0.04, zero=5, dtype=dtype)
     b = quantized("b", *shapes[1], scale=0.07, zero=9, dtype=dtype)
     out = quantized("y", *np.broadcast_shapes(*shapes), scale=0.1, zero=17, dtype=dtype)
@@ -66,6 +66,7 @@ def test_maximum_of_nan_is_nan() -> None:
     numbers = [np.array([np.nan, 1, np.inf, -1], np.float32), np.array([1, np.nan, 2, -np.inf], np.float32)]
     for kind in ("maximum", "minimum", "add"):
         compare(binary(kind, a, b, y), numbers, cpus()[-1])
+        assert np.isnan(run(binary(kind, a, b, y), numbers, cpus()[-1])[0]).tolist() == [True, True, False, False]
 
 
 # ------------------------------------------------------------------------------------------------------------ unary
@@ -101,9 +102,12 @@ def test_functions(cpu: str, kind: str) -> None:
 @pytest.mark.parametrize("cpu", cpus())
 @pytest.mark.parametrize("kind", ["clamp", "hardswish", "sigmoid", "exp", "leaky_relu", "convert", "gelu"])
 @pytest.mark.parametrize("shape", [(5,), (1, 7, 7, 24), (2, 64)])
-def test_functions_of_bytes_are_tables(cpu: str, kind: str, shape: tuple[int, ...]) -> None:
+def test_functions_of_int8_are_tables(cpu: str, kind: str, shape: tuple[int, ...]) -> None:
     x, y = quantized("x", *shape), quantized("y", *shape, scale=0.02, zero=-30)
-    check(unary(kind, x, y, **ARGUMENTS.get(kind, {})), cpu)
+    made = unary(kind, x, y, **ARGUMENTS.get(kind, {}))
+    kernels = {s.kernel.rpartition("_")[0] for s in make_plan(made, 1, cpu=cpu).steps if s.label == kind}
+    assert kernels == {"int8_table"}
+    check(made, cpu)
 
 
 @pytest.mark.parametrize("cpu", cpus())
@@ -115,7 +119,7 @@ def test_conversions(cpu: str, dtype: Any, shape: tuple[int, ...]) -> None:
     check(unary("convert", quantized("q", *shape, dtype=dtype, zero=40), real("r", *shape)), cpu)
 
 
-def test_numbers_that_are_none_are_stored_as_the_reference_does() -> None:
+def test_nan_and_infinities_are_quantized_as_the_reference_does() -> None:
     made = unary("convert", real("r", 6), quantized("q", 6, zero=40))
     compare(made, [np.array([np.nan, np.inf, -np.inf, 1e30, -1e30, 0.1], np.float32)], cpus()[-1])
 
@@ -125,6 +129,7 @@ def test_a_chain_is_one_step(cpu: str) -> None:
     x, a, b, y = (real(n, 1, 5, 5, 30) for n in "xaby")
     made = graph([x], [y], Op("exp", {"self": x}, [a]), Op("mul", {"self": constant(np.float32([2])), "other": a}, [b]),
                  Op("add", {"self": b, "other": x, "limits": (0.0, 9.0)}, [y]))  # fmt: skip
+    assert [s.label for s in make_plan(made, 1, cpu=cpu).steps] == ["exp+mul+add"]
     check(made, cpu)
 
 
@@ -288,9 +293,10 @@ def test_tensors_to_be_joined_are_made_in_place(cpu: str, quantize: bool, dim: i
 
 @pytest.mark.parametrize("cpu", cpus())
 def test_softmax_into_a_padded_window(cpu: str) -> None:
-    """Its result lies with a border then, which it has no kernel for."""
+    """Its result is stored with a border then, which it has no kernel for: the reference computes it."""
     x, a, y = real("x", 1, 6, 6, 8), real("a", 1, 6, 6, 8), real("y", 1, 6, 6, 8)
     args = {"input": a, "weight": constant(np.ones((1, 3, 3, 8), np.float32)), "bias": None, "stride": [1, 1],
             "padding": [1] * 4, "dilation": [1, 1], "groups": 8, "output_padding": [0, 0]}  # fmt: skip
     made = graph([x], [y], Op("softmax", {"self": x}, [a]), Op("depthwise_conv2d", args, [y]))
+    assert steps_in_python(made, cpu) == ["softmax"]
     check(made, cpu, native=False)

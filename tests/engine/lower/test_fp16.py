@@ -1,4 +1,4 @@
-"""Reals of 16 bits: what the reference stores, but for sums that round the other way."""
+"""fp16 and bf16: what the reference stores, but for sums that round the other way."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def values(dtype: Any, *names: str) -> list[Value]:
 @pytest.mark.parametrize("cpu", cpus())
 @pytest.mark.parametrize("dtype", [np.float16, bfloat16])
 def test_each_result_is_rounded(cpu: str, dtype: Any) -> None:
-    """A sum, a product and a function in a row: three times rounded, in one pass."""
+    """A sum, a product and a function in a row: three times rounded."""
     x, y, a, b, c = values(dtype, "x", "y", "a", "b", "c")
     scale = constant(np.array([1.1]).astype(dtype))
     ops = [Op("add", {"self": x, "other": y}, [a]), Op("mul", {"self": a, "other": scale}, [b]),
@@ -57,12 +57,22 @@ def test_each_result_is_rounded(cpu: str, dtype: Any) -> None:
     check(made, given, cpu, exact=True)
 
 
-def test_graphs_that_only_move_halves_are_left_alone() -> None:
+def moves() -> list[Graph]:
     x, y = values(np.float16, "x", "y")
-    turned = Value("t", np.dtype(np.float16), (40, 5), (0, 1))
-    made = graph([x], [turned], Op("permute", {"self": x, "dims": [1, 0]}, [turned]))
-    data = np.arange(200).astype(np.float16).reshape(5, 40)
-    check(made, [data], cpus()[-1], exact=True)
-    given = graph([x], [x, y], Op("clone", {"self": x}, [y]))
-    check(given, [data], cpus()[-1], exact=True)
-    assert make_plan(given, 1).inputs[0].dtype == np.dtype(np.float16)
+    transposed = Value("t", np.dtype(np.float16), (40, 5), (0, 1))
+    return [
+        graph([x], [transposed], Op("permute", {"self": x, "dims": [1, 0]}, [transposed])),
+        graph([x], [x, y], Op("clone", {"self": x}, [y])),
+    ]
+
+
+@pytest.mark.parametrize("made", moves(), ids=["permute", "clone"])
+def test_fp16_that_is_only_moved_is_exact(made: Graph) -> None:
+    check(made, [np.arange(200).astype(np.float16).reshape(5, 40)], cpus()[-1], exact=True)
+    assert make_plan(made, 1).inputs[0].dtype == np.dtype(np.float16)
+
+
+@pytest.mark.xfail(strict=True, reason="widen_fp16 converts to float32 and back around operators that compute nothing")
+@pytest.mark.parametrize("made", moves(), ids=["permute", "clone"])
+def test_graphs_that_only_move_fp16_are_not_widened(made: Graph) -> None:
+    assert "convert" not in {s.label for s in make_plan(made, 1).steps}
