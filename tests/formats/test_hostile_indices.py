@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -173,11 +174,17 @@ def test_a_plan_without_operators_has_no_calls() -> None:
         read_program(drop(LINEAR, PLAN, 6))
 
 
-def test_a_newer_schema_is_refused() -> None:
+def test_a_newer_schema_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     made = read_program(LINEAR)
     made.version = 1
     with pytest.raises(VersionError, match="Upgrade"):
         write_program(made)
+    monkeypatch.setattr("edgewright.formats.pte_writer.verify_program", lambda program: None)
+    newer = write_program(made)
+    with pytest.raises(VersionError, match="Upgrade"):
+        read_program(newer)
+    with pytest.raises(VersionError, match="Upgrade"):
+        Runtime.get().load_program(newer)
 
 
 def test_two_methods_of_one_name_are_refused() -> None:
@@ -240,7 +247,12 @@ def test_an_unbounded_input_costs_nothing() -> None:
         builder.inputs.append(
             builder.value(schema.Tensor(scalar_type=6, sizes=sizes, dim_order=order, shape_dynamism=1))
         )
-    loaded = Runtime.get().load_program(write_program(builder.program())).load_method()
+    data = write_program(builder.program())
+    tracemalloc.start()
+    loaded = Runtime.get().load_program(data).load_method()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1 << 20
     assert loaded.execute([np.zeros((1,) * 16, np.float32), np.zeros((1,) * 5 + (0,), np.float32)]) == []
 
 

@@ -92,7 +92,7 @@ def test_segment_alignment_is_honoured() -> None:
 
 
 @pytest.mark.parametrize("name", ["mlp_portable_weights", "mlp_xnn_weights"])
-def test_data_round_trips_to_stocks_own_bytes(name: str) -> None:
+def test_data_round_trips_in_as_many_bytes_as_stock_has(name: str) -> None:
     stock = (golden.GOLDEN / f"{name}.ptd").read_bytes()
     entries = read_data(stock)
     ours = write_data(entries)

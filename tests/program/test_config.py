@@ -230,7 +230,7 @@ def test_alignment_of_planned_memory() -> None:
     assert sum(program.execution_plan[0].non_const_buffer_sizes) > sum(file().execution_plan[0].non_const_buffer_sizes)
 
 
-def test_shared_state_lies_at_the_same_place_in_every_method() -> None:
+def test_shared_state_has_the_same_offset_in_every_method() -> None:
     x = torch.ones(2)
     exported = torch.export.export(Counter(), (x,))
     options = ExecutorchBackendConfig(memory_planning_pass=MemoryPlanningPass(share_mutable_buffers=True))
@@ -404,6 +404,7 @@ def test_state_can_be_left_to_the_caller() -> None:
     program = compiled(Counter(), torch.ones(2), memory_planning_pass=planning)
     (state,) = [t for t in tensors(read_program(program)) if t.extra_tensor_info]
     assert state.allocation_info is None
+    assert state.extra_tensor_info is not None and state.extra_tensor_info.fully_qualified_name == "count"
     with pytest.raises((StockError, EdgewrightError)):
         stock().run(program, "forward", [np.ones(2, np.float32)])
     with pytest.raises(UsageError, match="share_mutable_buffers"):

@@ -50,7 +50,7 @@ def test_the_arena_is_between_what_is_alive_at_once_and_everything(made: list[Bl
 
 @settings(deadline=None, max_examples=100)
 @given(blocks(12))
-def test_the_same_blocks_get_the_same_places(made: list[Block]) -> None:
+def test_the_same_blocks_get_the_same_offsets(made: list[Block]) -> None:
     plan_arena(made)
     first = [block.offset for block in made]
     assert plan_arena(made) >= 0
@@ -71,7 +71,7 @@ def test_blocks_all_at_once_need_their_sum(sizes: list[int]) -> None:
 
 @settings(deadline=None, max_examples=100)
 @given(st.lists(st.integers(1, 1000), min_size=2, max_size=20))
-def test_a_chain_needs_its_largest_neighbours(sizes: list[int]) -> None:
+def test_a_chain_needs_at_most_half_more_than_its_largest_neighbours(sizes: list[int]) -> None:
     """Each made from the one before: input and output of one instruction are all that is alive."""
     chain = [Block(size * 16, at, at + 1) for at, size in enumerate(sizes)]
     assert plan_arena(chain) <= peak_live_bytes(chain) * 3 // 2

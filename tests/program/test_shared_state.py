@@ -17,6 +17,7 @@ from edgewright.formats import schema
 from edgewright.formats.pte_reader import read_program
 from edgewright.formats.pte_writer import write_program
 from edgewright.program.memory import MemoryPlanningPass
+from tests.runtime.jit.test_segments import segments
 from tests.support import golden
 from tests.support.build import PlanBuilder
 from tests.support.build import program as program_of
@@ -112,7 +113,7 @@ def test_a_method_that_only_reads_state_reads_what_others_wrote(partitioner: Any
     assert [out[0].tolist() for out in stock().run_methods(program, calls)] == [[4, 4], [5, 6], [6, 7]]
 
 
-def test_state_has_one_place_in_methods_of_different_state() -> None:
+def test_state_has_one_offset_in_methods_of_different_state() -> None:
     program = read_program(build(Counter(), "step", "set_state", "get_state"))
     places = {}
     for plan in program.execution_plan:
@@ -205,6 +206,7 @@ def test_what_is_written_for_others_only_is_written() -> None:
 
     loaded = Runtime.get().load_program(bytes(write_program(program_of(plan("write"), plan("read")))))
     write, read = loaded.load_method("write"), loaded.load_method("read")
+    assert [step.label.split(" (")[0] for step in segments(write)] == ["2 calls"]
     given, eye = (
         np.random.default_rng(0).standard_normal((size, size)).astype(np.float32),
         np.eye(size, dtype=np.float32),

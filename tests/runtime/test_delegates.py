@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import threading
+import weakref
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from edgewright.formats import schema, write_program
 from edgewright.ir.graph import Array
 from edgewright.runtime import Limits, Profile, Runtime
 from edgewright.runtime.method import Method
+from edgewright.runtime.tensor import TensorSlot
 from tests.backends.device import program
 from tests.engine.jit.test_shape_cache import two_layers
 from tests.engine.lower.test_conv import conv
@@ -84,7 +87,7 @@ def test_other_machines_are_named(monkeypatch: pytest.MonkeyPatch, machine: str)
 
 
 @pytest.mark.parametrize("name", ["conv_relu_int8_pc_xnnpack", "conv_relu_int8_pt_xnnpack", "linear_int8_pc_xnnpack"])
-def test_bytes_are_those_of_the_reference(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_int8_is_bit_exact_with_the_reference(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     ours = results(name)
     monkeypatch.setenv(runner.ENGINE_VARIABLE, "reference")
     for a, b in zip(ours, results(name), strict=True):
@@ -144,6 +147,10 @@ def test_inputs_are_neither_changed_nor_kept() -> None:
     (again,) = made.execute([first])
     np.testing.assert_array_equal(again, one)
     assert not np.shares_memory(again, one)
+    last = weakref.ref(first)
+    del first
+    gc.collect()
+    assert last() is None, "nobody else refers to it"
 
 
 def test_inputs_seen_under_another_name_are_copied() -> None:
@@ -153,8 +160,11 @@ def test_inputs_seen_under_another_name_are_copied() -> None:
     assert isinstance(source, schema.Tensor)
     builder.outputs = [builder.tensor(np.float32, (6,), allocation_info=source.allocation_info)]
     made = Runtime().load_program(write_program(builder.program())).load_method()
-    (got,) = made.execute([np.arange(6, dtype=np.float32).reshape(2, 3)])
+    given = np.arange(6, dtype=np.float32).reshape(2, 3)
+    (got,) = made.execute([given])
     np.testing.assert_array_equal(got, np.arange(6))
+    assert not any(isinstance(v, TensorSlot) and v.aliasable for v in made._table.values)
+    assert not np.shares_memory(got, given)
 
 
 # ------------------------------------------------------------------------------------------------------- the profile

@@ -191,13 +191,23 @@ def test_unplanned_inputs_are_borrowed_and_mutated_ones_copied() -> None:
     builder = PlanBuilder()
     x = builder.input("float32", (2,), allocation_info=None)
     y = builder.input("float32", (2,))
+    z = builder.input("float32", (2,), allocation_info=None)
     flag = builder.value(schema.Bool(bool_val=False))
+    out = builder.tensor("float32", (2,))
     builder.call("aten::copy_", [x, y, flag, x])
-    builder.outputs = [x]
-    method = RUNTIME.load_program(write_program(builder.program())).load_method()
-    mine = np.zeros(2, np.float32)
-    assert method.execute([mine, np.ones(2, np.float32)])[0].tolist() == [1, 1]
+    builder.call("test::seen.out", [z, out, out])
+    builder.outputs = [x, out]
+    seen: list[np.ndarray] = []
+    register_kernel("test::seen.out", lambda array: seen.append(array) or array * 2)
+    try:
+        method = RUNTIME.load_program(write_program(builder.program())).load_method()
+        mine, read = np.zeros(2, np.float32), np.full(2, 3, np.float32)
+        found = method.execute([mine, np.ones(2, np.float32), read])
+    finally:
+        del KERNELS["test::seen.out"]
+    assert [array.tolist() for array in found] == [[1, 1], [6, 6]]
     assert mine.tolist() == [0, 0]
+    assert np.shares_memory(seen[0], read)
 
 
 def test_missing_operators_are_named_all_at_once() -> None:
@@ -357,6 +367,8 @@ def test_a_view_shares_memory_with_its_base() -> None:
     method = RUNTIME.load_program(write_program(builder.program())).load_method()
     value = np.arange(6, dtype=np.float32).reshape(2, 3)
     negated, viewed = method.execute([value])
+    base, shown = (method._table.values[index] for index in (x, view))
+    assert np.shares_memory(base.array, shown.array)
     np.testing.assert_array_equal(negated, -value.reshape(3, 2))
     np.testing.assert_array_equal(viewed, value.reshape(3, 2))
 

@@ -14,7 +14,7 @@ from edgewright.program.edge import to_edge_transform_and_lower
 from edgewright.runtime import Profile
 from edgewright.runtime.method import Method
 from edgewright.runtime.shape_variants import SpecializedSegmentStep
-from tests.runtime.jit.test_segments import loaded
+from tests.runtime.jit.test_segments import loaded, segments
 
 LENGTHS = (64, 33, 100, 47, 128, 16, 90)
 
@@ -187,6 +187,7 @@ def test_sizes_that_contents_decide_stay_with_numpy() -> None:
         x = torch.randn(count, 64)
         with torch.no_grad():
             np.testing.assert_allclose(method.execute([x.numpy()])[0], model(x).numpy(), rtol=1e-4)
+        assert not forms(method) and not segments(method)
 
 
 def test_a_device_that_was_asked_for_the_reference_has_no_forms(encoder: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""A portable program of selections, places, integers and truths, which the engine does as one; and what it refuses."""
+"""A portable program of selections, indices, integers and bools, which the engine runs as one; and what it rejects."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from edgewright.runtime.method import Method
 
 
 class Mixed(nn.Module):
-    """Reals, integers and truths, chosen, counted and gathered."""
+    """float32, integers and bools, chosen, counted and gathered."""
 
     def forward(self, x: torch.Tensor, by: torch.Tensor, at: torch.Tensor) -> Any:
         y = torch.where(x > 0.1, x.abs().log1p(), torch.sin(x) ** 3)
@@ -66,7 +66,7 @@ def test_one_segment_gives_what_eager_torch_gives(data: bytes) -> None:
 
 
 @pytest.mark.parametrize(("which", "value"), [(1, 0), (2, 3001), (2, -1)])
-def test_wrong_divisors_and_places_are_told_as_without_the_engine(
+def test_wrong_divisors_and_indices_are_reported_as_without_the_engine(
     data: bytes, which: int, value: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given = inputs()

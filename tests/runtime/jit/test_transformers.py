@@ -71,9 +71,12 @@ def delegated(model: nn.Module, *inputs: torch.Tensor) -> bytes:
 def test_norms_between_delegates_are_the_engines(block: tuple[nn.Module, torch.Tensor]) -> None:
     model, x = block[0], torch.randn(8, 208, 64)  # large enough to be worth it
     method = loaded(delegated(model, x))
-    assert segments(method)
-    for got, want in zip(method.execute([x.numpy()]), model(x), strict=True):
+    profile = Profile()
+    for got, want in zip(method.execute([x.numpy()], profile=profile), model(x), strict=True):
         np.testing.assert_allclose(got, want.detach().numpy(), atol=3e-5)
+    parts = [part.name for part in profile.part_rows()]
+    assert {"layer_norm", "group_norm"} <= set(parts) and not any("numpy" in name for name in parts)
+    assert not any("norm" in row.name for row in profile.rows()), "no kernel call"
 
 
 class Layers(nn.Module):
@@ -161,7 +164,7 @@ def quantized(model: nn.Module, *inputs: torch.Tensor) -> bytes:
     return delegated(convert_pt2e(prepared), *inputs)
 
 
-def test_delegates_that_hand_on_bytes_are_one_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_delegates_that_pass_on_int8_are_one_graph(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(4)
     x = torch.randn(2, 24, 32)
     data = quantized(Residual().eval(), x)
@@ -177,7 +180,7 @@ def test_delegates_that_hand_on_bytes_are_one_graph(monkeypatch: pytest.MonkeyPa
     assert np.abs(got - want).max() <= 2 * step and np.mean(got != want) < 0.05
 
 
-def test_bytes_that_mean_something_else_are_not_joined() -> None:
+def test_int8_of_other_scales_is_not_joined() -> None:
     kind = np.dtype(np.int8)
     known, other = (Value("v", kind, (2, 3), (0, 1), q=QParams(0.5, zero, kind, -128, 127)) for zero in (0, 1))
     slot, builder = TensorSlot(ScalarType.INT8, (2, 3), (0, 1)), GraphBuilder(lambda slot: True)
@@ -226,7 +229,7 @@ def test_a_decoder_keeps_its_state(decoder: tuple[Cached, bytes]) -> None:
 
 
 @pytest.mark.parametrize(("token", "at"), [(50, 0), (-1, 0), (0, 20), (0, -21)])
-def test_places_outside_are_an_error(decoder: tuple[Cached, bytes], token: int, at: int) -> None:
+def test_out_of_range_indices_are_an_error(decoder: tuple[Cached, bytes], token: int, at: int) -> None:
     with pytest.raises(ExecutionError):
         loaded(decoder[1]).execute([np.array([[token]]), np.array([at])])
 
