@@ -115,9 +115,14 @@ def test_wrong_data(given: Any, error: type[Exception], told: str) -> None:
 
 
 def test_pickles_are_not_opened(tmp_path: Path) -> None:
-    np.save(tmp_path / "x.npy", np.array([{}], dtype=object), allow_pickle=True)
+    class Payload:
+        def __reduce__(self) -> Any:
+            return Path.touch, (tmp_path / "executed",)
+
+    np.save(tmp_path / "x.npy", np.array([Payload()], dtype=object), allow_pickle=True)
     with pytest.raises(InputError):
         load_calls(tmp_path / "x.npy", EXAMPLE)
+    assert not (tmp_path / "executed").exists()
 
 
 def test_empty_folder(tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ def test_nothing_to_raise() -> None:
 
 
 @pytest.mark.parametrize("target", ["xnnpack", "ethos-u55-128"])
-def test_places_names_and_several_outputs(target: str) -> None:
+def test_indices_names_and_several_outputs(target: str) -> None:
     data = [{"ids": torch.randint(0, 10, (1, 6)), "mask": torch.ones(1, 6)} for _ in range(4)]
     made = CompileSession(Words().eval(), data[0], data, Settings(Recipe("int8"), evaluate=2), Stages(quiet=True))
     found = compare(made, find_target(target))

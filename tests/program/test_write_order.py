@@ -11,6 +11,7 @@ from torch import nn
 
 from edgewright import Runtime, to_edge, to_edge_transform_and_lower
 from edgewright.backends.xnnpack import XnnpackPartitioner
+from edgewright.formats import read_program
 from tests.support.stock import stock
 
 Step = Callable[["Pair", torch.Tensor], torch.Tensor]
@@ -104,6 +105,9 @@ def test_a_cycle_of_writes_goes_through_a_copy() -> None:
     second.replace_all_uses_with(states["b_a"])  # as a pass may: what is added is zero
     graph.eliminate_dead_code()
     program = edge.to_executorch().buffer
+    plan = read_program(program).execution_plan[0]
+    calls = [plan.operators[call.op_index].key for call in plan.chains[0].instructions]
+    assert calls[-3:] == ["dim_order_ops::_clone_dim_order.out", "aten::copy_", "aten::copy_"]
     method, eager = Runtime.get().load_program(program).load_method(), Pair(rotate)
     for n in range(4):
         x = torch.full((2,), float(n))
