@@ -46,8 +46,10 @@ def pytest_runtest_call(item: pytest.Item) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave most of the large matrices to ``-m slow``."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave most of the large matrices to ``-m slow``, unless cases are selected by name."""
+    if config.option.keyword:
+        return
     matrices: dict[str, list[Any]] = {}
     for item in items:
         if hasattr(item, "callspec") and not item.get_closest_marker("slow"):

@@ -68,6 +68,15 @@ def unary(x: Tensor) -> tuple[Tensor, ...]:
     )
 
 
+def inverse_erf(x: Tensor, ends: Tensor) -> tuple[Tensor, ...]:
+    inside = x.tanh()
+    return inside.erfinv(), inside.double().erfinv(), inside.half().erfinv(), ends.erfinv(), ends.int().erfinv()
+
+
+def ends_of_erf(**_: int) -> tuple[Tensor, Tensor]:
+    return torch.randn(3, 40) * 2, torch.tensor([-1, 1, 0, 1.5, torch.nan, 0.9999999, -0.99999, 1e-30])
+
+
 def binary(a: Tensor, b: Tensor) -> tuple[Tensor, ...]:
     return (
         torch.maximum(a, b),
@@ -352,6 +361,7 @@ CASES = [
     Case("uint8", lambda x: (x + 1, x // 2, x.float() / 255, x > 3), ints(3, 4, low=0, dtype=torch.uint8)),
     Case("booleans", booleans, lambda: (torch.rand(3, 4) > 0.5, torch.rand(3, 4) > 0.5)),
     Case("unary", unary, one(3, 4)),
+    Case("erfinv", inverse_erf, ends_of_erf),
     Case("binary", binary, two(3, 4)),
     Case(
         "broadcasting", lambda a, b: (a + b, a * b[0], a / b, a > b), lambda: (torch.randn(3, 1, 4), torch.randn(2, 4))

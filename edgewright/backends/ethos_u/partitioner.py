@@ -34,10 +34,10 @@ aten = torch.ops.aten
 NO_DECOMPOSE = (
     aten.hardswish.default, aten.elu.default, aten.relu6.default, aten.celu.default, aten.selu.default,
     aten.silu.default, aten.mish.default, aten.softplus.default, aten.logit.default, aten.hardsigmoid.default,
-    aten.prelu.default, aten.glu.default, aten.erfinv.default, aten.square.default, aten.softmax.int,
-    aten.log_softmax.int, aten.layer_norm.default, aten.group_norm.default, aten.instance_norm.default,
-    aten.rms_norm.default, aten.linalg_vector_norm.default, aten.floor_divide.default, aten.conv3d.default,
-    aten.conv3d.padding,
+    aten.prelu.default, aten.glu.default, aten.erfinv.default, aten.sinc.default, aten.square.default,
+    aten.softmax.int, aten.log_softmax.int, aten.layer_norm.default, aten.group_norm.default,
+    aten.instance_norm.default, aten.rms_norm.default, aten.linalg_vector_norm.default,
+    aten.floor_divide.default, aten.conv3d.default, aten.conv3d.padding,
 )  # fmt: skip
 # A partition of data movement only is not worth a delegate.
 _DATA_MOVEMENT = {

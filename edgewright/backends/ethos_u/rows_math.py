@@ -15,11 +15,11 @@ from edgewright.ir.ports import INDEX
 
 INT = (STATIC,)
 
-# TOSA's floating-point operator, if it has one.
+# Functions of one operand: int8 and int16 lookup tables from the reference; in float, TOSA's operator, or '' for none.
 _TABLES = {
     "abs": "abs", "acos": "", "acosh": "", "asin": "", "asinh": "", "atan": "", "atanh": "", "cos": "cos", "cosh": "",
     "erf": "erf", "erfinv": "", "exp": "exp", "expm1": "", "log": "log", "log10": "", "log1p": "", "log2": "",
-    "neg": "", "rsqrt": "rsqrt", "sin": "sin", "sinh": "", "sqrt": "", "square": "",
+    "neg": "", "rsqrt": "rsqrt", "sin": "sin", "sinc": "", "sinh": "", "sqrt": "", "square": "",
     "tan": "", "leaky_relu": "", "elu": "", "celu": "", "selu": "", "gelu": "", "hardswish": "", "silu": "",
     "mish": "", "softplus": "", "logit": "", "sigmoid": "sigmoid", "hardsigmoid": "", "tanh": "tanh",
 }  # fmt: skip

@@ -9,7 +9,16 @@ import torch
 from torch import fx
 
 from edgewright.errors import UnsupportedOperatorError
-from edgewright.frontend.decompose import backward, conv3d, layers, matmul, order_statistics, recurrent, softmax  # noqa: F401  (they register rules)
+from edgewright.frontend.decompose import (  # noqa: F401  (they register rules)
+    backward,
+    conv3d,
+    layers,
+    matmul,
+    order_statistics,
+    recurrent,
+    softmax,
+    special,
+)
 from edgewright.frontend.decompose.canonical import RULES
 from edgewright.frontend.decompose.renames import RENAMES
 from edgewright.frontend.decompose.trace_op import decompose

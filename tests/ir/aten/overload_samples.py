@@ -25,7 +25,7 @@ def weight(*shape: int) -> np.ndarray:
 
 
 def _one_argument() -> Calls:
-    plain = ["relu6", "hardsigmoid", "hardswish", "silu", "selu", "mish", "square"]
+    plain = ["relu6", "hardsigmoid", "hardswish", "silu", "selu", "mish", "square", "sinc"]
     calls: Calls = {f"aten.{name}.default": [[X2 * 3], [normal("float64", 3)], [X4]] for name in plain}
     moved = ["contiguous", "alias", "detach", "alias_copy", "detach_copy", "lift_fresh_copy"]
     calls |= {f"aten.{name}.default": [[X4], [channels_last(X4)]] for name in moved}

@@ -9,7 +9,7 @@ from edgewright.ir.ports import ACT
 
 for _name in ("abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "ceil", "cos", "cosh", "erf", "erfinv", "exp",
               "expm1", "floor", "log", "log10", "log1p", "log2", "neg", "reciprocal", "round", "rsqrt", "sign", "sin",
-              "sinh", "sqrt", "square", "tan", "trunc"):  # fmt: skip
+              "sinc", "sinh", "sqrt", "square", "tan", "trunc"):  # fmt: skip
     define_op(_name, f"{_name}.default", getattr(unary, _name), copies.same_shape)
 
 

@@ -42,6 +42,7 @@ erf = _float_function(special.erf)
 erfinv = _float_function(special.erfinv)
 rsqrt = _float_function(lambda x: 1 / np.sqrt(x))
 reciprocal = _float_function(lambda x: 1 / x)
+sinc = _float_function(np.sinc)
 
 
 def _rounding(fn: Callable[[Any], Any]) -> Unary:
