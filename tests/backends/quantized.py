@@ -11,8 +11,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
+from edgewright.backends.xnnpack.blob import read_blob
+from edgewright.backends.xnnpack.blob_reader import from_blob
 from edgewright.backends.xnnpack.partitioner import XnnpackPartitioner
 from edgewright.backends.xnnpack.quantizer import XNNPACKQuantizer, get_symmetric_quantization_config
+from edgewright.formats import read_program
+from edgewright.ir.graph import Value
 from edgewright.lowering.partition.report import PartitionReport
 from edgewright.program.edge import to_edge_transform_and_lower
 from edgewright.runtime import Runtime
@@ -49,6 +53,15 @@ class Run:
     def whole(self) -> bool:
         """True if all of it is one delegate."""
         return all(v.backend for v in self.report.verdicts) and len({v.group for v in self.report.verdicts}) == 1
+
+
+def stored(buffer: bytes, argument: str = "weight") -> list[Value]:
+    """What the delegates of a program hold as an operator's argument of this name."""
+    program = read_program(buffer)
+    named = {item.key: program.segment(item.segment_index) for item in program.named_data or ()}
+    blobs = [program.blob(delegate) for plan in program.execution_plan for delegate in plan.delegates]
+    ops = [op for blob in blobs for op in from_blob(read_blob(blob), named).ops]
+    return [op.args[argument] for op in ops if argument in op.args]
 
 
 def relative(got: np.ndarray, wanted: np.ndarray) -> float:

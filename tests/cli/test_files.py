@@ -95,6 +95,11 @@ def test_stripped_files_give_what_they_gave(cli: Cli, tmp_path: Path, name: str)
     for one, two in zip(first.execution_plan, second.execution_plan, strict=True):
         for a, b in zip(one.delegates, two.delegates, strict=True):
             assert bytes(first.blob(a)) == bytes(second.blob(b))
+    before, after = (Runtime.get().load_program(p, golden.data(name)) for p in (golden.path(name), path))
+    for case in golden.cases(name) if name in golden.RECORDED else ():
+        found = [program.load_method(case.method).execute(case.inputs) for program in (before, after)]
+        for one, two in zip(*found, strict=True):
+            np.testing.assert_array_equal(one, two)
 
 
 def test_bundle_and_verify(cli: Cli, tmp_path: Path) -> None:

@@ -55,7 +55,8 @@ def test_npz_may_hold_more_than_the_inputs(cli: Cli, tmp_path: Path) -> None:
 def test_npz_other_names_in_file_order(cli: Cli, tmp_path: Path) -> None:
     flag, x = recorded("cond")[0]
     np.savez_compressed(tmp_path / "x.npz", zebra=flag, apple=x)
-    assert cli("run", GOLDEN / "cond.pte", "--inputs", tmp_path / "x.npz").code == 0
+    assert cli("run", GOLDEN / "cond.pte", "--inputs", tmp_path / "x.npz", "--output", tmp_path / "y.npz").code == 0
+    np.testing.assert_allclose(np.load(tmp_path / "y.npz")["out0"], recorded("cond")[1][0])
 
 
 def test_npy_in_column_order_and_npy_out(cli: Cli, tmp_path: Path) -> None:

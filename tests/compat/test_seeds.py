@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import subprocess
 import sys
@@ -52,7 +53,20 @@ def delegates(path: Path) -> list[str]:
 def test_every_page_has_a_preamble_that_defines_nothing_the_page_does() -> None:
     assert {path.stem for path in PREAMBLES.glob("*.py")} >= set(PAGES)
     for page in PAGES:
-        assert "executorch" not in (PREAMBLES / f"{page}.py").read_text()
+        preamble = (PREAMBLES / f"{page}.py").read_text()
+        assert "executorch" not in preamble
+        assert not defined(preamble) & {name for block in blocks(page) for name in defined(block)}
+
+
+def defined(source: str) -> set[str]:
+    """Names that a script gives a value, a function or a class, outside of functions and classes."""
+    found = set()
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Assign):
+            found |= {name.id for target in node.targets for name in ast.walk(target) if isinstance(name, ast.Name)}
+    return found
 
 
 def test_xnnpack(tmp_path: Path) -> None:

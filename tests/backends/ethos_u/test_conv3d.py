@@ -43,3 +43,4 @@ def test_other_npus_say_what_they_need(target: str) -> None:
     made = lower(quantize((LAYERS["padded"]().eval(), (torch.randn(1, 4, 4, 6, 6),)), "a8w8", target), target)
     (layer,) = made.report.layers
     assert not layer.quantized and not made.groups
+    assert f"need a U85; got {target}" in str(made.report)

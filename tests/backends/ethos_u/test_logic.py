@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from edgewright.backends.ethos_u.logic import BEYOND_RANGE, threshold
+from edgewright.backends.ethos_u.partitioner import to_tosa
+from edgewright.backends.ethos_u.target import EthosUCompileSpec
 from tests.backends.ethos_u.hand_written import case
 from tests.backends.ethos_u.rows import check
 
@@ -80,13 +82,15 @@ def test_numbers_become_whole_ones_that_compare_alike(kind: str, number: float) 
 
 
 @pytest.mark.parametrize("index", [places(2, 0, 1), places(1, 1, 1, 2), places(-1, 0)])
-def test_constant_places_are_slices_on_every_npu(index: Any) -> None:
+@pytest.mark.parametrize("target", [U55, "ethos-u65-256", U85])
+def test_constant_indices_are_slices_on_every_npu(index: Any, target: str) -> None:
     made = case("aten.index.Tensor", (2, 3, 4), [None, index])
     value = made.op.args["indices"][1]
     value.data = index.astype(np.int64)
     value.dtype = np.dtype(np.int64)
     made.graph.inputs.remove(value)
     made.inputs.pop()
-    outcome = check(made, U55)
+    assert "tosa.gather" not in {op.kind for op in to_tosa(made.copy(), EthosUCompileSpec(target)).ops}
+    outcome = check(made, target)
     assert not outcome.refusals
     assert outcome.steps == 0

@@ -255,17 +255,19 @@ def test_registers_at_their_extremes_end_in_an_answer_or_an_error_of_ours(name: 
     assert {"answer", "FormatError"} <= kinds
 
 
-def test_weights_are_kept_between_runs() -> None:
+def test_the_simulator_keeps_unpacked_weights_between_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EDGEWRIGHT_ENGINE", "reference")
     made, graph = model(), network()
     program = decode(bytes(made.command_stream))
     scratch = np.zeros(made.scratch.size, np.uint8)
-    answers = []
+    answers, unpacked = [], []
     for array in (*random_inputs(graph), *random_inputs(graph, 1), *random_inputs(graph)):
         tensor, out = made.inputs[0], made.outputs[0]
         scratch[tensor.address : tensor.address + tensor.size] = array.reshape(-1).view(np.uint8)
         run(program, weights=bytes(made.read_only.data), scratch=scratch)
         answers.append(scratch[out.address : out.address + out.size].copy())
-        assert len(program.unpacked) > 3
+        unpacked.append({key: id(weights) for key, weights in program.unpacked.items()})
+    assert len(unpacked[0]) > 3 and unpacked[0] == unpacked[1] == unpacked[2]
     assert np.array_equal(answers[0], answers[2])
     assert not np.array_equal(answers[0], answers[1])
     assert np.array_equal(answers[0].view(np.int8), simulate(made, random_inputs(graph))[0].reshape(-1))

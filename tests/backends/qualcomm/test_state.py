@@ -147,9 +147,14 @@ def test_state_that_is_not_saved_is_held_the_same_way() -> None:
     assert states(read_program(file)) == ["uint8"]
 
 
-def test_state_stays_real_on_request_and_says_the_same() -> None:
+def test_state_stays_float32_on_request_with_the_same_results() -> None:
     file, partitioner = lowered(quantized(copied), integer_state=False)
     assert states(read_program(file)) == ["float32"] and not partitioner.reports["forward"].rejected
+    method, chosen = Runtime.get().load_program(file).load_method("forward"), quantized(copied)
+    for token, place in STEPS:
+        (found,) = method.execute([token.numpy(), place.numpy()])
+        with torch.no_grad():
+            assert ratio(chosen(token, place), torch.from_numpy(np.asarray(found))) > 35
 
 
 def test_state_that_is_not_quantized_stays_real() -> None:

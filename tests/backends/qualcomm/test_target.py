@@ -103,7 +103,7 @@ def test_bad_specs_are_refused() -> None:
 
 
 @pytest.mark.parametrize("cut", range(0, 196, 5))
-def test_options_cut_short_are_refused_or_whole(cut: int) -> None:
+def test_truncated_options_are_rejected(cut: int) -> None:
     (spec,) = generate_qnn_executorch_compiler_spec("SM8650", generate_htp_compiler_spec(use_fp16=True))
     with pytest.raises(FormatError):
         QnnTarget.of([CompileSpec(spec.key, spec.value[:cut])])

@@ -143,11 +143,13 @@ class Scaled(torch.nn.Module):
 def test_scalars_beside_numbers_stay_scalars() -> None:
     inputs = (torch.randn(2, 3, generator=torch.Generator().manual_seed(0)),)
     found, _ = run(bytes(lowered(Scaled(), inputs, simulate_only=True).buffer), inputs)
-    assert ratio(Scaled()(*inputs), found) > 40
+    wanted = Scaled()(*inputs)
+    assert found.shape == wanted.shape
+    assert ratio(wanted, found) > 40
 
 
 @pytest.mark.parametrize("scheme", [QuantDtype.use_16a8w, QuantDtype.use_16a4w])
-def test_a_block_in_16_bits_is_the_emulators(scheme) -> None:
+def test_a_block_in_16_bits_is_near_the_emulators(scheme) -> None:
     model, inputs = block()
     manager = lowered(quantize(model, inputs, scheme), inputs)
     emulated, _ = run(bytes(manager.buffer), inputs)

@@ -86,10 +86,12 @@ def test_results_keep_the_models_order_and_numbers_alone_their_shape() -> None:
     assert max(np.abs(m - w).max() for m, w in zip(made, wanted, strict=True)) < 5e-3
 
 
-def test_channels_last_images_are_turned_inside() -> None:
+def test_channels_last_images_are_transposed_inside_the_delegate() -> None:
     model, _ = mixed()
     x = torch.randn(1, 3, 16, 16).to(memory_format=torch.channels_last)
     edge = lowered(model.to(memory_format=torch.channels_last), (x,))
+    (plan,) = read_program(edge.to_executorch().buffer).execution_plan
+    assert len(plan.delegates) == 1 and not plan.operators
     with torch.no_grad():
         wanted = model(x).numpy()
     assert np.abs(results(edge.to_executorch().buffer, x)[0] - wanted).max() < 1e-3

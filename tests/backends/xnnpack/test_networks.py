@@ -53,7 +53,6 @@ def test_stock_was_measured_on_every_network() -> None:
 @pytest.mark.sample(4)
 @pytest.mark.parametrize("name", STOCK)
 def test_files_are_no_larger_than_stocks(name: str) -> None:
-    """But for one step of segment alignment, which a few bytes of padding between tables can cost."""
     assert sizes(name)[0] <= STOCK[name]["bytes"]
 
 

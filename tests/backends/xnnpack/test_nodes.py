@@ -72,7 +72,7 @@ def both(made: Made) -> tuple[list[Any], list[Any]]:
 
 @pytest.mark.sample(34)
 @pytest.mark.parametrize("name", FLOAT)
-def test_real_numbers_are_stocks(name: str) -> None:
+def test_floats_are_stocks(name: str) -> None:
     tolerance = 2e-3 if name.endswith("fp16") else 2e-6
     for ours, theirs in zip(*both(FLOAT[name]()), strict=True):
         assert ours.dtype == theirs.dtype
@@ -88,7 +88,7 @@ def test_integers_are_stocks_bit_for_bit(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_rows_quantized_on_the_fly_are_stocks(name: str) -> None:
+def test_dynamically_quantized_rows_are_stocks(name: str) -> None:
     for ours, theirs in zip(*both(ROWS[name]()), strict=True):
         assert relative(ours, theirs) <= 1e-5
 
