@@ -79,8 +79,13 @@ def test_the_example_calibrates_with_data(
         np.savez(tmp_path / "data" / f"{index}.npz", in0=np.random.rand(1, 3, 32, 32).astype(np.float32))
     flags = ("-q", "-d", "--per_tensor", "--report", "--calibration_data", "data", "--model_input", "data/0.npz")
     assert example(monkeypatch, "-m", "tiny:make", *flags) == 0
-    assert (tmp_path / "tiny_make_ethos-u55-128.pte").exists()
+    written = (tmp_path / "tiny_make_ethos-u55-128.pte").read_bytes()
     assert "dequantize" in capsys.readouterr().out
+    for path in (tmp_path / "data").iterdir():
+        np.savez(path, in0=10 * np.load(path)["in0"])
+    assert example(monkeypatch, "-m", "tiny:make", *flags) == 0
+    assert (tmp_path / "tiny_make_ethos-u55-128.pte").read_bytes() != written, "scales follow the data"
+    capsys.readouterr()
     assert example(monkeypatch, "-m", "tiny:make", "-q", "--calibration_data", ".") == 2
     assert "must be a folder with .npz files" in capsys.readouterr().err
 

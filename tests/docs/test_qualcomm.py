@@ -97,16 +97,21 @@ def test_a_script_runs_on_a_phone(build: Path, sdk: Path, phones: list[StandIn],
         flow().main(found, ["-m", "SM8550", "--pre_gen_pte", "edsr", "--size", "16"])
 
 
-def test_data_sets_and_weights_are_taken(capsys, monkeypatch) -> None:
+def test_data_sets_and_weights_are_used(capsys, monkeypatch) -> None:
     monkeypatch.setenv("EDGEWRIGHT_QNN", "twin")
     np.savez("x.npz", a=np.ones((1, 3, 16, 16), np.float32), b=np.zeros((1, 3, 16, 16), np.float32))
     found = small("edsr")
-    assert (
-        flow().main(found, ["-m", "SM8550", "-c", "--dataset", "x.npz", "--count", "2", "--size", "16", "--fp16"]) == 0
-    )
-    assert "inputs: random" not in capsys.readouterr().out
+    flags = ["-m", "SM8550", "-c", "--dataset", "x.npz", "--count", "2", "--size", "16", "--fp16"]
+    assert flow().main(found, flags) == 0
+    shown = capsys.readouterr().out
+    assert "inputs: random" not in shown and "weights: random" in shown
     assert np.array_equal(np.fromfile("edsr/input_0_0.raw", np.float32), np.ones(3 * 16 * 16))
     assert np.array_equal(np.fromfile("edsr/input_1_0.raw", np.float32), np.zeros(3 * 16 * 16))
+    torch.save(found.make(None).state_dict(), "w.pt")
+    random = Path("edsr", f"{found.file}.pte").read_bytes()
+    assert flow().main(found, [*flags, "--weights", "w.pt"]) == 0
+    assert "weights: random" not in capsys.readouterr().out
+    assert Path("edsr", f"{found.file}.pte").read_bytes() != random
 
 
 def test_export_example_finds_models_by_name(monkeypatch) -> None:

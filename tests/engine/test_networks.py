@@ -59,7 +59,7 @@ def check(graph: Graph, cpu: str, threads: int, bound: float) -> None:
 @pytest.mark.sample(2)
 @pytest.mark.parametrize(("cpu", "threads"), MACHINES)
 @pytest.mark.parametrize("name", NETWORKS)
-def test_real_networks(name: str, cpu: str, threads: int) -> None:
+def test_float32_networks(name: str, cpu: str, threads: int) -> None:
     for graph in graphs(name, False):
         check(graph, cpu, threads, 2e-5)
 
@@ -67,8 +67,8 @@ def test_real_networks(name: str, cpu: str, threads: int) -> None:
 @pytest.mark.sample(3)
 @pytest.mark.parametrize(("cpu", "threads"), MACHINES)
 @pytest.mark.parametrize("name", CONVOLUTIONAL)
-def test_networks_of_bytes_are_equal(name: str, cpu: str, threads: int) -> None:
-    """Softmax and its kind are real even there; everything before them is the same to the bit."""
+def test_int8_networks_are_equal(name: str, cpu: str, threads: int) -> None:
+    """Softmax and the like are float32 even there; everything before them is the same to the bit."""
     for graph in graphs(name, True):
         check(graph, cpu, threads, 1e-6 if "softmax" in {op.kind for op in graph.ops} else 0)
 
@@ -77,6 +77,7 @@ def test_networks_of_bytes_are_equal(name: str, cpu: str, threads: int) -> None:
 @pytest.mark.parametrize("name", CONVOLUTIONAL)
 @pytest.mark.parametrize("quantize", [False, True])
 def test_convolutional_networks_run_without_python(name: str, quantize: bool) -> None:
+    assert graphs(name, quantize)
     for graph in graphs(name, quantize):
         left = [s.label for s in compile(graph, threads=1).plan.steps if s.python is not None]
         assert left == []

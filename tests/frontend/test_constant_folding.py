@@ -12,6 +12,7 @@ from torchao.quantization.pt2e.quantize_pt2e import prepare_pt2e, prepare_qat_pt
 import edgewright as ew
 from edgewright.backends.xnnpack import XNNPACKQuantizer, get_symmetric_quantization_config
 from edgewright.frontend.constant_folding import fold_weights
+from tests.backends.quantized import stored
 from tests.program.case import Call
 
 X = torch.linspace(-2, 2, 32).reshape(4, 8)
@@ -114,6 +115,8 @@ def test_a_layer_with_a_weight_norm_runs_in_integers(target: str) -> None:
     result = ew.compile(layer, inputs, target, quantize="int8", calibration=[inputs], quiet=True)
     assert result.report.coverage["macs"] == 1.0
     assert result.report.sqnr is not None and result.report.sqnr > 30
+    if target == "xnnpack":  # the NPU has no other types
+        assert [str(weight.dtype) for weight in stored(result.buffer)] == ["int8"]
 
 
 @pytest.mark.filterwarnings("ignore")

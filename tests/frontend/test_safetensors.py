@@ -60,15 +60,17 @@ def test_metadata_scalars_and_empty_tensors() -> None:
     assert (read["none"].shape, read["one"].shape, read["one"].item()) == ((0, 3), (), 2.5)
 
 
+def mapped(tensor: torch.Tensor, path: Path) -> bool:
+    regions = [line.split() for line in Path("/proc/self/maps").read_text().splitlines() if line.endswith(str(path))]
+    bounds = [[int(end, 16) for end in region[0].split("-")] for region in regions]
+    return any(low <= tensor.data_ptr() < high for low, high in bounds)
+
+
 def test_a_file_is_mapped_and_never_written_to(tmp_path: Path) -> None:
     path = save(tmp_path / "mapped.safetensors", {"t": torch.zeros(1 << 16)})
     before = path.read_bytes()
     tensor = read_weights(path)["t"]
-    regions = [
-        line.split() for line in Path("/proc/self/maps").read_text().splitlines() if "mapped.safetensors" in line
-    ]
-    bounds = [[int(end, 16) for end in region[0].split("-")] for region in regions]
-    assert any(low <= tensor.data_ptr() < high for low, high in bounds)
+    assert mapped(tensor, path)
     tensor.fill_(1)
     assert path.read_bytes() == before
     assert read_weights(path)["t"].sum() == 0
@@ -171,6 +173,7 @@ def test_a_model_without_memory_gets_the_mapped_weights() -> None:
         model = CifarNet()
     load_weights(model, WEIGHTS)
     assert all(p.device.type == "cpu" and isinstance(p, torch.nn.Parameter) for p in model.parameters())
+    assert all(mapped(p, WEIGHTS) for p in model.parameters())
     assert torch.equal(model.fc.bias, read_weights(WEIGHTS)["fc.bias"])
 
 

@@ -79,12 +79,18 @@ def test_files_that_reach_something_new_are_kept(tmp_path: Path) -> None:
     assert len(list((tmp_path / "fake").iterdir())) == 2
 
 
-def test_a_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
-    state = State(5, "2026-01-01", "2026-01-02", 1.5, ["abc"], {"pte": Progress(10, 4, 2, {"crash: x": 3})})
+def test_a_run_goes_on_where_it_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    state = State(5, "2026-01-01", "2026-01-02", 1.5, ["abc"], {"fake": Progress(10, 4, 2, {"crash: x": 3})})
     state.save(tmp_path / "state.json")
     loaded = State.load(tmp_path / "state.json")
     assert loaded == state
     assert (loaded.executions, loaded.found) == (10, 1)
+    seeds = []
+    monkeypatch.setattr(campaign, "run_slice", lambda _, seed, runs, limit: seeds.append(seed) or loop.Slice(runs))
+    for executions in (12, 14):
+        campaign.run_next(loaded, target(lambda data, number: Result()), seconds=60)
+        assert loaded.executions == executions
+    assert seeds == [7, 8], "two slices were executed before, with the seeds 5 and 6"
 
 
 def test_the_target_that_is_furthest_from_its_goal_is_next() -> None:

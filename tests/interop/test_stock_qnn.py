@@ -46,4 +46,4 @@ def test_stock_runs_what_we_compile_bit_for_bit(libraries: Path, tmp_path: Path)
     said = run("compile", tmp_path, PYTHONPATH=f"{libraries}{os.pathsep}{root}")
     assert f"libraries: {libraries / 'onnxruntime_qnn'}" in said
     said = run("stock", tmp_path, PYTHONPATH=str(root), LD_LIBRARY_PATH=str(libraries / "onnxruntime_qnn"))
-    assert "fp16: off by 0.0" in said and "8a8w: off by 0.0" in said
+    assert {"fp16: off by 0.0", "8a8w: off by 0.0"} <= set(said.splitlines())

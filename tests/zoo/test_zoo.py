@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from edgewright.units import duration
 from tests.zoo import table as tables
 from tests.zoo.campaign import Campaign, Limits, State, share
 from tests.zoo.judge import judge
@@ -80,11 +81,12 @@ def test_an_untyped_error_names_the_place(monkeypatch: pytest.MonkeyPatch) -> No
     from tests.zoo import judge as judges
 
     def fail(self: Any, exported: Any) -> None:
-        raise KeyError("x")
+        duration("x")  # type: ignore[arg-type]
 
     monkeypatch.setattr(judges._Portable, "__init__", fail)
     row = judge(None, [], TARGETS["portable"])
-    assert row["status"] == "error" and row["message"].startswith("KeyError")
+    assert row["status"] == "error" and row["message"].startswith("TypeError")
+    assert row["where"].startswith("units.py:")
 
 
 WORKERS = {
