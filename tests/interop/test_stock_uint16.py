@@ -29,7 +29,9 @@ class Kept(torch.nn.Module):
 def test_state_inputs_and_outputs_are_what_torch_calls_them(dtype: torch.dtype) -> None:
     from executorch.runtime import Runtime as Stock
 
-    first, second = (torch.tensor([[1, 7, 200, top]], dtype=torch.int64).to(dtype) for top in (torch.iinfo(dtype).max, 3))
+    first, second = (
+        torch.tensor([[1, 7, 200, top]], dtype=torch.int64).to(dtype) for top in (torch.iinfo(dtype).max, 3)
+    )
     file = bytes(to_edge(torch.export.export(Kept(dtype), (first,))).to_executorch().buffer)
     stock: Any = Stock.get().load_program(file).load_method("forward")
     ours = Runtime.get().load_program(file).load_method("forward")

@@ -93,4 +93,6 @@ def test_functions_follow_products_of_few_columns(columns: int, cpu: str) -> Non
         args = {"alpha": 1.0} if kind == "elu" else {}
         ops += [Op("bmm", {"self": x, "other": w}, [product]), Op(kind, {"self": product, **args}, [result])]
         results.append(result)
-    compare(graph([x], results, *ops), [random(x)], cpu, 3e-6)
+    made = graph([x], results, *ops)
+    assert [s.label for s in make_plan(made, 1, cpu=cpu).steps] == [f"bmm+{r.name}" for r in results]
+    compare(made, [random(x)], cpu, 3e-6)
