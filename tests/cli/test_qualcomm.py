@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from edgewright.errors import MissingError
 from tests.cli.cli import Cli
 
 NET = "import torch\n\ndef make():\n    return torch.nn.Linear(4, 2), (torch.ones(1, 4),)\n"
@@ -50,8 +51,11 @@ def test_compile_takes_a_folder_of_libraries(cli: Cli, monkeypatch, tmp_path: Pa
 
 
 def test_a_program_for_this_machine_only_needs_no_libraries(cli: Cli, monkeypatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("QNN_SDK_ROOT", "")
-    monkeypatch.setenv("EDGEWRIGHT_QNN", "twin")
+    def missing() -> Path:
+        raise MissingError("onnxruntime-qnn", "is not installed")
+
+    monkeypatch.setattr("edgewright.backends.qualcomm.partitioner.probe_for", None)
+    monkeypatch.setattr("edgewright.backends.qualcomm.delegate.find_folder", missing)
     monkeypatch.chdir(tmp_path)
     Path("qnn_net.py").write_text(NET)
     done = cli("compile", "qnn_net:make", "--backend", "qualcomm:SM8650", "--simulate-only", "-o", "m.pte")

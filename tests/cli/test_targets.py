@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -51,9 +52,13 @@ def test_one_target_to_a_file_as_json(cli: Cli, tmp_path: Path) -> None:
 
 def test_a_metric_is_shown_for_the_model_and_each_target(cli: Cli, tmp_path: Path) -> None:
     metric = "tests.api.models:mean_of_first"
-    result = cli("compile", NET, "--target", "xnnpack", *INT8, "--metric", metric, "-o", tmp_path / "m.pte")
+    two = ("--target", "xnnpack", "--target", "ethos-u55-128")
+    result = cli("compile", NET, *two, *INT8, "--metric", metric, "-o", tmp_path)
     assert result.code == 0
-    assert "mean_of_first of the original: " in result.out
+    original = float(re.findall(r"mean_of_first of the original: (\S+)", result.out)[0])
+    shown = re.findall(r"^(xnnpack|ethos-u55-128) .* (\S+)$", result.out, re.MULTILINE)
+    assert [name for name, _ in shown] == ["xnnpack", "ethos-u55-128"]
+    assert all(float(value) == pytest.approx(original, abs=0.01) for _, value in shown)
     assert "SQNR" not in result.out
 
 

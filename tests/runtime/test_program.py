@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -301,6 +303,44 @@ def test_external_data_is_required_and_checked(tmp_path: Path) -> None:
 
 
 def test_methods_run_in_parallel_and_one_method_in_turn() -> None:
+    builder = PlanBuilder()
+    x, out = builder.input("float32", (2,)), builder.tensor("float32", (2,))
+    builder.call("test::meet.out", [x, out, out])
+    builder.outputs = [out]
+    inside: list[int] = []
+    counts: list[int] = []
+    meeting = threading.Barrier(2, timeout=60)
+
+    def meet(array: np.ndarray) -> np.ndarray:
+        inside.append(1)
+        if not meeting.broken:
+            meeting.wait()
+        time.sleep(0.02)
+        counts.append(len(inside))
+        inside.pop()
+        return array
+
+    def call(*methods: Any) -> list[int]:
+        counts.clear()
+        threads = [threading.Thread(target=m.execute, args=([np.ones(2, np.float32)],)) for m in methods]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return counts
+
+    register_kernel("test::meet.out", meet)
+    try:
+        loaded = RUNTIME.load_program(write_program(builder.program()))
+        first, second = loaded.load_method(), loaded.load_method()
+        assert max(call(first, second)) == 2
+        meeting.abort()
+        assert call(first, first, first) == [1, 1, 1]
+    finally:
+        del KERNELS["test::meet.out"]
+
+
+def test_methods_may_be_called_by_many_threads() -> None:
     loaded = RUNTIME.load_program(golden.path("conv_relu_fp32_portable"))
     case = next(golden.cases("conv_relu_fp32_portable"))
     shared, failures = loaded.load_method(), []

@@ -55,8 +55,9 @@ def attention(rows: int = 19, heads: int = 4, width: int = 8) -> Graph:
 def test_attention_moves_nothing(cpu: str, rows: int) -> None:
     made = attention(rows)
     compare(made, [random(made.inputs[0])], cpu, 1e-5)
-    labels = {s.label for s in make_plan(made, 1, cpu=cpu).steps}
-    assert labels <= {"linear", "mul", "bmm", "softmax", "attention", "clone"}  # an input is copied in
+    first, *labels = [s.label for s in make_plan(made, 1, cpu=cpu).steps]
+    assert first == "clone"  # an input is copied in
+    assert set(labels) <= {"linear", "mul", "bmm", "softmax", "attention"}
 
 
 @settings(max_examples=200, deadline=None)
