@@ -16,7 +16,8 @@ from edgewright.backends.table import Rounding
 from edgewright.runtime.method import Method
 from edgewright.runtime.program import Runtime
 
-_SEEDS = (1, 2, 3, 4)  # with few outputs, a single draw may contain hardly any rounding error
+_SEEDS = range(1, 5)  # with few outputs, a single draw may contain hardly any rounding error
+MORE = range(5, 21)  # further draws for layers that exceed the worst of the first
 _LARGE = 1 << 28  # bytes from which a program is mapped from a file instead of held in memory twice
 Lower = Callable[[ExportedProgram], Any]
 
@@ -36,9 +37,9 @@ class CheckedMethod:
         """Tolerance factor: random errors break half of all ties the other way, a device may break all of them."""
         return 2.0 if has_discontinuities(self.reference.graph) else 1.0
 
-    def noises(self) -> list[RoundingNoise]:
+    def noises(self, seeds: range = _SEEDS) -> list[RoundingNoise]:
         """Several random draws of rounding errors."""
-        return [RoundingNoise(self.reference.exported, self.rounding, seed) for seed in _SEEDS]
+        return [RoundingNoise(self.reference.exported, self.rounding, seed) for seed in seeds]
 
 
 def load(program: Any, method: str = "forward") -> Method:

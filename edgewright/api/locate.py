@@ -3,11 +3,13 @@
 # The graph is lowered again with the results of all layers as additional outputs, and run. Eager torch then computes
 # each layer from the *file's* results of the layers before it (``Override``), so that errors do not accumulate: the
 # first layer outside its own rounding bound is at fault. The bound comes from several draws of simulated rounding
-# errors, with the same replaced inputs. Two things can prevent this. Intermediate outputs break fusion, which may hide
-# the fault: if the outputs of the instrumented program differ from those of the original file, its layers are not the
-# file's. And a vendor's compiler may reject that many outputs. In both cases the search bisects: it exposes one result
-# at a time, in execution order, and compares it with the graph under accumulated rounding, which grows monotonically
-# enough along the graph for bisection (Zeller, "Why Programs Fail", on isolating failure causes).
+# errors, with the same replaced inputs. A network has hundreds of layers, so that some exceed the worst of a few draws
+# by chance: a suspect is judged again with more draws. Two things can prevent locating it so. Intermediate outputs
+# break fusion, which may hide the fault: if the outputs of the instrumented program differ from those of the original
+# file, its layers are not the file's. And a vendor's compiler may reject that many outputs. In both cases the search
+# bisects: it exposes one result at a time, in execution order, and compares it with the graph under accumulated
+# rounding, which grows monotonically enough along the graph for bisection (Zeller, "Why Programs Fail", on isolating
+# failure causes).
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import ExportGraphSignature, OutputKind, OutputSpec, TensorArgument
 from torch.utils import _pytree as pytree
 
-from edgewright.api.checked_method import CheckedMethod, run_file
+from edgewright.api.checked_method import MORE, CheckedMethod, run_file
 from edgewright.api.deviation import OutputDeviation, compare_values, decibels, step_of
 from edgewright.api.graph_interpreter import Override, RoundingNoise, Visitor
 from edgewright.api.quantized_graph import (
@@ -109,12 +111,17 @@ class _FaultSearch:
         replacements = [self._by_name(call[count:]) for call in values]
         results = self._run_isolated(replacements, None)
         noisy_runs = [self._run_isolated(replacements, noise) for noise in self._subject.noises()]
+        more_runs: list[list[dict[Any, Any]]] = []  # drawn for the first suspect
         nodes_and_keys: list[tuple[Any, Any]] = [(n, n.name) for n in self.exposed]
         nodes_and_keys += [(n, i) for i, n in enumerate(self._returned)]
         for node, key in nodes_and_keys:
             for number, call in enumerate(values):
                 actual = replacements[number][key] if isinstance(key, str) else call[key]
                 fault = self._judge(node, results[number][key], actual, [d[number][key] for d in noisy_runs])
+                if fault is not None:
+                    more_runs = more_runs or [self._run_isolated(replacements, n) for n in self._subject.noises(MORE)]
+                    noisy = [d[number][key] for d in (*noisy_runs, *more_runs)]
+                    fault = self._judge(node, results[number][key], actual, noisy)
                 if fault is not None:
                     return fault
         return None
@@ -163,6 +170,9 @@ class _FaultSearch:
         noisy_runs = [self._record_node(node, noise) for noise in self._subject.noises()]
         for number, call in enumerate(values):
             fault = self._judge(node, results[number], call[-1], [d[number] for d in noisy_runs])
+            if fault is not None:
+                noisy_runs += [self._record_node(node, noise) for noise in self._subject.noises(MORE)]
+                fault = self._judge(node, results[number], call[-1], [d[number] for d in noisy_runs])
             if fault is not None:
                 return fault
         return None

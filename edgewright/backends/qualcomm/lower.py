@@ -17,7 +17,7 @@ from edgewright.backends.qualcomm.qnn.build import Encoding
 from edgewright.ir.graph import Array, Graph, Op, QParams, Value
 from edgewright.ir.qnn.scaling import block_scales
 from edgewright.lowering.passes.layout import GroupLowering, Order, common_order, identity, is_trivial_permutation
-from edgewright.lowering.passes.value_storage import clamp_is_redundant, same_encoding
+from edgewright.lowering.passes.value_storage import clamp_is_redundant, representable_range, same_encoding
 
 INT32, INT64 = np.dtype(np.int32), np.dtype(np.int64)
 MIDPOINT = 1 << 15  # 16-bit zero point that some operators require
@@ -135,12 +135,17 @@ class QnnLowering(GroupLowering):
         self.emit_clamp(unclamped, result, *limits)
 
     def emit_clamp(self, source: Value, result: Value, low: float, high: float) -> None:
-        """Append a clamp."""
+        """Append a clamp.
+
+        Limits outside the result's range become its ends: QNN 2.51 ignores both limits of a ``ReluMinMax`` behind a
+        convolution if one is larger than the range.
+        """
         largest = float(np.finfo(np.float32).max)
-        if (low, high) == (0.0, float("inf")):
+        lowest, highest = representable_range(result.q) or (-largest, largest)
+        if low == 0.0 and high >= highest:
             self.node("Relu", [source], result)
         else:
-            ends = {"min_value": float(max(low, -largest)), "max_value": float(min(high, largest))}
+            ends = {"min_value": float(max(low, lowest)), "max_value": float(min(high, highest))}
             self.node("ReluMinMax", [source], result, **ends)
 
     # ---------------------------------------------------------------------------------------------------- operands

@@ -35,10 +35,18 @@ def same_encoding(a: Value, b: Value) -> bool:
 
 def clamp_is_redundant(q: QParams | None, limits: tuple[float, float]) -> bool:
     """True if the representable range is within ``limits``, up to half a step: the clamp is redundant."""
-    if q is None or not isinstance(q.scale, float) or not isinstance(q.zero_point, int):
+    represented = representable_range(q)
+    if q is None or represented is None:
         return False
-    range_ends = [(n - q.zero_point) * q.scale for n in (q.qmin, q.qmax)]
-    return range_ends[0] >= limits[0] - q.scale / 2 and range_ends[1] <= limits[1] + q.scale / 2
+    half_step = (represented[1] - represented[0]) / (q.qmax - q.qmin) / 2
+    return represented[0] >= limits[0] - half_step and represented[1] <= limits[1] + half_step
+
+
+def representable_range(q: QParams | None) -> tuple[float, float] | None:
+    """The smallest and the largest value of a per-tensor quantized type; None for others."""
+    if q is None or not isinstance(q.scale, float) or not isinstance(q.zero_point, int):
+        return None
+    return (q.qmin - q.zero_point) * q.scale, (q.qmax - q.zero_point) * q.scale
 
 
 def quantize_constants(graph: Graph) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
+import edgewright
 from edgewright.backends.qualcomm import QuantDtype
+from edgewright.runtime import Runtime
 from tests.backends.qualcomm.lowered import lower, quantize, ratio
 from tests.support import cifar
 
@@ -159,3 +162,25 @@ def test_the_twin_of_a_trained_mobilenet_says_what_the_emulator_says(scheme: str
     same = float((wanted.argmax(1) == found.argmax(1)).float().mean())
     print(f"{scheme}: {ratio(wanted, found):.1f} dB, {same:.1%} of the answers the same")
     assert same >= 0.99 and ratio(wanted, found) > decibels
+
+
+class BesideItsInput(torch.nn.Module):
+    """A clamped convolution and its input in one tensor: both have the range of the input."""
+
+    def __init__(self, limits: tuple[float, float], groups: int) -> None:
+        super().__init__()
+        self.conv = torch.nn.Conv2d(4, 4, 3, padding=1, groups=groups, bias=False)
+        self.limits = limits
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.cat([x, torch.clamp(self.conv(x), *self.limits)], 1)
+
+
+@pytest.mark.parametrize("groups", [1, 4])
+@pytest.mark.parametrize("limits", [(0.0, 6.0), (0.0, 1.0), (-1.0, 1.0)])
+def test_limits_outside_of_the_range_do_not_disable_the_others(limits: tuple[float, float], groups: int) -> None:
+    model, inputs = BesideItsInput(limits, groups).eval(), [torch.randn(1, 4, 5, 5) for _ in range(4)]
+    result = edgewright.compile(model, inputs[0], "sm8650", quantize="int8", calibration=inputs, quiet=True)
+    program = Runtime.get().load_program(result.program.buffer)
+    (found,) = program.load_method("forward").execute([inputs[0].numpy()])
+    assert np.abs(found - model(inputs[0]).detach().numpy()).max() < 0.1
