@@ -10,7 +10,7 @@ import edgewright as ew
 
 
 @pytest.mark.parametrize("target", ["xnnpack", "sm8650", "e9955"])
-def test_linear_layers_of_decomposed_programs_are_taken(target: str) -> None:
+def test_linear_layers_of_decomposed_programs_are_delegated(target: str) -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Linear(16, 4)).eval()
     program = torch.export.export(model, (torch.randn(2, 8),)).run_decompositions()

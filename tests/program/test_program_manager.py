@@ -118,7 +118,9 @@ def test_passes_transform_every_method_or_one() -> None:
 
 
 def test_transform_passes_run_before_lowering() -> None:
-    assert run(to_edge_transform_and_lower(exported(), transform_passes=[to_sub]).to_executorch().buffer) == [2, 0, -2]
+    made = to_edge_transform_and_lower(exported(), transform_passes=[to_sub], partitioner=[XnnpackPartitioner()])
+    assert [v.operator for v in made.partition_reports["forward"].delegated] == ["sub", "mul"]
+    assert run(made.to_executorch().buffer) == [2, 0, -2]
 
 
 @pytest.mark.parametrize("partitioner", [object(), [object()], {"forward": object()}])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -14,6 +15,7 @@ from torch import nn
 
 import edgewright
 from edgewright.backends.ethos_u.npu import decode, run
+from edgewright.backends.ethos_u.npu.memory import Budget
 from edgewright.backends.ethos_u.npu.simulator import Npu
 from edgewright.errors import LimitError
 from edgewright.runtime import Runtime
@@ -158,10 +160,15 @@ def simulated_runs(stream: Stream) -> int:
     return int(runs.call_count)
 
 
-def test_a_second_run_costs_what_the_first_did() -> None:
-    stream = Stream(_sum(), "ethos-u55-128")
-    stream(0)
-    stream(0)
+def test_a_second_run_costs_what_the_first_did(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EDGEWRIGHT_CACHE", str(tmp_path / "cache"))
+    stream, budgets = Stream(_sum(), "ethos-u55-128"), []
+    with patch.object(
+        sys.modules[run.__module__], "Budget", side_effect=lambda n: budgets.append(Budget(n)) or budgets[-1]
+    ):
+        stream(0)
+        stream(0)
+    assert budgets[0].spent == budgets[1].spent > 1000
     with pytest.raises(LimitError):
         stream(0, steps=1000)
 

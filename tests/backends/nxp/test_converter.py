@@ -78,7 +78,7 @@ def test_profiling_is_the_other_version() -> None:
 
 
 @pytest.mark.usefixtures("standin")
-def test_ends_may_be_turned_by_the_runtime() -> None:
+def test_inputs_and_outputs_may_be_transposed_by_the_runtime() -> None:
     blob = read_blob(_payload(_lowered(use_neutron_for_format_conversion=False)))
     assert (tuple(blob.input_flags), tuple(blob.output_flags)) == ((1,), (1, 1))
 
@@ -183,7 +183,7 @@ def test_truncated_and_changed_blobs_are_typed_errors_or_blobs() -> None:
                 continue
 
 
-def test_the_converter_is_run_in_another_process() -> None:
+def test_a_converter_that_cannot_be_imported_is_named() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "edgewright.backends.nxp.convert", '{"module": "nothing_here"}'], input=b"",
         capture_output=True, check=False, timeout=600,

@@ -12,6 +12,7 @@ from torch import Tensor
 from edgewright.runtime import Profile
 from tests.backends.nxp.lowered import Lowered
 from tests.backends.nxp.networks import NETWORKS, TRAINED
+from tests.engine.graphs import cpus
 from tests.support import cifar
 
 
@@ -30,8 +31,9 @@ def test_networks_are_one_delegate_and_compute_what_litert_does(name: str) -> No
     assert "engine" in str(profile) and "numpy" not in str(profile)
 
 
-def test_instruction_sets_agree(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("EDGEWRIGHT_CPU", "avx2")
+@pytest.mark.parametrize("cpu", cpus())
+def test_every_instruction_set_agrees_with_litert(cpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EDGEWRIGHT_CPU", cpu)
     torch.manual_seed(0)
     kind, shape = NETWORKS["resnet8"]
     samples = [(torch.randn(shape),) for _ in range(2)]

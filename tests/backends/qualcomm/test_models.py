@@ -63,12 +63,12 @@ def block() -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
 
 
 @pytest.mark.parametrize("make", [cifarnet, block])
-def test_real_numbers_are_computed_in_16_bits(make) -> None:
+def test_float32_models_are_computed_in_fp16(make) -> None:
     model, inputs = make()
     made = lower(model, inputs, fp16=True)
     assert not made.report.rejected
     with torch.no_grad():
-        assert ratio(model(*inputs), made(*inputs)) > 40
+        assert 40 < ratio(model(*inputs), made(*inputs)) < 90, "near, and not float32"
 
 
 @pytest.mark.sample(2)
