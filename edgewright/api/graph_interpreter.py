@@ -128,20 +128,36 @@ class RoundingNoise(Visitor):
 
 class Override(Visitor):
     """Replaces the results of some nodes, and records what they computed, by name. With ``noise``, computed results
-    have rounding errors, and replacements are perturbed just enough to break ties at random."""
+    have rounding errors, and replacements are perturbed just enough to break ties at random.
+
+    ``undefined``: where dequantized results were NaN or infinite before they were quantized, as when a divisor is
+    rounded to zero. Their integers are not defined: NaN becomes 0 in eager torch and the smallest integer in C++
+    kernels, and devices divide by zero in different ways.
+    """
 
     def __init__(self, replacements: Mapping[str, Any], noise: RoundingNoise | None = None) -> None:
         self.replacements = replacements
         self.computed: dict[str, Any] = {}
         self._noise = noise
+        self.undefined: dict[str, torch.Tensor] = {}
+        self._nonfinite: dict[fx.Node, torch.Tensor] = {}
 
     def visit(self, node: fx.Node, value: Any) -> Any:
         value = self.inside().visit(node, value)
+        self._track_nonfinite(node, value)
         if node.name not in self.replacements:
             return value
         self.computed[node.name] = _copy(value)
         replacement = self.replacements[node.name]
         return replacement if self._noise is None else self._noise.perturb(replacement, _TIE)
+
+    def _track_nonfinite(self, node: fx.Node, value: Any) -> None:
+        source = node.all_input_nodes[0] if node.all_input_nodes else None
+        if is_conversion(node) and source in self._nonfinite:
+            self._nonfinite[node] = self._nonfinite[source]
+            self.undefined[node.name] = self._nonfinite[node]
+        elif isinstance(value, torch.Tensor) and value.is_floating_point() and not value.isfinite().all():
+            self._nonfinite[node] = ~value.isfinite()
 
     def inside(self) -> Visitor:
         return self._noise or Visitor()

@@ -46,6 +46,7 @@ from edgewright.units import share
 _PRODUCTS = {"convolution", "conv1d", "conv2d", "conv3d", "linear", "mm", "bmm", "addmm", "matmul",
              "scaled_dot_product_attention", "conv_transpose1d", "conv_transpose2d", "lstm", "gru"}  # fmt: skip
 _SHOWN = 4  # operators of a layer to name
+_UNDEFINED = "undefined"  # key of the masks of undefined elements, among results by node and index
 
 
 @dataclass(frozen=True)
@@ -117,11 +118,12 @@ class _FaultSearch:
         for node, key in nodes_and_keys:
             for number, call in enumerate(values):
                 actual = replacements[number][key] if isinstance(key, str) else call[key]
-                fault = self._judge(node, results[number][key], actual, [d[number][key] for d in noisy_runs])
+                expected = _settle(node, results[number], key, actual)
+                fault = self._judge(node, expected, actual, [d[number][key] for d in noisy_runs])
                 if fault is not None:
                     more_runs = more_runs or [self._run_isolated(replacements, n) for n in self._subject.noises(MORE)]
                     noisy = [d[number][key] for d in (*noisy_runs, *more_runs)]
-                    fault = self._judge(node, results[number][key], actual, noisy)
+                    fault = self._judge(node, expected, actual, noisy)
                 if fault is not None:
                     return fault
         return None
@@ -141,7 +143,10 @@ class _FaultSearch:
         """Every layer computed from the file's results of the layers before it; outputs by index."""
         visitors = [Override(values, noise) for values in replacements]
         outputs = self._subject.reference.run(self._calls, visitors)
-        return [{**v.computed, **dict(enumerate(o))} for v, o in zip(visitors, outputs, strict=True)]
+        return [
+            {**v.computed, **dict(enumerate(o)), _UNDEFINED: v.undefined}
+            for v, o in zip(visitors, outputs, strict=True)
+        ]
 
     def _judge(self, node: Any, expected: Any, actual: Any, noisy: Sequence[Any]) -> Fault | None:
         deviation = compare_values(node, expected, actual, noisy, self._subject.rounding, self._subject.slack)
@@ -211,6 +216,12 @@ class _FaultSearch:
         operators = [operator_name(n) for n in reversed(inside)]
         shown = " + ".join(operators[-_SHOWN:])
         return (f"layer {module!r}" if module else f"node {node.name!r}"), module, shown
+
+
+def _settle(node: Any, results: dict[Any, Any], key: Any, actual: Any) -> Any:
+    """The graph's result; where it is not defined, the file's counts."""
+    undefined = results[_UNDEFINED].get(getattr(node, "name", None))
+    return results[key] if undefined is None else torch.where(undefined, torch.as_tensor(actual), results[key])
 
 
 class _NodeRecorder(Visitor):

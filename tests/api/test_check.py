@@ -327,3 +327,22 @@ def test_accumulated_errors_of_a_chaotic_network_are_judged_by_its_layers(
     output = OutputDeviation(np.ones(4), distance=distance, allowed=1.0, discrete=False)
     assert self_check._explain_or_raise(None, [], [], [output])
     assert asked == [called]
+
+
+class Quotient(torch.nn.Module):
+    """Divides by what may be rounded to zero: both 0 / 0 and x / 0 occur in its integers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(8, 8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.linear(x).relu()
+        return torch.relu(y[:, :4] / (y[:, 4:] + 1e-5))
+
+
+@pytest.mark.parametrize("target", ["ethos-u55-128", pytest.param("sm8650", marks=pytest.mark.slow)])
+def test_quotients_whose_divisor_is_rounded_to_zero_are_not_compared(target: str) -> None:
+    model, data = Quotient().eval(), [torch.randn(64, 8) * 20 for _ in range(4)]
+    result = ew.compile(model, data[0], target, quantize="int8", calibration=data, quiet=True)
+    assert "every layer is within its own rounding" in str(result.report.check)
