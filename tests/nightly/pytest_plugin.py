@@ -27,7 +27,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 class _Recorder:
     def __init__(self, config: pytest.Config) -> None:
-        self.path: Path = config.getoption("--record")
+        self.path: Path = config.getoption("--record").resolve()  # tests change the working directory
         self.seed: int | None = config.getoption("--shuffle")
         self.end = time.monotonic() + config.getoption("--stop-after")
         self.session: pytest.Session | None = None

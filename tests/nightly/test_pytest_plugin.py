@@ -13,7 +13,7 @@ from tests.nightly.slow_tests import ROOT
 TESTS = """
 import pytest
 
-def test_good(): pass
+def test_good(tmp_path, monkeypatch): monkeypatch.chdir(tmp_path)
 def test_bad(): assert False
 def test_skipped(): pytest.skip("no reason")
 @pytest.fixture
