@@ -52,7 +52,7 @@ class ScalarType(enum.IntEnum):
 
 bfloat16: DType = np.dtype(ml_dtypes.bfloat16)
 
-# numpy has no half-precision complex: a pair of halves keeps its size and its bits.
+# numpy has no half-precision complex type: a pair of float16 has its size and bits.
 _COMPLEX32: DType = np.dtype([("re", np.float16), ("im", np.float16)])
 
 _NUMPY: dict[ScalarType, DType] = {
@@ -90,7 +90,7 @@ _NUMPY: dict[ScalarType, DType] = {
 _SCALAR: dict[DType, ScalarType] = {}
 for _number, _dtype in _NUMPY.items():
     _SCALAR.setdefault(_dtype, _number)
-_SCALAR[np.dtype(np.uint16)] = ScalarType.UINT16  # bits of 16 are the older name; stock takes no tensors of them
+_SCALAR[np.dtype(np.uint16)] = ScalarType.UINT16  # not BITS16, an older name that ExecuTorch has no tensors of
 
 ITEMSIZE: dict[int, int] = {int(number): dtype.itemsize for number, dtype in _NUMPY.items()}
 
@@ -121,7 +121,7 @@ def to_scalar_type(dtype: Any) -> ScalarType:
 
 
 def dtype_name(dtype: DType) -> str:
-    """The name people know a dtype by; numpy has none for a pair of halves."""
+    """The common name of a dtype; numpy has none for complex32."""
     return "complex32" if dtype == _COMPLEX32 else str(dtype)
 
 

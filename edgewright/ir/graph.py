@@ -150,7 +150,7 @@ class Graph:
 
 
 class GraphError(EdgewrightError):
-    """A graph broke its own rules: a defect of the compiler, not of the model."""
+    """An invalid graph: a bug in the compiler, not in the model."""
 
     stage = "verify graph"
     exit_code = 70
@@ -158,17 +158,17 @@ class GraphError(EdgewrightError):
 
 def verify(graph: Graph, outer: frozenset[Value] = frozenset()) -> None:
     """Verify SSA form: every value is defined once and before its uses."""
-    known = set(outer) | set(_values(graph.inputs))
+    defined = set(outer) | set(_values(graph.inputs))
     for op in graph.ops:
         for value in op.inputs():
-            if value not in known and value.data is None and not value.state:
-                raise GraphError(f"{graph.name}: {op.kind}", "reads a value before it is made", value=value.name)
-        for made in op.outputs:
-            if made is not None and made in known:
-                raise GraphError(f"{graph.name}: {op.kind}", "makes a value again", value=made.name)
-        known |= {v for v in op.outputs if v is not None}
+            if value not in defined and value.data is None and not value.state:
+                raise GraphError(f"{graph.name}: {op.kind}", "reads a value before it is defined", value=value.name)
+        for out in op.outputs:
+            if out is not None and out in defined:
+                raise GraphError(f"{graph.name}: {op.kind}", "defines a value twice", value=out.name)
+        defined |= {v for v in op.outputs if v is not None}
         for branch in op.graphs.values():
-            verify(branch, frozenset(known))
+            verify(branch, frozenset(defined))
     for value in (*_values(graph.outputs), *(u[1] for u in graph.updates)):
-        if value not in known and value.data is None and not value.state:
-            raise GraphError(graph.name, "returns a value that nothing makes", value=value.name)
+        if value not in defined and value.data is None and not value.state:
+            raise GraphError(graph.name, "returns a value that is never defined", value=value.name)

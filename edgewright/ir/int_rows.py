@@ -25,23 +25,23 @@ def exp_table(x: Value, length: int) -> Array:
     return np.rint(np.exp(-steps * scale_array(x)) * 2.0**bits).astype(np.int64)
 
 
-def softmax(x: Value, stored: Array, axis: int) -> Array:
+def softmax(x: Value, raw: Array, axis: int) -> Array:
     """Softmax, in float32."""
-    each = exp_table(x, stored.shape[axis])[_below(stored, axis)]
-    return np.asarray(each.astype(_F32) / each.sum(axis=axis, keepdims=True).astype(_F32))
+    exps = exp_table(x, raw.shape[axis])[_steps_below_max(raw, axis)]
+    return np.asarray(exps.astype(_F32) / exps.sum(axis=axis, keepdims=True).astype(_F32))
 
 
-def _below(stored: Array, axis: int) -> Array:
-    wide = stored.astype(np.int64)
+def _steps_below_max(raw: Array, axis: int) -> Array:
+    wide = raw.astype(np.int64)
     return np.asarray(wide.max(axis=axis, keepdims=True) - wide)
 
 
-def log_softmax(x: Value, stored: Array, axis: int) -> Array:
+def log_softmax(x: Value, raw: Array, axis: int) -> Array:
     """Log-softmax, computed in float64 and rounded to float32."""
-    below, table = _below(stored, axis), exp_table(x, stored.shape[axis])
-    total = table[below].sum(axis=axis, keepdims=True)
-    made = below.astype(_F64) * scale_array(x) + (log_int(total) - log_of_table_unit(table))
-    return np.asarray(-made).astype(_F32)
+    steps, table = _steps_below_max(raw, axis), exp_table(x, raw.shape[axis])
+    total = table[steps].sum(axis=axis, keepdims=True)
+    negated = steps.astype(_F64) * scale_array(x) + (log_int(total) - log_of_table_unit(table))
+    return np.asarray(-negated).astype(_F32)
 
 
 def log_of_table_unit(table: Array) -> float:
@@ -49,32 +49,32 @@ def log_of_table_unit(table: Array) -> float:
     return (int(table[0]).bit_length() - 1) * LN2
 
 
-def log_int(whole: Array) -> Array:
+def log_int(integers: Array) -> Array:
     """Natural logarithm of positive integers: exponent, plus an atanh series of the mantissa, in a fixed order."""
-    exponent = np.frexp(whole.astype(_F64))[1] - 1
-    rest = np.ldexp(whole.astype(_F64), -exponent)
-    above = rest > SQRT2
-    rest, exponent = np.where(above, rest * 0.5, rest), exponent + above
-    part = (rest - 1.0) / (rest + 1.0)
-    square, total = part * part, np.full(part.shape, ATANH_SERIES[0])
+    exponent = np.frexp(integers.astype(_F64))[1] - 1
+    mantissa = np.ldexp(integers.astype(_F64), -exponent)
+    above = mantissa > SQRT2
+    mantissa, exponent = np.where(above, mantissa * 0.5, mantissa), exponent + above
+    ratio = (mantissa - 1.0) / (mantissa + 1.0)
+    square, total = ratio * ratio, np.full(ratio.shape, ATANH_SERIES[0])
     for term in ATANH_SERIES[1:]:
         total = total * square + term
-    return np.asarray(exponent.astype(_F64) * LN2 + (part * 2.0) * total)
+    return np.asarray(exponent.astype(_F64) * LN2 + (ratio * 2.0) * total)
 
 
-def normalize_rows(x: Value, centred: Array, epsilon: float, centre: bool) -> Array:
-    """Layer norm (``centre``) or RMS norm of rows (the last dimension); ``centred``: integers without zero point.
+def normalize_rows(x: Value, centered: Array, epsilon: float, center: bool) -> Array:
+    """Layer norm (``center``) or RMS norm of rows (the last dimension); ``centered``: integers without zero point.
 
     Mean and deviation are float64, from exact sums; elements are normalized in float32.
     """
-    whole, count, scale = centred.astype(np.int64), centred.shape[-1], scale_array(x)
-    total = whole.sum(axis=-1, keepdims=True) if centre else np.zeros((*whole.shape[:-1], 1), np.int64)
-    squares = (whole * whole).sum(axis=-1, keepdims=True)
-    spread = (squares * count - total * total).astype(_F64) / _F64(count * count)
+    integers, count, scale = centered.astype(np.int64), centered.shape[-1], scale_array(x)
+    total = integers.sum(axis=-1, keepdims=True) if center else np.zeros((*integers.shape[:-1], 1), np.int64)
+    squares = (integers * integers).sum(axis=-1, keepdims=True)
+    variance = (squares * count - total * total).astype(_F64) / _F64(count * count)
     with np.errstate(all="ignore"):
-        factor = scale / np.sqrt(spread * (scale * scale) + _F64(epsilon))
+        factor = scale / np.sqrt(variance * (scale * scale) + _F64(epsilon))
     mean = (total.astype(_F64) / _F64(count)).astype(_F32)
-    return np.asarray((whole.astype(_F32) - mean) * factor.astype(_F32))
+    return np.asarray((integers.astype(_F32) - mean) * factor.astype(_F32))
 
 
 def norm_fits_int64(x: Value, count: int) -> bool:

@@ -63,47 +63,51 @@ class Numerics:
         clamped = np.clip(scaled, _F32(lo - zero), _F32(hi - zero))
         return (np.rint(clamped).astype(np.int32) + zero).astype(q.dtype)
 
-    def convert(self, x: Array, given: QParams, q: QParams, limits: tuple[float, float] | None = None) -> Array | None:
+    def convert(
+        self, x: Array, input_q: QParams, q: QParams, limits: tuple[float, float] | None = None
+    ) -> Array | None:
         """Requantize to another scale, or None if the conversion goes through float32.
 
         XNNPACK's ``vcvt`` kernels multiply by the ratio of scales in units of 1/256, rounding half up.
         """
-        ratio = _F32(np.asarray(given.scale)) / _F32(np.asarray(q.scale)) if _plain(given) and _plain(q) else _F32(0)
-        if given.dtype != q.dtype or not 2.0**-8 <= ratio <= 2.0**7:
+        ratio = (
+            _F32(np.asarray(input_q.scale)) / _F32(np.asarray(q.scale)) if _plain(input_q) and _plain(q) else _F32(0)
+        )
+        if input_q.dtype != q.dtype or not 2.0**-8 <= ratio <= 2.0**7:
             return None
         factor = int(np.rint(_F32(256) * ratio))
-        moved = (x.astype(np.int64) - int(np.asarray(given.zero_point))) * factor + 128 >> 8
+        scaled = (x.astype(np.int64) - int(np.asarray(input_q.zero_point))) * factor + 128 >> 8
         lo, hi = self.limits(q, limits)
-        return np.asarray(np.clip(moved + int(np.asarray(q.zero_point)), lo, hi).astype(q.dtype))
+        return np.asarray(np.clip(scaled + int(np.asarray(q.zero_point)), lo, hi).astype(q.dtype))
 
-    def mean(self, x: Array, given: QParams, q: QParams, limits: tuple[float, float] | None = None) -> Array:
+    def mean(self, x: Array, input_q: QParams, q: QParams, limits: tuple[float, float] | None = None) -> Array:
         """Global average of NHWC int8 images."""
-        steps = self.mean_steps(given, q, x.shape[1] * x.shape[2])
+        steps = self.mean_steps(input_q, q, x.shape[1] * x.shape[2])
         total = x.astype(np.int64).sum((1, 2), keepdims=True) - steps.subtract
         rounded = np.rint(total.astype(_F32) * steps.factor + steps.offset) + steps.zero
         return np.asarray(np.clip(rounded, *self.limits(q, limits)).astype(q.dtype))
 
-    def mean_steps(self, given: QParams, q: QParams, count: int) -> MeanParams:
+    def mean_steps(self, input_q: QParams, q: QParams, count: int) -> MeanParams:
         """XNNPACK's reductions add the zero point before rounding half to even."""
-        factor = _F32(as_float32(given.scale) / as_float32(q.scale) * (_F32(1) / _F32(count)))
-        offset = _zero(q) - factor * _F32(_zero(given) * count)
+        factor = _F32(as_float32(input_q.scale) / as_float32(q.scale) * (_F32(1) / _F32(count)))
+        offset = _zero(q) - factor * _F32(_zero(input_q) * count)
         return MeanParams(0, factor, _F32(offset), 0)
 
     def sum(
-        self, x: Array, y: Array, given: tuple[QParams, QParams], q: QParams, limits: tuple[float, float] | None
+        self, x: Array, y: Array, input_qs: tuple[QParams, QParams], q: QParams, limits: tuple[float, float] | None
     ) -> Array:
         """Add two int8 operands, zero points removed, in the output's scale.
 
         Factors are 21-bit fixed point, normalized to the larger one; rounds half up.
         """
-        first, second, shift = self.sum_factors(given, q)
+        first, second, shift = self.sum_factors(input_qs, q)
         total = (x * first + y * second + (1 << shift - 1)) >> shift
         lo, hi = self.limits(q, limits)
         return np.asarray(np.clip(total + int(np.asarray(q.zero_point)), lo, hi).astype(q.dtype))
 
-    def sum_factors(self, given: tuple[QParams, QParams], q: QParams) -> tuple[int, int, int]:
+    def sum_factors(self, input_qs: tuple[QParams, QParams], q: QParams) -> tuple[int, int, int]:
         """The multipliers of both operands, and the right shift of their sum; 1 to 30 if int32 suffices."""
-        left, right = (np.asarray(g.scale, _F32) / np.asarray(q.scale, _F32) for g in given)
+        left, right = (np.asarray(g.scale, _F32) / np.asarray(q.scale, _F32) for g in input_qs)
         if not (np.isfinite(left) and np.isfinite(right)):
             return 0, 0, 0
         shift = 21 - int(np.frexp(max(left, right))[1])
@@ -149,12 +153,14 @@ XNNPACK = Numerics()
 class _VendorNumerics(Numerics):
     """Requantization is an operator of the vendor's dialect; means round as products do."""
 
-    def convert(self, x: Array, given: QParams, q: QParams, limits: tuple[float, float] | None = None) -> Array | None:
+    def convert(
+        self, x: Array, input_q: QParams, q: QParams, limits: tuple[float, float] | None = None
+    ) -> Array | None:
         return None
 
-    def mean_steps(self, given: QParams, q: QParams, count: int) -> MeanParams:
-        factor = _F32(as_float32(given.scale) / (as_float32(q.scale) * _F32(count)))
-        return MeanParams(_zero(given) * count, factor, _F32(0), _zero(q))
+    def mean_steps(self, input_q: QParams, q: QParams, count: int) -> MeanParams:
+        factor = _F32(as_float32(input_q.scale) / (as_float32(q.scale) * _F32(count)))
+        return MeanParams(_zero(input_q) * count, factor, _F32(0), _zero(q))
 
 
 class TfliteNumerics(_VendorNumerics):

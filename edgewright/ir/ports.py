@@ -12,7 +12,7 @@ from typing import Union
 
 @dataclass(frozen=True)
 class Act:
-    """An activation: a range of its own, found by calibration."""
+    """An activation: calibration determines its range."""
 
 
 @dataclass(frozen=True)
@@ -29,10 +29,10 @@ class Bias:
 
 @dataclass(frozen=True)
 class Range:
-    """A result whose range is known without looking: a sigmoid's is 0 to 1.
+    """A result whose range is known without calibration: a sigmoid's is 0 to 1.
 
-    ``narrows``: values may all be near 0, as those of a tanh that caps something softly; where calibration shows that,
-    the range is a part of this one.
+    ``narrows``: calibration may choose a smaller range inside this one, because all values may be near 0 (as those of a
+    tanh that is used as a soft cap).
     """
 
     lo: float
@@ -42,15 +42,15 @@ class Range:
 
 @dataclass(frozen=True)
 class Same:
-    """The very values of another port (pooling, concatenation, reshape): the same scale. A fixed range is inherited
-    where nothing of another range comes in beside it; else what has it is requantized."""
+    """Elements of another port, unchanged (pooling, concatenation, reshape): the same scale. A fixed range is inherited
+    if no other operand has a different range; otherwise the operand with the fixed range is requantized."""
 
     port: str
 
 
 @dataclass(frozen=True)
 class Tied:
-    """Another port's scale, because hardware wants one: a member with a fixed range is requantized instead."""
+    """Another port's scale, because hardware requires it: an operand with a fixed range is requantized."""
 
     port: str
 

@@ -84,7 +84,7 @@ class OperandPattern(NamedTuple):
     constant: bool | None  # None: either
     symmetric: bool
     optional: bool
-    many: bool
+    variadic: bool
 
 
 class Mismatch(NamedTuple):
@@ -107,47 +107,47 @@ class Alternative:
 
     def mismatch(self, operands: Operands, results: Operands, code: Code) -> Mismatch | None:
         """The first operand or result that does not fit; None if all do."""
-        bound: dict[str, Value] = {}
-        wrong = _walk(self.operands, ("operands", 0, operands), bound, code)
-        return wrong or _walk(self.results, ("results", len(operands), results), bound, code)
+        bindings: dict[str, Value] = {}
+        wrong = _walk(self.operands, ("operands", 0, operands), bindings, code)
+        return wrong or _walk(self.results, ("results", len(operands), results), bindings, code)
 
 
 def _walk(
-    slots: Sequence[OperandPattern], side: tuple[str, int, Operands], bound: dict[str, Value], code: Code
+    slots: Sequence[OperandPattern], side: tuple[str, int, Operands], bindings: dict[str, Value], code: Code
 ) -> Mismatch | None:
-    what, position, operands = side
+    group, position, operands = side
     at = 0
     for slot in slots:
         while at < len(operands):
             name, value = operands[at]
             if value is not None:
-                reason = _misfit(slot, value, bound, code)
+                reason = _misfit(slot, value, bindings, code)
                 if reason:
-                    return Mismatch(position + at, name, reason, slot, value, bound.get(slot.variable))
+                    return Mismatch(position + at, name, reason, slot, value, bindings.get(slot.variable))
             elif not slot.optional:
                 return Mismatch(position + at, name, "absent")
             at += 1
-            if not slot.many:
+            if not slot.variadic:
                 break
         else:
-            if not slot.optional and not slot.many:
-                return Mismatch(position + at, what, "few", counts=(len(slots), len(operands)))
-    return Mismatch(position + at, what, "many", counts=(len(slots), len(operands))) if at < len(operands) else None
+            if not slot.optional and not slot.variadic:
+                return Mismatch(position + at, group, "few", counts=(len(slots), len(operands)))
+    return Mismatch(position + at, group, "many", counts=(len(slots), len(operands))) if at < len(operands) else None
 
 
-def _misfit(slot: OperandPattern, value: Value, bound: dict[str, Value], code: Code) -> str:
+def _misfit(slot: OperandPattern, value: Value, bindings: dict[str, Value], code: Code) -> str:
     """Why a value does not match a pattern; empty if it does."""
-    held = code(value)
-    if held not in slot.allowed:
+    type_ = code(value)
+    if type_ not in slot.allowed:
         return "type"
     if slot.constant is not None and slot.constant is (value.data is None):
         return "constant"
     if slot.symmetric and value.q is not None and _any(value.q.zero_point):
         return "zero"
     if slot.variable:
-        first = bound.setdefault(slot.variable, value)
+        first = bindings.setdefault(slot.variable, value)
         if first is not value:
-            if code(first) != held:
+            if code(first) != type_:
                 return "other"
             if slot.same_params and first.q != value.q:
                 return "parameters"

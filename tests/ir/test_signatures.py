@@ -156,5 +156,5 @@ def test_nan_between_many_scales() -> None:
 
 def test_outputs_that_nothing_computes() -> None:
     x, y = value("float32"), value("float32", "y")
-    with pytest.raises(FormatError, match="returns a value that nothing makes; got y"):
+    with pytest.raises(FormatError, match="returns a value that is never defined; got y"):
         check_structure(Graph("g", [x], [y], []))

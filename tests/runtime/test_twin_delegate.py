@@ -126,7 +126,7 @@ def test_indices_are_checked_without_the_graph(cache: Cache, monkeypatch: pytest
     given = DelegateBlob("QnnBackend", write_twin({"": made}), {}, {}, threads=1)
     table, places = anything(made.inputs[0]), np.array([[0, 5, 1], [2, 6, 0]], np.int32)
     for _ in range(2):
-        with pytest.raises(ExecutionError, match="'y': places must be from 0 to 5; got 6"):
+        with pytest.raises(ExecutionError, match="'y': indices must be from 0 to 5; got 6"):
             QnnDelegate(given).execute([table, places])
         seen = reads(monkeypatch)
     QnnDelegate(given).execute([table, places % 6])

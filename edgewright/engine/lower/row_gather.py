@@ -61,7 +61,7 @@ def _emit_bounds_check(
     if outside is None or not outside.subject:
         return
     context.checks.append(BoundsCheck(outside, spec.size))
-    least, (row_stride, step), item = outside.least(spec.size), spec.index_strides, spec.item
+    least, (row_stride, step), item = outside.min_index(spec.size), spec.index_strides, spec.item
     name = context.kernel("bounds_check", item, lambda module, name: emit_index_check(module, name, item))
     row_count = spec.outer if row_stride else 1
     check_args = (spec.count, row_stride, step, least, spec.size - least, len(context.checks))

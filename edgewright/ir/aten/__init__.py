@@ -1,1 +1,1 @@
-"""The ATen dialect: one table of operators, and what each means in numpy."""
+"""The ATen dialect: the op table, with a numpy reference for every operator."""

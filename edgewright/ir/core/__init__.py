@@ -1,1 +1,1 @@
-"""What operators of device graphs do, in numpy, by families. ``edgewright.ir.core.execute`` runs them."""
+"""The core dialect: numpy reference implementations of its operators, one module per family; ``execute`` runs them."""

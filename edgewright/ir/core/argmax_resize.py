@@ -10,18 +10,18 @@ from edgewright.ir.graph import Array, Op
 
 
 @implements("topk_places")
-def _topk_places(ex: EvaluationContext, op: Op) -> Array:
+def _topk_indices(ex: EvaluationContext, op: Op) -> Array:
     """The indices of the top k; values are gathered separately."""
-    return reduce.topk(ex.stored(op.args["self"]), op.args["k"], op.args["dim"], op.args["largest"])[1]
+    return reduce.topk(ex.raw(op.args["self"]), op.args["k"], op.args["dim"], op.args["largest"])[1]
 
 
 @implements("bands")
 def _separable_resize(ex: EvaluationContext, op: Op) -> Array:
-    """Separable resize along one dimension: a weighted sum of ``counts`` neighbours from ``starts``."""
+    """Separable resize along one dimension: a weighted sum of ``counts`` neighbors from ``starts``."""
     x, dim = np.moveaxis(ex.real(op.args["self"]), op.args["dim"], 0), op.args["dim"]
     starts, counts, weights = (op.args[name].data for name in ("starts", "counts", "weights"))
-    made = np.zeros((len(starts), *x.shape[1:]), np.float32)
+    result = np.zeros((len(starts), *x.shape[1:]), np.float32)
     for i, (start, count) in enumerate(zip(starts, counts, strict=True)):
         for k in range(count):
-            made[i] += weights[i, k] * x[start + k]
-    return ex.store(op, np.moveaxis(made, 0, dim))
+            result[i] += weights[i, k] * x[start + k]
+    return ex.store(op, np.moveaxis(result, 0, dim))

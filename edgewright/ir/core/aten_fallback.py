@@ -10,7 +10,7 @@ import numpy as np
 from edgewright.ir.core.registry import EvaluationContext
 from edgewright.ir.graph import Array, Op, Value
 
-_OURS = ("limits", "outside")  # arguments that core graphs add
+_CORE_ARGS = ("limits", "outside")  # arguments that core graphs add
 
 
 def aten_reference(kind: str) -> Callable[[EvaluationContext, Op], Any] | None:
@@ -22,8 +22,10 @@ def aten_reference(kind: str) -> Callable[[EvaluationContext, Op], Any] | None:
         return None
 
     def run(ex: EvaluationContext, op: Op) -> tuple[Array, ...]:
-        made = row.call({name: _read(ex, given) for name, given in op.args.items() if name not in _OURS})
-        return tuple(_store_result(ex, op, out, result) for out, result in zip(op.outputs, made, strict=False))
+        results = row.call(
+            {name: _read_real(ex, argument) for name, argument in op.args.items() if name not in _CORE_ARGS}
+        )
+        return tuple(_store_result(ex, op, out, result) for out, result in zip(op.outputs, results, strict=False))
 
     return run
 
@@ -38,15 +40,17 @@ def aten_shape(op: Op) -> tuple[int, ...]:
     """The shape of the first result, by the op table's shape function."""
     from edgewright.ir.aten.ops import OPS
 
-    made = OPS[op.kind].shape(**{name: _empty(given) for name, given in op.args.items() if name not in _OURS})
-    first = made[0] if isinstance(made, list) else made
+    shapes = OPS[op.kind].shape(
+        **{name: _zeros_view(argument) for name, argument in op.args.items() if name not in _CORE_ARGS}
+    )
+    first = shapes[0] if isinstance(shapes, list) else shapes
     return tuple(int(n) for n in first)
 
 
-def _read(ex: EvaluationContext, given: Any) -> Any:
-    if isinstance(given, list | tuple):
-        return [_read(ex, g) for g in given]
-    return ex.real(given) if isinstance(given, Value) else given
+def _read_real(ex: EvaluationContext, argument: Any) -> Any:
+    if isinstance(argument, list | tuple):
+        return [_read_real(ex, g) for g in argument]
+    return ex.real(argument) if isinstance(argument, Value) else argument
 
 
 def _store_result(ex: EvaluationContext, op: Op, out: Value | None, result: Any) -> Array:
@@ -56,8 +60,8 @@ def _store_result(ex: EvaluationContext, op: Op, out: Value | None, result: Any)
     return ex.store(op, array) if out is op.outputs[0] else array.astype(out.dtype, copy=False)
 
 
-def _empty(given: Any) -> Any:
-    """A broadcast array of a value's shape, without memory."""
-    if isinstance(given, list | tuple):
-        return [_empty(g) for g in given]
-    return np.broadcast_to(np.zeros((), given.dtype), given.bound) if isinstance(given, Value) else given
+def _zeros_view(argument: Any) -> Any:
+    """Values as zeros broadcast to their shape, which take no memory."""
+    if isinstance(argument, list | tuple):
+        return [_zeros_view(g) for g in argument]
+    return np.broadcast_to(np.zeros((), argument.dtype), argument.bound) if isinstance(argument, Value) else argument

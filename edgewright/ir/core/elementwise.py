@@ -37,7 +37,7 @@ def _binary(ex: EvaluationContext, op: Op) -> Array:
 
 
 def _integer_binary(ex: EvaluationContext, op: Op, a: QParams, b: QParams, out: QParams) -> Array:
-    x, y = (np.asarray(ex.stored(op.args[name])).astype(np.int64) for name in ("self", "other"))
+    x, y = (np.asarray(ex.raw(op.args[name])).astype(np.int64) for name in ("self", "other"))
     x, y = x - a.zero_point, y - b.zero_point
     limits = op.args.get("limits")
     if op.kind == "mul":
@@ -85,7 +85,7 @@ def _clamp(ex: EvaluationContext, op: Op) -> Array:
     assert out is not None
     if value.q is not None and out.q is not None and value.q == out.q:
         lo, hi = ex.numerics.limits(out.q, op.args.get("limits"))
-        return np.clip(ex.stored(value), lo, hi).astype(out.q.dtype)
+        return np.clip(ex.raw(value), lo, hi).astype(out.q.dtype)
     return ex.store(op, ex.real(value))
 
 
@@ -97,7 +97,7 @@ def _convert(ex: EvaluationContext, op: Op) -> Any:
         stored, scale, zero = ex.numerics.quantize_rows(ex.real(value), -(out.q.axis or -1))
         return DynamicRows(stored, scale, zero, ex.real(value))
     if value.q is not None and out.q is not None:
-        made = ex.numerics.convert(np.asarray(ex.stored(value)), value.q, out.q, op.args.get("limits"))
+        made = ex.numerics.convert(np.asarray(ex.raw(value)), value.q, out.q, op.args.get("limits"))
         if made is not None:
             return made
     return ex.store(op, ex.real(value))

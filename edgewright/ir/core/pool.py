@@ -25,14 +25,14 @@ def _padded(x: Array, pads: Sequence[int], fill: Any) -> Array:
 @implements("max_pool2d")
 def _max_pool2d(ex: EvaluationContext, op: Op) -> Array:
     value = op.args["self"]
-    stored: Array = _planar(ex.stored(value))
+    x: Array = _planar(ex.raw(value))
     lowest = -np.inf if value.q is None else value.q.qmin
-    image = _padded(stored, op.args["padding"], lowest)
+    image = _padded(x, op.args["padding"], lowest)
     pooled = max_pool2d(image, op.args["kernel_size"], op.args["stride"], [0, 0], op.args["dilation"], False)[0]
     result = pooled.transpose(0, 2, 3, 1)
     if value.q is not None:
         lo, hi = ex.numerics.limits(value.q, op.args.get("limits"))
-        return np.clip(result, lo, hi).astype(stored.dtype)
+        return np.clip(result, lo, hi).astype(x.dtype)
     return ex.store(op, result)
 
 
@@ -55,10 +55,10 @@ def _avg_pool2d(ex: EvaluationContext, op: Op) -> Array:
 def _global_avg_pool2d(ex: EvaluationContext, op: Op) -> Array:
     value, out = op.args["self"], op.outputs[0]
     assert out is not None
-    stored: Array = ex.stored(value)
+    x: Array = ex.raw(value)
     if value.q is None or out.q is None:
         return ex.store(op, ex.real(value).mean((1, 2), keepdims=True))
-    return ex.numerics.mean(stored, value.q, out.q, op.args.get("limits"))
+    return ex.numerics.mean(x, value.q, out.q, op.args.get("limits"))
 
 
 @implements("upsample_bilinear2d")

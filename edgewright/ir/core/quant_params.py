@@ -60,8 +60,8 @@ def check_parameters(value: Value, q: QParams) -> None:
     if q.dynamic is not None:
         _check_dynamic(value, q)
         return
-    in_range = lambda zero: isinstance(zero, int | np.integer) and q.qmin <= int(zero) <= q.qmax  # noqa: E731
-    _check_each(q.zero_point, in_range, "zero_point", f"must be from {q.qmin} to {q.qmax}")  # fmt: skip
+    is_in_range = lambda zero: isinstance(zero, int | np.integer) and q.qmin <= int(zero) <= q.qmax  # noqa: E731
+    _check_each(q.zero_point, is_in_range, "zero_point", f"must be from {q.qmin} to {q.qmax}")  # fmt: skip
     _check_each(q.scale, lambda scale: SMALLEST <= scale <= LARGEST, "scale",
           f"must be a positive number from {SMALLEST} to {LARGEST}")  # fmt: skip
     _check_counts(value, q)
@@ -77,18 +77,18 @@ def _check_dynamic(value: Value, q: QParams) -> None:
         raise FormatError(f"must be from {-len(value.bound)} to -1", where="axis", value=q.axis)
 
 
-def _check_each(numbers: Any, holds: Callable[[Any], bool], where: str, rule: str) -> None:
+def _check_each(numbers: Any, predicate: Callable[[Any], bool], where: str, rule: str) -> None:
     """Check a number, or a tuple of one per slice."""
     if not isinstance(numbers, tuple):
-        if isinstance(numbers, bool) or not holds(numbers):  # NaN holds nowhere
+        if isinstance(numbers, bool) or not predicate(numbers):  # NaN fails every predicate
             raise FormatError(rule, where=where, value=numbers)
         return
     total = sum(numbers)
     if (
-        numbers and holds(min(numbers)) and holds(max(numbers)) and total == total
-    ):  # NaN could hide between the extremes
+        numbers and predicate(min(numbers)) and predicate(max(numbers)) and total == total
+    ):  # min and max may miss a NaN, the sum does not
         return
-    index = next((i for i, item in enumerate(numbers) if not holds(item)), 0)
+    index = next((i for i, item in enumerate(numbers) if not predicate(item)), 0)
     raise FormatError(rule, where=f"{where}[{index}]", value=numbers[index] if numbers else "nothing")
 
 
@@ -105,10 +105,10 @@ def _check_counts(value: Value, q: QParams) -> None:
         raise FormatError("must be a number for each slice along the axis", where="scale", value=q.scale)
     expected = value.bound[q.axis]
     if q.block is not None:
-        others = math.prod(value.bound) // max(expected, 1)
-        if not 1 <= q.block <= others or others % q.block:
-            raise FormatError(f"must divide the {others} elements of a slice", where="block", value=q.block)
-        expected *= others // q.block
+        slice_size = math.prod(value.bound) // max(expected, 1)
+        if not 1 <= q.block <= slice_size or slice_size % q.block:
+            raise FormatError(f"must divide the {slice_size} elements of a slice", where="block", value=q.block)
+        expected *= slice_size // q.block
     if any(count != expected for count in counts):
         raise FormatError(f"must be {expected} numbers, one for each slice", where="scale", value=counts)
 

@@ -15,34 +15,34 @@ from edgewright.ir.numerics import Numerics
 
 @dataclass(frozen=True)
 class DynamicRows:
-    """Dynamically quantized rows: real = (stored - zero) / scale."""
+    """Dynamically quantized rows: real = (raw - zero) / scale."""
 
-    stored: Array
+    raw: Array
     scale: Array
     zero: Array
     real: Array
 
 
-def stored_array(stored: Any) -> Array:
-    array: Array = stored.stored if isinstance(stored, DynamicRows) else stored
+def raw_array(value: Any) -> Array:
+    array: Array = value.raw if isinstance(value, DynamicRows) else value
     return array
 
 
 class EvaluationContext:
-    """The live values of a run, and how an operator reads and stores them."""
+    """The live values of a run, with methods to read operands and store results."""
 
     def __init__(self, numerics: Numerics) -> None:
         self.numerics = numerics
         self.values: dict[Value, Any] = {}
 
-    def stored(self, value: Value) -> Any:
+    def raw(self, value: Value) -> Any:
         return self.values.get(value, value.data)
 
     def real(self, value: Value) -> Array:
         """A value in its compute type, dequantized."""
-        array = self.stored(value)
+        array = self.raw(value)
         if isinstance(array, DynamicRows):
-            return (array.stored.astype(np.int32) - array.zero).astype(np.float32) / array.scale
+            return (array.raw.astype(np.int32) - array.zero).astype(np.float32) / array.scale
         if value.q is not None:
             return self.numerics.dequantize(array, value.q)
         return np.asarray(array.astype(compute_type(array.dtype), copy=False))

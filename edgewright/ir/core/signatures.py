@@ -53,11 +53,11 @@ def check_types(op: Op) -> None:
     """Raise ``FormatError`` unless an operator's element types are those of its row."""
     operands: list[tuple[str, Value | None]] = []
     for name in OPERANDS.get(op.kind, ("self",)):
-        given = op.args.get(name)
-        if isinstance(given, list | tuple):
-            operands += [(f"{name}[{i}]", value) for i, value in enumerate(given)]
+        argument = op.args.get(name)
+        if isinstance(argument, list | tuple):
+            operands += [(f"{name}[{i}]", value) for i, value in enumerate(argument)]
         else:
-            operands.append((name, given))
+            operands.append((name, argument))
     SIGNATURES.check(op.kind, operands, op)
     if op.kind in _CHANNELS:
         _check_axis(op, op.args["weight"], 1 if op.args.get("transposed") else _CHANNELS[op.kind])

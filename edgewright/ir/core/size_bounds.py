@@ -40,29 +40,29 @@ def _linear(op: Op, shape_of: Shapes) -> int:
     return math.prod(shape_of(op.args["input"])[:-1]) * max(shape_of(op.args["weight"]), default=1)
 
 
-def _joined(op: Op, shape_of: Shapes) -> int:
+def _concat(op: Op, shape_of: Shapes) -> int:
     return sum(math.prod(shape_of(v)) for v in op.args["tensors"])
 
 
-def _padded(op: Op, shape_of: Shapes) -> int:
+def _pad(op: Op, shape_of: Shapes) -> int:
     widths = zip(shape_of(op.args["self"]), op.args["before"], op.args["after"], strict=True)
     return math.prod(n + a + b for n, a, b in widths)
 
 
-def _windowed(op: Op, shape_of: Shapes) -> int:
-    """Images with their padding; convolutions make as many channels as there are filters."""
+def _window_op(op: Op, shape_of: Shapes) -> int:
+    """The padded image, with at least as many channels as a convolution has filters."""
     batch, height, width, channels = shape_of(op.args["input"] if "input" in op.args else op.args["self"])
     top, bottom, left, right = op.args["padding"]
     weight = shape_of(op.args["weight"]) if "weight" in op.args else ()
     if op.kind == "conv_transpose2d":
-        grown = [(n - 1) * s + d * (k - 1) + 1 + e for n, s, d, k, e in zip((height, width), op.args["stride"],
+        output_sizes = [(n - 1) * s + d * (k - 1) + 1 + e for n, s, d, k, e in zip((height, width), op.args["stride"],
                  op.args["dilation"], weight[1:3], op.args["output_padding"], strict=True)]  # fmt: skip
-        height, width = grown
+        height, width = output_sizes
     channels = max(channels, weight[3] if op.kind == "depthwise_conv2d" else weight[0] if weight else 0)
     return batch * (height + top + bottom) * (width + left + right) * channels
 
 
-def _resized(op: Op, shape_of: Shapes) -> int:
+def _resize(op: Op, shape_of: Shapes) -> int:
     batch, height, width, channels = shape_of(op.args["input"])
     new = [int(n) for n in op.args["output_size"]]
     return batch * channels * max(height, new[0]) * max(width, new[1])
@@ -71,10 +71,10 @@ def _resized(op: Op, shape_of: Shapes) -> int:
 _SIZES: dict[str, Callable[[Op, Any], int]] = {
     **dict.fromkeys(("add", "sub", "mul", "div", "maximum", "minimum", "bmm", "whole_matmul"), _broadcast),
     **dict.fromkeys(
-        ("conv2d", "depthwise_conv2d", "conv_transpose2d", "max_pool2d", "avg_pool2d", "argmax_pool2d"), _windowed
+        ("conv2d", "depthwise_conv2d", "conv_transpose2d", "max_pool2d", "avg_pool2d", "argmax_pool2d"), _window_op
     ),
     "linear": _linear,
-    "cat": _joined,
-    "pad": _padded,
-    "upsample_bilinear2d": _resized,
+    "cat": _concat,
+    "pad": _pad,
+    "upsample_bilinear2d": _resize,
 }

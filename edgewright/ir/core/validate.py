@@ -34,7 +34,7 @@ def validate_graph(graph: Graph, memory: int) -> None:
             raise FormatError("must not be quantized at run time", where=f"value {value.name!r}", value=value.q.dynamic)
     unknown = sorted({op.kind for op in graph.ops} - set(SIGNATURES))
     if unknown:
-        raise ExecutionError("device graph", f"has operators without a meaning here: {', '.join(unknown)}"[:200])
+        raise ExecutionError("device graph", f"has operators without an implementation: {', '.join(unknown)}"[:200])
     check_ops(graph, _check_op, within="")
 
 
@@ -44,11 +44,11 @@ def _check_op(op: Op) -> None:
         _check_tensors(name, op.args.get(name) if name == "bias" else op.args[name])
     if len(op.outputs) != 1 or op.outputs[0] is None:
         raise FormatError("must be one", where="results", value=len(op.outputs))
-    wanted = ARGUMENTS.get(op.kind, {})
-    for name, holds in wanted.items():
-        if not holds(op.args.get(name) if name in _OPTIONAL else op.args[name]):
-            raise FormatError(_RULES[holds], where=name, value=op.args.get(name))
-    unknown = set(op.args) - set(operands) - set(wanted) - {"limits"}
+    expected = ARGUMENTS.get(op.kind, {})
+    for name, predicate in expected.items():
+        if not predicate(op.args.get(name) if name in _OPTIONAL else op.args[name]):
+            raise FormatError(_RULES[predicate], where=name, value=op.args.get(name))
+    unknown = set(op.args) - set(operands) - set(expected) - {"limits"}
     if unknown:
         raise FormatError("is no argument of the operator", where=sorted(unknown)[0])
     if not _limits(op.args.get("limits")):
@@ -56,36 +56,36 @@ def _check_op(op: Op) -> None:
     check_types(op)
 
 
-def _check_tensors(name: str, given: Any) -> None:
-    listed = given if name == "tensors" and isinstance(given, list) else [given]
-    if not listed or any(not isinstance(v, Value) for v in listed if name != "bias" or v is not None):
-        raise FormatError("must be a tensor", where=name, value=type(given).__name__)
+def _check_tensors(name: str, argument: Any) -> None:
+    tensors = argument if name == "tensors" and isinstance(argument, list) else [argument]
+    if not tensors or any(not isinstance(v, Value) for v in tensors if name != "bias" or v is not None):
+        raise FormatError("must be a tensor", where=name, value=type(argument).__name__)
 
 
 # ------------------------------------------------------------------------------------------------------- arguments
 
 
 def _integers(low: int, count: int | None = None) -> Callable[[Any], bool]:
-    def holds(given: Any) -> bool:
-        listed = isinstance(given, list | tuple) and (count is None or len(given) == count)
-        return listed and all(type(n) is int and low <= n < _MAX_INT for n in given)
+    def predicate(argument: Any) -> bool:
+        is_list = isinstance(argument, list | tuple) and (count is None or len(argument) == count)
+        return is_list and all(type(n) is int and low <= n < _MAX_INT for n in argument)
 
-    _RULES[holds] = f"must be {'' if count is None else f'{count} '}integers from {low}"
-    return holds
+    _RULES[predicate] = f"must be {'' if count is None else f'{count} '}integers from {low}"
+    return predicate
 
 
 def _integer(low: int) -> Callable[[Any], bool]:
-    def holds(given: Any) -> bool:
-        return type(given) is int and low <= given < _MAX_INT
+    def predicate(argument: Any) -> bool:
+        return type(argument) is int and low <= argument < _MAX_INT
 
-    _RULES[holds] = f"must be an integer from {low}"
-    return holds
+    _RULES[predicate] = f"must be an integer from {low}"
+    return predicate
 
 
-def _ruled(rule: str) -> Callable[[Callable[[Any], bool]], Callable[[Any], bool]]:
-    def register(holds: Callable[[Any], bool]) -> Callable[[Any], bool]:
-        _RULES[holds] = rule
-        return holds
+def _rule(rule: str) -> Callable[[Callable[[Any], bool]], Callable[[Any], bool]]:
+    def register(predicate: Callable[[Any], bool]) -> Callable[[Any], bool]:
+        _RULES[predicate] = rule
+        return predicate
 
     return register
 
@@ -94,29 +94,29 @@ _RULES: dict[Callable[[Any], bool], str] = {}
 _OPTIONAL = ("output_padding", "transposed")
 
 
-@_ruled("must be two integers from 0, or absent")
-def _extra(given: Any) -> bool:
-    return given is None or _integers(0, 2)(given)
+@_rule("must be two integers from 0, or absent")
+def _extra(argument: Any) -> bool:
+    return argument is None or _integers(0, 2)(argument)
 
 
-@_ruled("must be true or false")
-def _flag(given: Any) -> bool:
-    return given is None or type(given) is bool
+@_rule("must be true or false")
+def _flag(argument: Any) -> bool:
+    return argument is None or type(argument) is bool
 
 
-@_ruled("must be a number")
-def _real(given: Any) -> bool:
-    return type(given) in (int, float) and not math.isnan(given) and abs(given) < math.inf
+@_rule("must be a number")
+def _real(argument: Any) -> bool:
+    return type(argument) in (int, float) and not math.isnan(argument) and abs(argument) < math.inf
 
 
-def _limits(given: Any) -> bool:
+def _limits(argument: Any) -> bool:
     """Limits may be out of order; the upper one wins."""
-    if given is None:
+    if argument is None:
         return True
     return (
-        isinstance(given, list | tuple)
-        and len(given) == 2
-        and all(type(n) in (int, float) and not math.isnan(n) for n in given)
+        isinstance(argument, list | tuple)
+        and len(argument) == 2
+        and all(type(n) in (int, float) and not math.isnan(n) for n in argument)
     )
 
 

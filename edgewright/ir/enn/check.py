@@ -55,13 +55,13 @@ def _check_param(name: str, value: Any, kind: str) -> None:
             _check_param(name, item, INT if kind == INTS else REAL)
         return
     is_int = type(value) is int and -MAX_INT < value < MAX_INT
-    holds = {
+    valid = {
         INT: is_int,
         REAL: is_int or (type(value) is float and not math.isnan(value)),
         FLAG: type(value) is bool,
         TEXT: type(value) is str and len(value) < MAX_LENGTH,
     }
-    if not holds[kind]:
+    if not valid[kind]:
         raise FormatError(f"must be of kind {kind}", where=name, value=value)
 
 

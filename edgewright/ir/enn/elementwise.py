@@ -97,11 +97,11 @@ def softmax(integer_fn: Function, float_fn: Function) -> Reference:
 
 def reduction(function: Function, mean: bool) -> Reference:
     def reference(values: Values, op: Op) -> None:
-        x, out, keep = inputs_of(op)[0], result_of(op), bool(op.args["keep_dims"])
+        x, out, keepdims = inputs_of(op)[0], result_of(op), bool(op.args["keep_dims"])
         axes = [int(a) for a in op.args["axis"]]
         if not all_quantized(op, x):
-            return values.set_float(out, function(values.dequantized(x), axes, keep))
-        total = np.asarray(subtract_zero_point(x, values.raw(x)).sum(axis=tuple(axes), keepdims=keep))
+            return values.set_float(out, function(values.dequantized(x), axes, keepdims))
+        total = np.asarray(subtract_zero_point(x, values.raw(x)).sum(axis=tuple(axes), keepdims=keepdims))
         count = int(np.prod([x.bound[a] for a in axes])) if mean else 1
         return values.set_raw(out, np.asarray(mean_scale(x, out, count).apply(total).astype(out.dtype)))
 

@@ -29,15 +29,15 @@ def round_to_fp16(x: Array) -> Array:
         return x.astype(np.float16).astype(_F32)
 
 
-def subtract_zero_point(value: Value, stored: Array) -> Array:
+def subtract_zero_point(value: Value, raw: Array) -> Array:
     """Stored integers minus the zero point, in double precision."""
     assert value.q is not None
-    return np.asarray(stored.astype(_F64) - broadcast_params(np.asarray(value.q.zero_point), value.q.axis, stored.ndim))
+    return np.asarray(raw.astype(_F64) - broadcast_params(np.asarray(value.q.zero_point), value.q.axis, raw.ndim))
 
 
-def dequantize_array(value: Value, stored: Array) -> Array:
+def dequantize_array(value: Value, raw: Array) -> Array:
     assert value.q is not None
-    return XNNPACK.dequantize(stored, value.q)
+    return XNNPACK.dequantize(raw, value.q)
 
 
 def quantize_array(x: Array, q: QParams) -> Array:
@@ -60,10 +60,10 @@ def is_qint8(value: Value) -> bool:
 
 def in_exact_float(*arrays: Array, terms: int) -> list[Array]:
     """Integers in the narrowest float type in which a sum of ``terms`` products is exact."""
-    bound = terms
+    max_sum = terms
     for array in arrays:
-        bound *= max(1, int(np.abs(array).max(initial=0)))
-    return [a.astype(_F32 if bound < _EXACT else _F64) for a in arrays]
+        max_sum *= max(1, int(np.abs(array).max(initial=0)))
+    return [a.astype(_F32 if max_sum < _EXACT else _F64) for a in arrays]
 
 
 class Values:

@@ -13,16 +13,16 @@ from edgewright.ir.graph import Op
 Shape = tuple[int, ...]
 
 
-def _require(condition: bool, what: str) -> None:
+def _require(condition: bool, message: str) -> None:
     if not condition:
-        raise ValueError(what)
+        raise ValueError(message)
 
 
 def _input_shapes(op: Op) -> list[Shape]:
     return [v.bound for v in inputs_of(op)]
 
 
-def same(op: Op) -> list[Shape]:
+def same_shape(op: Op) -> list[Shape]:
     return [_input_shapes(op)[0]]
 
 

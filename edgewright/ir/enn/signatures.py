@@ -48,7 +48,7 @@ SIGNATURES = Signatures(_CLASSES, {
 
 def check_types(op: Op, name: str) -> None:
     """Raise ``FormatError`` unless an operator's element types are those of its row."""
-    given = op.args["inputs"]
-    SIGNATURES.check(name, [(f"inputs[{i}]", value) for i, value in enumerate(given)], op)
-    if len(given) > 1 and given[1].q is not None and given[1].q.axis not in (None, 0):
-        raise FormatError("must have a scale for each slice of dimension 0", where="inputs[1]", value=given[1].q.axis)
+    inputs = op.args["inputs"]
+    SIGNATURES.check(name, [(f"inputs[{i}]", value) for i, value in enumerate(inputs)], op)
+    if len(inputs) > 1 and inputs[1].q is not None and inputs[1].q.axis not in (None, 0):
+        raise FormatError("must have a scale for each slice of dimension 0", where="inputs[1]", value=inputs[1].q.axis)

@@ -60,7 +60,7 @@ _ONE, _TWO, _BIASED = (1, 1), (2, 2), (2, 3)
 def _rows() -> tuple[EnnOp, ...]:
     return (
         *(EnnOp(name, _TWO, shapes.broadcast, f) for name, f in elementwise.BINARY.items()),
-        *(EnnOp(name, _ONE, shapes.same, elementwise.on_dequantized(f)) for name, f in elementwise.UNARY.items()),
+        *(EnnOp(name, _ONE, shapes.same_shape, elementwise.on_dequantized(f)) for name, f in elementwise.UNARY.items()),
         *(EnnOp(f"{d}CONV2D", _BIASED, shapes.convolution, conv.convolution, _CONV) for d in ("", "DW")),
         *(EnnOp(f"{d}DECONV2D", _BIASED, shapes.deconvolution, conv.convolution, _CONV) for d in ("", "DW")),
         EnnOp("FC", _BIASED, shapes.fully_connected, conv.fully_connected, ("in_channels", "out_channels")),
@@ -69,7 +69,7 @@ def _rows() -> tuple[EnnOp, ...]:
         EnnOp("MAXPOOL2D", _ONE, shapes.pool, conv.max_pool, (*_WINDOW, *_PADDING, *_DILATION)),
         *(EnnOp(f"REDUCE{n}", _ONE, shapes.reduce, elementwise.REDUCTIONS[f"REDUCE{n}"], ("keep_dims", "axis"))
           for n in ("MEAN", "SUM")),
-        EnnOp("CLIP", _ONE, shapes.same, elementwise.clip, ("minimum", "maximum")),
+        EnnOp("CLIP", _ONE, shapes.same_shape, elementwise.clip, ("minimum", "maximum")),
         EnnOp("PRELU", _TWO, shapes.by_channel, elementwise.prelu),
         *(EnnOp(n, _ONE, shapes.axis, elementwise.REDUCTIONS[n], ("axis",)) for n in ("SOFTMAX", "LOGSOFTMAX")),
         EnnOp("BatchNormalization", (5, 5), shapes.by_channel_exactly, elementwise.batch_norm, ("epsilon",)),
@@ -87,9 +87,9 @@ def _rows() -> tuple[EnnOp, ...]:
         EnnOp("DEPTH_TO_SPACE", _ONE, shapes.depth_to_space, move.depth_to_space, ("block_size", "mode")),
         EnnOp("RESIZE_BILINEAR", _ONE, shapes.resize, conv.resize_bilinear, _RESIZE),
         EnnOp("RESIZE_NEAREST_NEIGHBOR", _ONE, shapes.resize, conv.resize_nearest, _RESIZE),
-        EnnOp("CAST", _ONE, shapes.same, move.cast, ("out_dtype",)),
-        EnnOp("QUANTIZE", _ONE, shapes.same, move.quantize, ("scales", "zero_points")),
-        EnnOp("DEQUANTIZE", _ONE, shapes.same, move.dequantize, ("scales", "zero_points")),
+        EnnOp("CAST", _ONE, shapes.same_shape, move.cast, ("out_dtype",)),
+        EnnOp("QUANTIZE", _ONE, shapes.same_shape, move.quantize, ("scales", "zero_points")),
+        EnnOp("DEQUANTIZE", _ONE, shapes.same_shape, move.dequantize, ("scales", "zero_points")),
     )  # fmt: skip
 
 

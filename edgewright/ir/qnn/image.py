@@ -58,19 +58,19 @@ def resize_taps(params: Params, size: int, count: int) -> list[tuple[Array, Arra
     positions, step, middle = np.arange(count, dtype=_F32), _F32(ratio), _F32(0.5)
     at = positions * step if corners else (positions + middle) * step - middle
     if params["interpolation_mode"] == _BICUBIC:
-        return [(_clamp_index(arg_reduce, size), weight.astype(_F32)) for arg_reduce, weight in cubic(at)]
+        return [(_clamp_index(index, size), weight.astype(_F32)) for index, weight in cubic(at)]
     lower = _clamp_index(np.maximum(at, 0), size)
     part = np.clip(np.maximum(at, 0) - lower, 0, 1).astype(_F32)
     return [(lower, _F32(1) - part), (np.minimum(lower + 1, size - 1), part)]
 
 
-def _clamp_index(arg_reduce: Array, size: int) -> Array:
-    return np.clip(np.nan_to_num(arg_reduce), 0, size - 1).astype(np.int64)
+def _clamp_index(index: Array, size: int) -> Array:
+    return np.clip(np.nan_to_num(index), 0, size - 1).astype(np.int64)
 
 
-def resize_axes(have: Sequence[int], wanted: Sequence[int]) -> list[int]:
+def resize_axes(sizes: Sequence[int], output_sizes: Sequence[int]) -> list[int]:
     """Order in which the dimensions are resized: the cheaper one first."""
-    return [3 + dim for dim in cheaper_first(tuple(have[1:3]), tuple(wanted[1:3]))]
+    return [3 + dim for dim in cheaper_first(tuple(sizes[1:3]), tuple(output_sizes[1:3]))]
 
 
 def resize(params: Params, x: Array) -> Array:

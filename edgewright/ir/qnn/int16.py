@@ -70,8 +70,8 @@ def _ratio(q: QParams, out: QParams) -> np.float32:
     return np.float32(as_float32(q.scale) / as_float32(out.scale))
 
 
-def _round_factor(ratio: np.float32, bits: int, most: int) -> int:
-    return min(most, math.floor(math.ldexp(float(ratio), bits) + 0.5))
+def _round_factor(ratio: np.float32, bits: int, maximum: int) -> int:
+    return min(maximum, math.floor(math.ldexp(float(ratio), bits) + 0.5))
 
 
 def _zero_point(q: QParams) -> int:

@@ -70,8 +70,8 @@ def pad(params: Params, x: Array) -> Array:
 def channel_shuffle(params: Params, x: Array) -> Array:
     axis, groups = params["axis"], params["num_groups"]
     shape = x.shape
-    split = x.reshape(*shape[:axis], groups, shape[axis] // groups, *shape[axis + 1 :])
-    return np.ascontiguousarray(np.swapaxes(split, axis, axis + 1)).reshape(shape)
+    blocks = x.reshape(*shape[:axis], groups, shape[axis] // groups, *shape[axis + 1 :])
+    return np.ascontiguousarray(np.swapaxes(blocks, axis, axis + 1)).reshape(shape)
 
 
 def depth_to_space(params: Params, x: Array) -> Array:
@@ -79,19 +79,19 @@ def depth_to_space(params: Params, x: Array) -> Array:
     batch, height, width, channels = x.shape
     block_h, block_w = params["block_size"]
     if params["mode"]:
-        split = x.reshape(batch, height, width, channels // (block_h * block_w), block_h, block_w)
-        permuted = split.transpose(0, 1, 4, 2, 5, 3)
+        blocks = x.reshape(batch, height, width, channels // (block_h * block_w), block_h, block_w)
+        permuted = blocks.transpose(0, 1, 4, 2, 5, 3)
     else:
-        split = x.reshape(batch, height, width, block_h, block_w, channels // (block_h * block_w))
-        permuted = split.transpose(0, 1, 3, 2, 4, 5)
+        blocks = x.reshape(batch, height, width, block_h, block_w, channels // (block_h * block_w))
+        permuted = blocks.transpose(0, 1, 3, 2, 4, 5)
     return np.ascontiguousarray(permuted).reshape(params["shape"])
 
 
 def space_to_depth(params: Params, x: Array) -> Array:
     batch, height, width, channels = x.shape
     block_h, block_w = params["block_size"]
-    split = x.reshape(batch, height // block_h, block_h, width // block_w, block_w, channels)
-    permuted = split.transpose(0, 1, 3, 5, 2, 4) if params["mode"] else split.transpose(0, 1, 3, 2, 4, 5)
+    blocks = x.reshape(batch, height // block_h, block_h, width // block_w, block_w, channels)
+    permuted = blocks.transpose(0, 1, 3, 5, 2, 4) if params["mode"] else blocks.transpose(0, 1, 3, 2, 4, 5)
     return np.ascontiguousarray(permuted).reshape(params["shape"])
 
 

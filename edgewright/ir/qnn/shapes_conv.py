@@ -89,7 +89,7 @@ def pool(op: Op, shapes: list[Shape]) -> list[Shape]:
     require(len(declared) == len(image), "must give an image", declared)
     for i, n in enumerate(image[1:-1]):
         exact = _output_size(op, n, i, op.args["filter_size"][i], op.args["stride"][i], 1)
-        more = op.args["rounding_mode"] and declared[i + 1] == exact + 1  # a window that hangs over the edge
+        more = op.args["rounding_mode"] and declared[i + 1] == exact + 1  # a window that extends past the edge
         sizes.append(exact + bool(more))
     return [(image[0], *sizes, image[-1])]
 

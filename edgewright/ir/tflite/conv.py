@@ -157,7 +157,7 @@ def resize_bilinear(op: Op, arrays: Sequence[Array]) -> Array:
 
 
 def resize_taps(size: int, out_size: int, aligned: bool, half: bool) -> list[tuple[Array, Array]]:
-    """Indices of the two neighbouring pixels of each output position, and their weights."""
+    """Indices of the two neighboring pixels of each output position, and their weights."""
     step = ((size << 10) + out_size // 2) // out_size
     if aligned and out_size > 1:
         step = (((size - 1) << 10) + (out_size - 1) // 2) // (out_size - 1)

@@ -35,29 +35,29 @@ def _out(op: Op) -> Shape:
     return op.outputs[0].bound
 
 
-def _same_shape(op: Op, given: list[Shape]) -> tuple[Shape, int]:
-    return given[0], 0
+def _same_shape(op: Op, shapes: list[Shape]) -> tuple[Shape, int]:
+    return shapes[0], 0
 
 
-def _broadcast(op: Op, given: list[Shape]) -> tuple[Shape, int]:
+def _broadcast(op: Op, shapes: list[Shape]) -> tuple[Shape, int]:
     try:
-        return np.broadcast_shapes(*given), 0
+        return np.broadcast_shapes(*shapes), 0
     except ValueError:
-        raise FormatError("must broadcast to one shape", where="inputs", value=given) from None
+        raise FormatError("must broadcast to one shape", where="inputs", value=shapes) from None
 
 
-def _broadcast_to_first(op: Op, given: list[Shape]) -> tuple[Shape, int]:
-    shape, _ = _broadcast(op, given)
-    require(shape == given[0], f"must fit {list(given[0])}", "inputs[1]", given[1])
+def _broadcast_to_first(op: Op, shapes: list[Shape]) -> tuple[Shape, int]:
+    shape, _ = _broadcast(op, shapes)
+    require(shape == shapes[0], f"must fit {list(shapes[0])}", "inputs[1]", shapes[1])
     return shape, 0
 
 
 # ------------------------------------------------------------------------------------------------ windows, products
 
 
-def _rank4(given: list[Shape], index: int = 0) -> Shape:
-    require(len(given[index]) == 4, "must have four dimensions", f"inputs[{index}]", given[index])
-    return given[index]
+def _rank4(shapes: list[Shape], index: int = 0) -> Shape:
+    require(len(shapes[index]) == 4, "must have four dimensions", f"inputs[{index}]", shapes[index])
+    return shapes[index]
 
 
 def _strides(op: Op) -> tuple[int, int]:
@@ -76,8 +76,8 @@ def _output_sizes(op: Op, image: Shape, kernel: Sequence[int], dilation: Sequenc
     return sizes
 
 
-def _convolution(op: Op, given: list[Shape]) -> tuple[Shape, int]:
-    image, weight, bias = _rank4(given), _rank4(given, 1), given[2]
+def _convolution(op: Op, shapes: list[Shape]) -> tuple[Shape, int]:
+    image, weight, bias = _rank4(shapes), _rank4(shapes, 1), shapes[2]
     depthwise = op.kind.endswith("DEPTHWISE_CONV_2D")
     require(weight[3] == image[3] and (not depthwise or weight[0] == 1), "must have the channels of the image",
             "inputs[1]", weight)  # fmt: skip
@@ -93,8 +93,8 @@ def _convolution(op: Op, given: list[Shape]) -> tuple[Shape, int]:
     return (image[0], *sizes, channels), image[0] * math.prod(sizes) * math.prod(weight[1:])
 
 
-def _transpose_conv(op: Op, given: list[Shape]) -> tuple[Shape, int]:
-    weight, image, bias, out = _rank4(given, 1), _rank4(given, 2), given[3], _out(op)
+def _transpose_conv(op: Op, shapes: list[Shape]) -> tuple[Shape, int]:
+    weight, image, bias, out = _rank4(shapes, 1), _rank4(shapes, 2), shapes[3], _out(op)
     require(weight[3] == image[3], "must have the channels of the image", "inputs[1]", weight)
     require(bias == weight[:1], f"must have {weight[0]} elements", "inputs[3]", bias)
     full = [(n - 1) * s + k for n, s, k in zip(image[1:3], _strides(op), weight[1:3], strict=True)]
@@ -107,14 +107,14 @@ def _transpose_conv(op: Op, given: list[Shape]) -> tuple[Shape, int]:
     return shape, image[0] * weight[0] * math.prod(full)
 
 
-def _pool(op: Op, given: list[Shape]) -> tuple[Shape, int]:
-    image, kernel = _rank4(given), (op.args["filter_h"], op.args["filter_w"])
+def _pool(op: Op, shapes: list[Shape]) -> tuple[Shape, int]:
+    image, kernel = _rank4(shapes), (op.args["filter_h"], op.args["filter_w"])
     shape = (image[0], *_output_sizes(op, image, kernel, (1, 1)), image[3])
     return shape, math.prod(shape) * math.prod(kernel)
 
 
-def _fully_connected(op: Op, given: list[Shape]) -> tuple[Shape, int]:
-    x, weight, bias = given
+def _fully_connected(op: Op, shapes: list[Shape]) -> tuple[Shape, int]:
+    x, weight, bias = shapes
     require(len(weight) == 2 and len(x) >= 1 and x[-1] == weight[1], f"must fit rows of {x[-1:]}", "inputs[1]", weight)
     require(bias == weight[:1], f"must have {weight[0]} elements", "inputs[2]", bias)
     require(
@@ -126,15 +126,15 @@ def _fully_connected(op: Op, given: list[Shape]) -> tuple[Shape, int]:
     return (*x[:-1], weight[0]), 0
 
 
-def _matmul(op: Op, given: list[Shape]) -> tuple[Shape, int]:
-    a, b = given
+def _matmul(op: Op, shapes: list[Shape]) -> tuple[Shape, int]:
+    a, b = shapes
     require(len(a) >= 2 and len(b) >= 2 and a[-1] == b[-2], "must fit the first matrix", "inputs[1]", (a, b))
     outer, _ = _broadcast(op, [a[:-2], b[:-2]])
     return (*outer, a[-2], b[-1]), 0
 
 
-def _resize(op: Op, given: list[Shape]) -> tuple[Shape, int]:
-    image = _rank4(given)
+def _resize(op: Op, shapes: list[Shape]) -> tuple[Shape, int]:
+    image = _rank4(shapes)
     shape = (image[0], *constant_ints(op, 1, 2), image[3])
     aligned, half = bool(op.args["align_corners"]), bool(op.args["half_pixel_centers"])
     nearest = op.kind.endswith("NEAREST_NEIGHBOR")
@@ -146,39 +146,39 @@ def _resize(op: Op, given: list[Shape]) -> tuple[Shape, int]:
 # ---------------------------------------------------------------------------------------------------- data movement
 
 
-def _reshape(op: Op, given: list[Shape]) -> tuple[Shape, int]:
-    shape = tuple(constant_ints(op, 1, *given[1]))
-    require(len(given[1]) == 1 and math.prod(shape) == math.prod(given[0]) and min(shape, default=1) > 0,
-         f"must have {math.prod(given[0])} elements", "inputs[1]", shape)  # fmt: skip
+def _reshape(op: Op, shapes: list[Shape]) -> tuple[Shape, int]:
+    shape = tuple(constant_ints(op, 1, *shapes[1]))
+    require(len(shapes[1]) == 1 and math.prod(shape) == math.prod(shapes[0]) and min(shape, default=1) > 0,
+         f"must have {math.prod(shapes[0])} elements", "inputs[1]", shape)  # fmt: skip
     return shape, 0
 
 
-def _transpose(op: Op, given: list[Shape]) -> tuple[Shape, int]:
-    perm = constant_ints(op, 1, len(given[0]))
-    require(sorted(perm) == list(range(len(given[0]))), "must be a permutation of the dimensions", "inputs[1]", perm)
-    return tuple(given[0][d] for d in perm), 0
+def _transpose(op: Op, shapes: list[Shape]) -> tuple[Shape, int]:
+    perm = constant_ints(op, 1, len(shapes[0]))
+    require(sorted(perm) == list(range(len(shapes[0]))), "must be a permutation of the dimensions", "inputs[1]", perm)
+    return tuple(shapes[0][d] for d in perm), 0
 
 
-def _concatenation(op: Op, given: list[Shape]) -> tuple[Shape, int]:
-    rank, axis = len(given[0]), op.args["axis"]
-    require(-rank <= axis < rank, f"must be a dimension of {list(given[0])}", "axis", axis)
+def _concatenation(op: Op, shapes: list[Shape]) -> tuple[Shape, int]:
+    rank, axis = len(shapes[0]), op.args["axis"]
+    require(-rank <= axis < rank, f"must be a dimension of {list(shapes[0])}", "axis", axis)
     axis %= rank
-    rest = {(*s[:axis], *s[axis + 1 :]) for s in given}
+    rest = {(*s[:axis], *s[axis + 1 :]) for s in shapes}
     require(
-        len(rest) == 1 and len({len(s) for s in given}) == 1, "must agree in every other dimension", "inputs", given
+        len(rest) == 1 and len({len(s) for s in shapes}) == 1, "must agree in every other dimension", "inputs", shapes
     )
-    return (*given[0][:axis], sum(s[axis] for s in given), *given[0][axis + 1 :]), 0
+    return (*shapes[0][:axis], sum(s[axis] for s in shapes), *shapes[0][axis + 1 :]), 0
 
 
-def _slice(op: Op, given: list[Shape]) -> tuple[Shape, int]:
-    begin, size = (constant_ints(op, index, len(given[0])) for index in (1, 2))
-    inside = all(a >= 0 and n > 0 and a + n <= limit for a, n, limit in zip(begin, size, given[0], strict=True))
-    require(inside, f"must be inside {list(given[0])}", "inputs[2]", (begin, size))
+def _slice(op: Op, shapes: list[Shape]) -> tuple[Shape, int]:
+    begin, size = (constant_ints(op, index, len(shapes[0])) for index in (1, 2))
+    inside = all(a >= 0 and n > 0 and a + n <= limit for a, n, limit in zip(begin, size, shapes[0], strict=True))
+    require(inside, f"must be inside {list(shapes[0])}", "inputs[2]", (begin, size))
     return tuple(size), 0
 
 
-def _pad(op: Op, given: list[Shape]) -> tuple[Shape, int]:
-    shape = given[0]
+def _pad(op: Op, shapes: list[Shape]) -> tuple[Shape, int]:
+    shape = shapes[0]
     widths = np.asarray(constant_ints(op, 1, len(shape), 2)).reshape(-1, 2).tolist()
     require(all(min(pair) >= 0 for pair in widths), "must not be negative", "inputs[1]", widths)
     if op.kind.endswith("MIRROR_PAD"):
@@ -186,13 +186,13 @@ def _pad(op: Op, given: list[Shape]) -> tuple[Shape, int]:
         within = all(max(pair) <= n - 1 + op.args["mode"] for pair, n in zip(widths, shape, strict=True))
         require(within, "must be within the tensor that is mirrored", "inputs[1]", widths)
     else:
-        require(math.prod(given[2]) == 1, "must be one number", "inputs[2]", given[2])
+        require(math.prod(shapes[2]) == 1, "must be one number", "inputs[2]", shapes[2])
     return tuple(n + a + b for n, (a, b) in zip(shape, widths, strict=True)), 0
 
 
-def _reduce(op: Op, given: list[Shape]) -> tuple[Shape, int]:
-    shape, rank = given[0], len(given[0])
-    axes = [int(a) for a in np.atleast_1d(op.args["inputs"][1].data)] if len(given[1]) < 2 else []
+def _reduce(op: Op, shapes: list[Shape]) -> tuple[Shape, int]:
+    shape, rank = shapes[0], len(shapes[0])
+    axes = [int(a) for a in np.atleast_1d(op.args["inputs"][1].data)] if len(shapes[1]) < 2 else []
     reduced = {a % rank for a in axes if -rank <= a < rank}
     require(len(reduced) == len(axes) > 0, f"must be different dimensions of {list(shape)}", "inputs[1]", axes)
     keep_dims = bool(op.args["keep_dims"])

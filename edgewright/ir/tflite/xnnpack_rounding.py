@@ -79,7 +79,7 @@ def resize_bilinear(op: Op, arrays: Sequence[Array]) -> Array:
 
 
 def bilinear_taps(size: int, out_size: int, aligned: bool) -> tuple[Array, Array, Array]:
-    """Indices of the two neighbouring pixels of each output position, and the weight of the second."""
+    """Indices of the two neighboring pixels of each output position, and the weight of the second."""
     step = _F32(size - 1) / _F32(max(out_size - 1, 1)) if aligned else _F32(size) / _F32(out_size)
     position = np.arange(out_size, dtype=_F32) * step
     position = (

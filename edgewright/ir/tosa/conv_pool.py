@@ -166,7 +166,7 @@ def resize(
 def source_positions(
     size: Sequence[int], scale: Sequence[int], offset: Sequence[int], border: Sequence[int]
 ) -> list[tuple[Array, Array, Array]]:
-    """Per axis: the two neighbouring source indices of each output, and the fraction in parts of the numerator."""
+    """Per axis: the two neighboring source indices of each output, and the fraction in parts of the numerator."""
     positions = []
     for axis, (in_size, n, d) in enumerate(zip(size, scale[::2], scale[1::2], strict=True)):
         count = ((in_size - 1) * n - offset[axis] + border[axis]) // d + 1

@@ -179,5 +179,5 @@ def test_rows_that_are_not_there_are_an_error_in_the_emulator_too() -> None:
             device, arrays = alone("Gather", held, places, axis=np.int32(0))
             with pytest.raises(VendorError):
                 emulated_result(device, target_for(), arrays)
-            with pytest.raises(ExecutionError, match="places must be from 0 to 5"):
+            with pytest.raises(ExecutionError, match="indices must be from 0 to 5"):
                 execute(to_twin(device), arrays)

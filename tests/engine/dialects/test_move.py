@@ -70,7 +70,7 @@ def test_out_of_range_indices_are_an_error_and_touch_nothing_else(kind: str, pla
         args["input"] = plain("rows", (2, 4, 3), "int16")
         given.append(anything(args["input"]))
     made_graph = several(tosa(kind, made, values=values, indices=places, **args))
-    words = f"places must be from -4 to 3; got {place}"
+    words = f"indices must be from -4 to 3; got {place}"
     with pytest.raises(ExecutionError, match=words):
         execute(made_graph, given)
     unchanged = [array.copy() for array in given]

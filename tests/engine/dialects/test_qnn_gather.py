@@ -96,4 +96,4 @@ def test_rows_that_are_not_there_are_an_error_of_the_same_words(held: str, place
         words.append(str(found.value))
         np.testing.assert_array_equal(compiled.run([x, fine])[0], execute(made, [x, fine])[0])  # and on it goes
     assert len(set(words)) == 1
-    assert f"qnn.Gather 'y': places must be from 0 to 5; got {place}\n" in words[0]
+    assert f"qnn.Gather 'y': indices must be from 0 to 5; got {place}\n" in words[0]

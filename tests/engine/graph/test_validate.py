@@ -110,7 +110,7 @@ def test_other_operators(name: str) -> None:
 
 def test_values_must_be_made_before_they_are_read() -> None:
     x, y, z = real("x", 4), real("y", 4), real("z", 4)
-    with pytest.raises(EdgewrightError, match="before it is made"):
+    with pytest.raises(EdgewrightError, match="before it is defined"):
         compile(graph([x], [y], Op("add", {"self": x, "other": z}, [y])), threads=1)
 
 

@@ -1,4 +1,4 @@
-"""Data movement: results contain the very values of an operand."""
+"""Data movement: the elements of a result are elements of an operand, unchanged."""
 
 from __future__ import annotations
 

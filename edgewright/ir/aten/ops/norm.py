@@ -1,7 +1,7 @@
-"""Normalisations.
+"""Normalization.
 
 Their weights have per-tensor ranges: a scale per element would be as many numbers as elements. Statistics stay in
-floating point; they are folded into a neighbour or computed by the device.
+floating point; they are folded into a neighboring operator or computed by the device.
 """
 
 from __future__ import annotations

@@ -56,8 +56,8 @@ def logit(self: Array, eps: float | None = None) -> Array:
     """log(x / (1 - x)), with x clamped to [eps, 1 - eps] unless eps is None or negative."""
     x = to_floating(self)
     if eps is not None and eps >= 0:
-        inference_dropout = x.dtype if is_integral(self.dtype) else self.dtype  # 16-bit floats have 16-bit bounds
-        low, high = (cast(cast(bound, inference_dropout), x.dtype) for bound in (eps, 1 - eps))
+        dtype = x.dtype if is_integral(self.dtype) else self.dtype  # 16-bit floats have 16-bit bounds
+        low, high = (cast(cast(bound, dtype), x.dtype) for bound in (eps, 1 - eps))
         x = np.where(x < low, low, np.where(x > high, high, x))
     return np.asarray(np.log(x / (1 - x)))
 
@@ -95,11 +95,9 @@ def dropout(
     if train is False:
         return input, np.ones(input.shape, np.bool_)
     draws = (generator or np.random.default_rng()).random(input.shape, np.float32)
-    inference_dropout = np.asarray(draws >= p)
+    mask = np.asarray(draws >= p)
     x = cast(input, compute_type(input.dtype))
-    return np.where(
-        inference_dropout, x * cast(1 / (1 - p) if p < 1 else 0, x.dtype), x.dtype.type(0)
-    ), inference_dropout
+    return np.where(mask, x * cast(1 / (1 - p) if p < 1 else 0, x.dtype), x.dtype.type(0)), mask
 
 
 def relu6(self: Array) -> Array:
@@ -129,7 +127,7 @@ def celu(self: Array, alpha: Any = 1.0) -> Array:
 
 
 def selu(self: Array) -> Array:
-    """The self-normalising elu: keeps mean 0 and variance 1 across layers."""
+    """The self-normalizing elu: keeps mean 0 and variance 1 across layers."""
     return elu(self, 1.6732632423543772, 1.0507009873554805)
 
 
@@ -154,7 +152,7 @@ def prelu_shape(self: Array, weight: Array) -> Shape:
 
 
 def prelu(self: Array, weight: Array) -> Array:
-    """leaky_relu with a learnt slope, shared or per channel (dimension 1)."""
+    """leaky_relu with a learned slope, shared or per channel (dimension 1)."""
     x = to_floating(self)
     slope = cast(weight, x.dtype).reshape(-1, *(1,) * max(x.ndim - 2, 0)) if weight.size > 1 else weight.reshape(())
     return np.where(x > 0, x, x * cast(slope, x.dtype))

@@ -126,12 +126,13 @@ def choose_qparams_affine(
         scale = np.maximum((maximum - minimum) / x.dtype.type(high - low), smallest)
         zero_point = saturate(np.asarray(low - np.rint(minimum / scale)), low, high)
     else:
-        scale = _around_zero(minimum, maximum, low, high, mapping_type == "SYMMETRIC_NO_CLIPPING_ERR")
+        scale = _symmetric_scale(minimum, maximum, low, high, mapping_type == "SYMMETRIC_NO_CLIPPING_ERR")
         scale, zero_point = np.maximum(scale, smallest), np.full(scale.shape, (low + high + 1) // 2)
     return np.asarray(scale).reshape(shape), np.asarray(zero_point).reshape(shape)
 
 
-def _around_zero(least: Array, most: Array, low: int, high: int, unclipped: bool) -> Array:
-    if unclipped:  # each end scaled by its own half of the range, so that neither is clipped
-        return np.maximum(least / least.dtype.type(low), most / most.dtype.type(high))
-    return np.asarray(np.maximum(-least, most) / most.dtype.type((high - low) / 2))
+def _symmetric_scale(minimum: Array, maximum: Array, low: int, high: int, no_clipping: bool) -> Array:
+    """``no_clipping``: the larger of the scales that each half of the range needs."""
+    if no_clipping:
+        return np.maximum(minimum / minimum.dtype.type(low), maximum / maximum.dtype.type(high))
+    return np.asarray(np.maximum(-minimum, maximum) / maximum.dtype.type((high - low) / 2))

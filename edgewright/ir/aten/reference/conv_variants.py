@@ -21,11 +21,11 @@ def _conv(
     padding: Numbers | str = (0,), dilation: Numbers = (1,), groups: int = 1, transposed: bool = False,
     output_padding: Numbers = (0,),
 ) -> Any:  # fmt: skip
-    """``padding`` is numbers, ``valid`` (none) or ``same`` (the result is as large as the input; an odd one goes
-    last)."""
+    """``padding`` is numbers, ``valid`` (none) or ``same`` (the result has the input's size; an odd element is added at
+    the end)."""
     if isinstance(padding, str):
         input, padding = _same_padding(input, weight, dilation, padding), (0,)
-    return _batched(compute, input, weight, bias, stride, padding, dilation, False, output_padding, groups)
+    return _add_batch_dim(compute, input, weight, bias, stride, padding, dilation, False, output_padding, groups)
 
 
 def _conv_transpose(
@@ -33,11 +33,11 @@ def _conv_transpose(
     padding: Numbers = (0,), output_padding: Numbers = (0,), groups: int = 1, dilation: Numbers = (1,),
     transposed: bool = True,
 ) -> Any:  # fmt: skip
-    return _batched(compute, input, weight, bias, stride, padding, dilation, True, output_padding, groups)
+    return _add_batch_dim(compute, input, weight, bias, stride, padding, dilation, True, output_padding, groups)
 
 
-def _batched(compute: Callable[..., Any], input: Array, weight: Array, *rest: Any) -> Any:
-    """Runs an unbatched image as a batch of one; ``compute`` returns the result or its shape."""
+def _add_batch_dim(compute: Callable[..., Any], input: Array, weight: Array, *rest: Any) -> Any:
+    """Run an unbatched image as a batch of one; ``compute`` returns the result or its shape."""
     if input.ndim != weight.ndim - 1:
         return compute(input, weight, *rest)
     result = compute(input[None], weight, *rest)

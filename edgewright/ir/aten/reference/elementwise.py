@@ -21,9 +21,9 @@ Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]
 
 
-def broadcast_shape(*args: Any, **named: Any) -> Shape:
+def broadcast_shape(*args: Any, **kwargs: Any) -> Shape:
     """The common shape of all array arguments."""
-    return np.broadcast_shapes(*(a.shape for a in (*args, *named.values()) if isinstance(a, np.ndarray)))
+    return np.broadcast_shapes(*(a.shape for a in (*args, *kwargs.values()) if isinstance(a, np.ndarray)))
 
 
 def _kind(dtype: DType) -> int:

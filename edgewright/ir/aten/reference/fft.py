@@ -21,7 +21,7 @@ _INVERSE: _Norms = ("forward", "ortho", "backward")
 def _dims(self: Array, dim: Sequence[int], normalization: int) -> list[int]:
     dims = [normal_dim(d, self.ndim) for d in dim]
     if not dims or len(set(dims)) != len(dims) or self.ndim == 0:
-        raise ValueError(f"dims must be given once each, got {list(dim)}")
+        raise ValueError(f"dims must be distinct, got {list(dim)}")
     if not 0 <= normalization < len(_FORWARD):
         raise ValueError(f"normalization must be 0, 1 or 2, got {normalization}")
     if any(self.shape[d] < 1 for d in dims):

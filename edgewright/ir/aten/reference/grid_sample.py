@@ -80,7 +80,7 @@ def _combine_taps(axes: list[Axis], taps: Callable[[Array], Iterator[Tap]]) -> I
 
 
 def _pixels(points: Array, size: int, align_corners: bool) -> Array:
-    """Maps [-1, 1] to pixels: the ends are pixel centres with ``align_corners``, else pixel edges."""
+    """Maps [-1, 1] to pixels: the ends are pixel centers with ``align_corners``, else pixel edges."""
     return np.asarray((points + 1) / 2 * (size - 1) if align_corners else ((points + 1) * size - 1) / 2)
 
 

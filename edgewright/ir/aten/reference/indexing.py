@@ -96,15 +96,15 @@ def _check_index_fits(self: Array, dim: int, index: Array) -> None:
 
 
 def _full_positions(shape: Shape, dim: int, index: Array) -> tuple[Array, ...]:
-    """The full index: ``index`` along ``dim``, and each element's own position along the others."""
-    own = np.ogrid[tuple(slice(n) for n in index.shape)]
-    return (*own[:dim], _check_index(index, shape[dim]), *own[dim + 1 :])
+    """The full index: ``index`` along ``dim``, and each element's position along the others."""
+    grid = np.ogrid[tuple(slice(n) for n in index.shape)]
+    return (*grid[:dim], _check_index(index, shape[dim]), *grid[dim + 1 :])
 
 
 def index_select_shape(self: Array, dim: int, index: Array) -> Shape:
     dim = normal_dim(dim, self.ndim)
     if index.ndim > 1 or (self.ndim == 0 and index.size != 1):
-        raise ValueError(f"index must be one list of places, got {list(index.shape)} for {list(self.shape)}")
+        raise ValueError(f"index must be one list of indices, got {list(index.shape)} for {list(self.shape)}")
     return with_size(self.shape, dim, index.size)
 
 

@@ -30,11 +30,11 @@ def view(self: Array, size: Sequence[int]) -> Array:
 
 
 def view_shape(self: Array, size: Sequence[int]) -> Shape:
-    known = numel([s for s in size if s != -1])
-    free = list(size).count(-1)
-    if free > 1 or any(s < -1 for s in size) or (free and not known):
+    size_product = numel([s for s in size if s != -1])
+    unknown = list(size).count(-1)
+    if unknown > 1 or any(s < -1 for s in size) or (unknown and not size_product):
         raise ValueError(f"view shape must be sizes and at most one -1 that follows from them, got {list(size)}")
-    shape = tuple(self.size // known if s == -1 else s for s in size)
+    shape = tuple(self.size // size_product if s == -1 else s for s in size)
     if numel(shape) != self.size:
         raise ValueError(f"shape {list(self.shape)} cannot be viewed as {list(size)}")
     return shape
@@ -208,8 +208,8 @@ def tril(self: Array, diagonal: int = 0) -> Array:
     if not self.size:  # the mask alone could exceed the planned memory
         return self
     rows, columns = self.shape[-2:]
-    inside = min(max(diagonal, -rows), columns)
-    return np.where(np.tri(rows, columns, inside, dtype=np.bool_), self, np.zeros((), self.dtype))
+    offset = min(max(diagonal, -rows), columns)
+    return np.where(np.tri(rows, columns, offset, dtype=np.bool_), self, np.zeros((), self.dtype))
 
 
 def tril_shape(self: Array, diagonal: int = 0) -> Shape:

@@ -1,4 +1,4 @@
-"""Normalisations: softmax, and batch, layer and group norm."""
+"""Normalization: softmax, and batch, layer and group norm."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def softmax(self: Array, dim: int, half_to_float: bool = False, dtype: int | Non
     """Softmax along ``dim``, in ``dtype`` if it is not None. ``half_to_float`` only selects the result's dtype."""
     if not self.size:  # sums along an empty dim could exceed the planned memory
         return self
-    x, axis = _shifted(self, dim, dtype)
+    x, axis = _subtract_max(self, dim, dtype)
     power = np.exp(x)
     return np.divide(power, np.sum(power, axis=axis, keepdims=True)).reshape(self.shape)
 
@@ -24,7 +24,7 @@ def softmax(self: Array, dim: int, half_to_float: bool = False, dtype: int | Non
 def log_softmax(self: Array, dim: int, half_to_float: bool = False, dtype: int | None = None) -> Array:
     if not self.size:
         return self
-    x, axis = _shifted(self, dim, dtype)
+    x, axis = _subtract_max(self, dim, dtype)
     return np.subtract(x, np.log(np.sum(np.exp(x), axis=axis, keepdims=True))).reshape(self.shape)
 
 
@@ -41,7 +41,7 @@ def softmax_shape(self: Array, dim: int, half_to_float: bool = False, dtype: int
     return self.shape
 
 
-def _shifted(self: Array, dim: int, dtype: int | None) -> tuple[Array, int]:
+def _subtract_max(self: Array, dim: int, dtype: int | None) -> tuple[Array, int]:
     """The input minus its maximum, so that exp does not overflow; and the axis."""
     x = np.atleast_1d(promote_operands(self if dtype is None else self.astype(to_numpy(dtype)), 0.0)[0])
     axis = normal_dim(dim, x.ndim)

@@ -1,4 +1,4 @@
-"""Normalisations with the signatures of torch.nn: group norm by group count, instance norm, RMS norm."""
+"""Normalization with the signatures of torch.nn: group norm by group count, instance norm, RMS norm."""
 
 from __future__ import annotations
 
@@ -54,16 +54,16 @@ def native_group_norm_shape(input: Array, weight: Any, bias: Any, group: int, ep
 
 
 def _instance_norm(
-    grouped: Callable[..., Any], batched: Callable[..., Any], input: Array, weight: Array | None, bias: Array | None,
-    running_mean: Array | None, running_var: Array | None, use_input_stats: bool, momentum: float, eps: float,
-    cudnn_enabled: bool = False,
+    group_norm_fn: Callable[..., Any], batch_norm_fn: Callable[..., Any], input: Array, weight: Array | None,
+    bias: Array | None, running_mean: Array | None, running_var: Array | None, use_input_stats: bool, momentum: float,
+    eps: float, cudnn_enabled: bool = False,
 ) -> Any:  # fmt: skip
-    """Normalises each channel of each image or, with running statistics, as batch norm."""
+    """Normalize each channel of each image or, with running statistics, as batch norm."""
     if use_input_stats:
-        return grouped(input, input.shape[1] if input.ndim > 1 else 1, weight, bias, eps)
+        return group_norm_fn(input, input.shape[1] if input.ndim > 1 else 1, weight, bias, eps)
     if running_mean is None or running_var is None:
-        raise ValueError("without the input's statistics, running ones must be given")
-    return batched(input, weight, bias, running_mean, running_var, momentum, eps)
+        raise ValueError("without the input's statistics, running ones are required")
+    return batch_norm_fn(input, weight, bias, running_mean, running_var, momentum, eps)
 
 
 instance_norm = partial(_instance_norm, group_norm, norm.batch_norm)

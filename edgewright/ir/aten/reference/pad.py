@@ -37,7 +37,7 @@ def constant_pad_shape(self: Array, pad: Sequence[int], value: Any = 0) -> Shape
     sides = _sides(self, pad)
     for size, (before, after) in zip(self.shape, sides, strict=True):
         if size + min(before, 0) + min(after, 0) < 0:
-            raise ValueError(f"padding {list(pad)} cuts more than there is off shape {list(self.shape)}")
+            raise ValueError(f"padding {list(pad)} crops more than the size of shape {list(self.shape)}")
     return _padded_shape(self, sides)
 
 

@@ -44,12 +44,12 @@ def _adaptive(self: Array, output_size: Sequence[int | None], rank: int) -> Shap
     return per_axis(sizes, rank, "output_size", 0)
 
 
-def _adaptive_pool(self: Array, counts: Shape, take: str) -> Array:
+def _adaptive_pool(self: Array, counts: Shape, reduction: str) -> Array:
     result = self.astype(compute_type(self.dtype), copy=False)
     for dim, count in enumerate(counts, self.ndim - len(counts)):
         size = self.shape[dim]
         spans = [slice(o * size // count, -(-(o + 1) * size // count)) for o in range(count)]
-        parts = [getattr(result[at_dim(dim, span)], take)(axis=dim, keepdims=True) for span in spans]
+        parts = [getattr(result[at_dim(dim, span)], reduction)(axis=dim, keepdims=True) for span in spans]
         result = np.concatenate(parts, dim) if parts else result[at_dim(dim, slice(0))]
     return result
 

@@ -13,9 +13,9 @@ from edgewright.ir.dtypes import DType, compute_type, is_floating, promote, to_n
 _MIN_SCALE = np.finfo(np.float32).eps
 
 
-def to_compute_type(x: Array, *others: Array) -> Array:
+def to_compute_type(x: Array, *params: Array) -> Array:
     """``x`` in torch's computation type: float32, or float64 if a parameter tensor is float64."""
-    floats = [a.dtype for a in (x, *others) if is_floating(a.dtype)]
+    floats = [a.dtype for a in (x, *params) if is_floating(a.dtype)]
     return x.astype(compute_type(promote(np.float32, *floats)), copy=False)
 
 

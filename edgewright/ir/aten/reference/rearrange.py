@@ -103,10 +103,10 @@ def as_strided(self: Array, size: Sequence[int], stride: Sequence[int], storage_
         return np.empty(shape, self.dtype)
     memory = self.ravel(order="K")[storage_offset or 0 :]
     steps = tuple(s * self.itemsize if n > 1 else 0 for s, n in zip(stride, size, strict=True))
-    return _strided(memory, shape, steps)
+    return _strided_view(memory, shape, steps)
 
 
-def _strided(array: Array, shape: Shape, strides: Shape) -> Array:
+def _strided_view(array: Array, shape: Shape, strides: Shape) -> Array:
     """A read-only view with these byte strides, which must stay inside ``array``."""
     raw = array.view(f"V{array.itemsize}")  # numpy rejects custom dtypes here
     return np.lib.stride_tricks.as_strided(raw, shape, strides, writeable=False).view(array.dtype)
@@ -122,7 +122,7 @@ def as_strided_shape(
         )
     last = first + sum((n - 1) * s for n, s in zip(size, stride, strict=True))
     if numel(size) and last >= self.size:
-        raise ValueError(f"element {last} lies outside the tensor's memory of {self.size}")
+        raise ValueError(f"element {last} is outside the tensor's memory of {self.size}")
     return tuple(size)
 
 
@@ -134,7 +134,7 @@ def unfold(self: Array, dimension: int, size: int, step: int) -> Array:
     if not numel(shape):
         return np.empty(shape, self.dtype)
     apart = step * self.strides[axis] if shape[axis] > 1 else 0
-    return _strided(self, shape, (*with_size(self.strides, axis, apart), self.strides[axis]))
+    return _strided_view(self, shape, (*with_size(self.strides, axis, apart), self.strides[axis]))
 
 
 def unfold_shape(self: Array, dimension: int, size: int, step: int) -> Shape:
@@ -154,7 +154,7 @@ def pixel_shuffle(self: Array, upscale_factor: int) -> Array:
 
 
 def pixel_shuffle_shape(self: Array, upscale_factor: int) -> Shape:
-    *batch, c, h, w = _image(self, upscale_factor)
+    *batch, c, h, w = _check_image(self, upscale_factor)
     if c % upscale_factor**2:
         raise ValueError(f"factor {upscale_factor} squared must divide the {c} channels")
     return (*batch, c // upscale_factor**2, h * upscale_factor, w * upscale_factor)
@@ -169,13 +169,13 @@ def pixel_unshuffle(self: Array, downscale_factor: int) -> Array:
 
 
 def pixel_unshuffle_shape(self: Array, downscale_factor: int) -> Shape:
-    *batch, c, h, w = _image(self, downscale_factor)
+    *batch, c, h, w = _check_image(self, downscale_factor)
     if h % downscale_factor or w % downscale_factor:
         raise ValueError(f"factor {downscale_factor} must divide height {h} and width {w}")
     return (*batch, c * downscale_factor**2, h // downscale_factor, w // downscale_factor)
 
 
-def _image(self: Array, factor: int) -> Shape:
+def _check_image(self: Array, factor: int) -> Shape:
     if self.ndim < 3:
         raise ValueError(f"tensor must have channels, height and width, got shape {list(self.shape)}")
     if factor < 1:

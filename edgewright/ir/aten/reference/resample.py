@@ -23,7 +23,7 @@ def _counts(input: Array, output_size: Sequence[int] | None, scales: Sequence[fl
     if input.ndim != 4 or 0 in input.shape[1:]:
         raise ValueError(f"input must be [batch, channels, height, width], got {list(input.shape)}")
     if (output_size is None) == (scales is None):
-        raise ValueError("exactly one of output_size and scale_factors must be given")
+        raise ValueError("exactly one of output_size and scale_factors is required")
     if output_size is not None:
         return per_axis(output_size, 2, "output_size", 1)
     assert scales is not None
@@ -33,7 +33,7 @@ def _counts(input: Array, output_size: Sequence[int] | None, scales: Sequence[fl
 
 
 def _step(size: int, count: int, align_corners: bool, factor: float | None) -> float:
-    """The distance in the input between neighbouring output pixels."""
+    """The distance in the input between neighboring output pixels."""
     if align_corners:
         return (size - 1) / (count - 1) if count > 1 else 0.0
     return 1.0 / factor if factor is not None and factor > 0 else size / count
@@ -69,11 +69,11 @@ def upsample_shape(
 
 
 def _upsample(
-    tapped: TapFunction, input: Array, output_size: Sequence[int] | None, align_corners: bool,
+    tap_fn: TapFunction, input: Array, output_size: Sequence[int] | None, align_corners: bool,
     scale_factors: Sequence[float] | None,
 ) -> Array:  # fmt: skip
     counts = _counts(input, output_size, scale_factors)
-    return _interpolate(input, counts, align_corners, scale_factors or (None, None), tapped)
+    return _interpolate(input, counts, align_corners, scale_factors or (None, None), tap_fn)
 
 
 def resize_shape(self: Array, output_size: Sequence[int], *_: Any, **__: Any) -> Shape:
@@ -88,18 +88,18 @@ def resize_nearest2d(
 
 
 def _resize_to(
-    tapped: TapFunction, self: Array, output_size: Sequence[int], align_corners: bool, scales_h: float | None = None,
+    tap_fn: TapFunction, self: Array, output_size: Sequence[int], align_corners: bool, scales_h: float | None = None,
     scales_w: float | None = None,
 ) -> Array:  # fmt: skip
-    return _interpolate(self, _counts(self, output_size, None), align_corners, (scales_h, scales_w), tapped)
+    return _interpolate(self, _counts(self, output_size, None), align_corners, (scales_h, scales_w), tap_fn)
 
 
-def _interpolate(input: Array, counts: Shape, align_corners: bool, factors: Factors, tapped: TapFunction) -> Array:
+def _interpolate(input: Array, counts: Shape, align_corners: bool, factors: Factors, tap_fn: TapFunction) -> Array:
     kind = _weight_type(input)
     taps = []
     for size, count, factor in zip(input.shape[2:], counts, factors, strict=True):
         step = kind.type(_step(size, count, align_corners, factor))
-        taps.append(tapped(size, np.arange(count, dtype=kind), step, align_corners))
+        taps.append(tap_fn(size, np.arange(count, dtype=kind), step, align_corners))
     return _resize(input, counts, taps)
 
 

@@ -17,7 +17,7 @@ Number = bool | int | float
 Array = np.ndarray[Any, Any]
 
 
-def _checked(fn: Callable[..., Any]) -> Callable[..., Any]:
+def _checked_int64(fn: Callable[..., Any]) -> Callable[..., Any]:
     """``fn`` on numbers only, whose integer results fit in 64 bits."""
 
     @wraps(fn)
@@ -33,45 +33,45 @@ def _checked(fn: Callable[..., Any]) -> Callable[..., Any]:
     return apply
 
 
-add = _checked(operator.add)
-sub = _checked(operator.sub)
-mul = _checked(operator.mul)
-truediv = _checked(operator.truediv)
-floordiv = _checked(operator.floordiv)
-neg = _checked(operator.neg)
-eq = _checked(operator.eq)
-lt = _checked(operator.lt)
-le = _checked(operator.le)
-gt = _checked(operator.gt)
-ge = _checked(operator.ge)
-not_ = _checked(operator.not_)
-ceil = _checked(math.ceil)
-trunc = _checked(math.trunc)
-to_int = _checked(int)
-to_float = _checked(float)
+add = _checked_int64(operator.add)
+sub = _checked_int64(operator.sub)
+mul = _checked_int64(operator.mul)
+truediv = _checked_int64(operator.truediv)
+floordiv = _checked_int64(operator.floordiv)
+neg = _checked_int64(operator.neg)
+eq = _checked_int64(operator.eq)
+lt = _checked_int64(operator.lt)
+le = _checked_int64(operator.le)
+gt = _checked_int64(operator.gt)
+ge = _checked_int64(operator.ge)
+not_ = _checked_int64(operator.not_)
+ceil = _checked_int64(math.ceil)
+trunc = _checked_int64(math.trunc)
+to_int = _checked_int64(int)
+to_float = _checked_int64(float)
 
 
-@_checked
+@_checked_int64
 def round(a: Number) -> int:
     """Round to the nearest integer, ties to even."""
     return int(np.rint(a)) if isinstance(a, float) else int(a)
 
 
-@_checked
+@_checked_int64
 def truncdiv(a: int, b: int) -> int:
     """The quotient of two integers, rounded towards zero."""
     quotient = abs(operator.index(a)) // abs(operator.index(b))
     return quotient if (a < 0) == (b < 0) else -quotient
 
 
-@_checked
+@_checked_int64
 def truncmod(a: int, b: int) -> int:
     """The remainder of ``truncdiv``; it has the sign of ``a``."""
     rest = abs(operator.index(a)) % abs(operator.index(b))
     return -rest if a < 0 else rest
 
 
-@_checked
+@_checked_int64
 def if_else(b: Number, t: Number, f: Number) -> Number:
     return t if b else f
 
@@ -79,7 +79,7 @@ def if_else(b: Number, t: Number, f: Number) -> Number:
 def _choose_number(choose: Callable[[Any, Any], Any]) -> Callable[[Number, Number], Number]:
     """One of two numbers, as a float if either is."""
 
-    @_checked
+    @_checked_int64
     def apply(a: Number, b: Number) -> Number:
         chosen: Number = choose(a, b)
         return float(chosen) if isinstance(a, float) or isinstance(b, float) else chosen

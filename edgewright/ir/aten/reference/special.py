@@ -37,10 +37,10 @@ def _horner(coefficients: tuple[float, ...], u: Array) -> Array:
 
 def _erf_block(x: Array) -> Array:
     result = x * _horner(_ERF_NEAR, np.minimum(2 * x * x - 1, 1.0))
-    far = np.abs(x) > 1
-    tail = np.minimum(np.abs(x[far]), 6.0)
+    above_one = np.abs(x) > 1
+    tail = np.minimum(np.abs(x[above_one]), 6.0)
     tail = 1 - np.exp(-tail * tail) * _horner(_ERFC_FAR, 2.4 * (tail - 3) / (tail + 3) + 0.2)
-    result[far] = np.copysign(tail, x[far])
+    result[above_one] = np.copysign(tail, x[above_one])
     return result
 
 
