@@ -51,7 +51,7 @@ def align(size: int, alignment: int) -> int:
     return add(size, -size % alignment)
 
 
-def check_range(start: int, length: int, end: int, what: str) -> None:
+def check_range(start: int, length: int, end: int, subject: str) -> None:
     """Raise unless ``length`` bytes from ``start`` end at or before ``end``."""
     if start < 0 or length < 0 or add(start, length) > end:
-        raise FormatError(f"{what} must lie within its {end} bytes", value=f"{length} bytes at {start}")
+        raise FormatError(f"{subject} must lie within its {end} bytes", value=f"{length} bytes at {start}")

@@ -57,14 +57,14 @@ class Container:
     def find(self, view: memoryview) -> bool:
         return bytes(view[_HEAD : _HEAD + 4]) == self.magic
 
-    def check_identifier(self, view: memoryview, what: str) -> None:
-        found = bytes(view[4:8])
-        if len(view) < 8 or found != self.identifier:
-            rule = f"a {what} file has the identifier {self.identifier.decode()!r} at byte 4"
-            raise FormatError(rule, value=found, offset=4, remedy=_looks_like(view))
+    def check_identifier(self, view: memoryview, format_name: str) -> None:
+        identifier = bytes(view[4:8])
+        if len(view) < 8 or identifier != self.identifier:
+            rule = f"a {format_name} file has the identifier {self.identifier.decode()!r} at byte 4"
+            raise FormatError(rule, value=identifier, offset=4, remedy=_looks_like(view))
 
     def insert(self, flatbuffer: bytes, header: bytes) -> bytes:
-        """The flatbuffer with ``header`` (magic, length and numbers) put in at byte 8."""
+        """The flatbuffer with ``header`` (magic, length and numbers) inserted at byte 8."""
         root = struct.unpack_from("<I", flatbuffer)[0] + self.padded
         return b"".join(
             (struct.pack("<I", root), flatbuffer[4:_HEAD], header.ljust(self.padded, b"\0"), flatbuffer[_HEAD:])
@@ -72,7 +72,7 @@ class Container:
 
 
 def check_layout(layout: FileLayout, file_size: int) -> int:
-    """Check a header's numbers against the file; the byte after the last segment."""
+    """Check a header's numbers against the file; return the offset after the last segment."""
     checked_int.check_range(0, layout.flatbuffer_size, file_size, "the program")
     if not layout.segment_base:
         if layout.data_size:
@@ -88,7 +88,7 @@ def check_layout(layout: FileLayout, file_size: int) -> int:
 
 
 def attach_segments(segments: Sequence[Any], view: memoryview, base: int, end: int) -> None:
-    """Give each DataSegment a view of its bytes, which must lie in the segment area ``base..end``."""
+    """Attach to each DataSegment a view of its bytes, which must be in the segment area ``base..end``."""
     for index, segment in enumerate(segments):
         try:
             checked_int.check_range(segment.offset, segment.size, end - base, "a segment")
@@ -126,4 +126,4 @@ def _looks_like(view: memoryview) -> str:
         return "This is a profile (ETDump, .etdp)."
     if bytes(view[:4]) == b"PK\x03\x04":
         return "This is a zip archive (a .pt, .pth or .pt2 checkpoint?): export and compile it first."
-    return "Give a file written by Edgewright or ExecuTorch."
+    return "Pass a file written by Edgewright or ExecuTorch."

@@ -91,7 +91,7 @@ class DebugEvent:
 
 @table
 class ProfileEvent:
-    """Something that took time, in nanoseconds."""
+    """A timed interval, in nanoseconds."""
 
     name: str | None = slot(0, STRING, default=None)
     chain_index: int = slot(1, I32, default=0)
@@ -164,6 +164,6 @@ def write_etdump(dump: ETDump, path: None = None) -> bytes: ...
 @overload
 def write_etdump(dump: ETDump, path: str | os.PathLike[str]) -> int: ...
 def write_etdump(dump: ETDump, path: str | os.PathLike[str] | None = None) -> bytes | int:
-    """The bytes of a profile, or, with ``path``, written there and their number."""
+    """Serialize a profile: the bytes, or, with ``path``, the size of the file written there."""
     data = FlatWriter().finish(dump, IDENTIFIER, size_prefixed=True)
     return data if path is None else write_file(path, [data])

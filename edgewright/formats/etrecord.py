@@ -39,7 +39,7 @@ class ETRecordNode:
 
 @dataclass
 class ETRecord:
-    """By instruction, the numbers of nodes and the delegate's name; by number, the node. Of one method."""
+    """The record of one method: node numbers and delegate name per instruction, and the node of each number."""
 
     handles: dict[int, tuple[int, ...]] = field(default_factory=dict)
     delegates: dict[int, str] = field(default_factory=dict)
@@ -51,7 +51,7 @@ class ETRecord:
 
 
 def read_record(source: Source, method: str = "forward") -> ETRecord:
-    """Read what a record says of a method; of the only one, if it is called otherwise."""
+    """Read the record of a method; if the file has only one method, its name does not matter."""
     view, name = open_source(source, "ETRecord")
     try:
         with zipfile.ZipFile(io.BytesIO(view)) as file:
@@ -68,21 +68,21 @@ def _record(file: zipfile.ZipFile, method: str) -> ETRecord:
         raise FormatError(f"an ETRecord holds {IDENTIFIER}", value=", ".join(file.namelist()[:3]))
     handles = _by_method(_text(file, "debug_handle_map"), method)
     delegates = _by_method(_text(file, "delegate_map"), method)
-    made = ETRecord()
+    record = ETRecord()
     for key, value in handles.items():
-        found = value if isinstance(value, list) else [value]
-        made.handles[_number(key)] = tuple(_number(v) for v in found)
+        numbers = value if isinstance(value, list) else [value]
+        record.handles[_number(key)] = tuple(_number(v) for v in numbers)
     for key, value in delegates.items():
-        made.delegates[_number(key)] = str(value.get("name", "")) if isinstance(value, dict) else ""
+        record.delegates[_number(key)] = str(value.get("name", "")) if isinstance(value, dict) else ""
     names = [n for n in file.namelist() if n.startswith(GRAPHS) and not n.endswith(_PARTS)]
-    chosen = f"{GRAPHS}{method}"
-    if chosen in names or len(names) == 1:
-        made.nodes = dict(_nodes(_text(file, chosen if chosen in names else names[0])))
-    return made
+    graph_name = f"{GRAPHS}{method}"
+    if graph_name in names or len(names) == 1:
+        record.nodes = dict(_nodes(_text(file, graph_name if graph_name in names else names[0])))
+    return record
 
 
 def _text(file: zipfile.ZipFile, name: str) -> Any:
-    """A text of the record, as JSON; nothing if the record has none."""
+    """A JSON entry of the record; empty if there is no such entry."""
     try:
         entry = file.getinfo(name)
     except KeyError:
@@ -92,16 +92,16 @@ def _text(file: zipfile.ZipFile, name: str) -> Any:
     try:
         with file.open(entry) as stream:
             return json.loads(stream.read(_LARGEST))
-    except _BROKEN as error:  # nesting without end is a RuntimeError, too
+    except _BROKEN as error:  # JSON that is nested too deeply raises RuntimeError
         raise FormatError("must be JSON", where=name, value=str(error)) from error
 
 
-def _by_method(found: Any, method: str) -> Mapping[str, Any]:
-    """The part of a map that is about a method. Records of older releases know one method, and do not name it."""
-    if not isinstance(found, dict):
-        raise FormatError("must be a map", value=type(found).__name__)
-    inner = found.get(method, next(iter(found.values())) if len(found) == 1 else found)
-    return inner if isinstance(inner, dict) else found
+def _by_method(table: Any, method: str) -> Mapping[str, Any]:
+    """The part of a table that belongs to a method. Records of older releases have one method, without a name."""
+    if not isinstance(table, dict):
+        raise FormatError("must be a map", value=type(table).__name__)
+    inner = table.get(method, next(iter(table.values())) if len(table) == 1 else table)
+    return inner if isinstance(inner, dict) else table
 
 
 def _number(value: Any) -> int:
@@ -122,14 +122,14 @@ def _nodes(tree: Any) -> Iterator[tuple[int, ETRecordNode]]:
         raise FormatError("must be a graph of torch.export", where=GRAPHS.strip("/"), value=repr(error)) from error
 
 
-def _node(call: Mapping[str, Any], told: Mapping[str, str]) -> ETRecordNode:
+def _node(call: Mapping[str, Any], metadata: Mapping[str, str]) -> ETRecordNode:
     outputs = call.get("outputs") or [{}]
     name = call.get("name") or outputs[0].get("as_tensor", {}).get("name", "")
     modules = {}
-    for level in told.get("nn_module_stack", "").split(";"):
+    for level in metadata.get("nn_module_stack", "").split(";"):
         key, path, kind = (*level.split(",", 2), "", "")[:3]
         if key:
             modules[key] = (path, kind)
     return ETRecordNode(
-        str(name), ".".join(str(call["target"]).split(".")[-2:]), str(told.get("stack_trace", "")), modules
+        str(name), ".".join(str(call["target"]).split(".")[-2:]), str(metadata.get("stack_trace", "")), modules
     )

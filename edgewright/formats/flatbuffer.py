@@ -120,14 +120,14 @@ class Record:
 
     __slots__ = ()
 
-    def __init__(self, **given: Any) -> None:
+    def __init__(self, **fields: Any) -> None:
         for name, default in FIELDS[type(self)].items():
-            value = given.pop(name, default)
+            value = fields.pop(name, default)
             if value is dataclasses.MISSING:
                 raise TypeError(f"{type(self).__name__} needs {name}")
             setattr(self, name, value)
-        if given:
-            raise TypeError(f"{type(self).__name__} has no {', '.join(given)}")
+        if fields:
+            raise TypeError(f"{type(self).__name__} has no {', '.join(fields)}")
 
     def __repr__(self) -> str:
         shown = (f"{n}={getattr(self, n)!r}" for n in FIELDS[type(self)] if n not in HIDDEN[type(self)])
@@ -144,23 +144,23 @@ class Record:
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(slot, dataclasses.field))
 def table(cls: type[T]) -> type[T]:
-    """Make a record class of a description; ``slots_of`` gives the description back.
+    """Make a record class from a schema class.
 
-    Data classes do the same, and take longer to make than most files take to read.
+    Dataclasses would do, but creating them takes longer than reading most files.
     """
-    given = {name: cls.__dict__.get(name, dataclasses.MISSING) for name in cls.__annotations__}
-    rest = {n: v for n, v in cls.__dict__.items() if n not in given and n not in ("__dict__", "__weakref__")}
-    made: Any = type(cls.__name__, (Record,), {**rest, "__slots__": tuple(given)})
-    specs = [dataclasses.replace(s, name=name) for name, s in given.items() if isinstance(s, Slot)]
-    extras = {n: v if isinstance(v, dataclasses.Field) else dataclasses.field(default=v) for n, v in given.items()
+    attributes = {name: cls.__dict__.get(name, dataclasses.MISSING) for name in cls.__annotations__}
+    others = {n: v for n, v in cls.__dict__.items() if n not in attributes and n not in ("__dict__", "__weakref__")}
+    record: Any = type(cls.__name__, (Record,), {**others, "__slots__": tuple(attributes)})
+    specs = [dataclasses.replace(s, name=name) for name, s in attributes.items() if isinstance(s, Slot)]
+    extras = {n: v if isinstance(v, dataclasses.Field) else dataclasses.field(default=v) for n, v in attributes.items()
               if not isinstance(v, Slot)}  # fmt: skip
-    SLOTS[made] = tuple(sorted(specs, key=lambda s: s.index))
-    EXTRAS[made] = [(name, field.default) for name, field in extras.items()]
+    SLOTS[record] = tuple(sorted(specs, key=lambda s: s.index))
+    EXTRAS[record] = [(name, field.default) for name, field in extras.items()]
     defaults = {s.name: dataclasses.MISSING if s.required else s.default for s in specs}
-    FIELDS[made] = {name: defaults[name] if name in defaults else extras[name].default for name in given}
-    HIDDEN[made] = frozenset(name for name, field in extras.items() if not field.repr)
-    UNCOMPARED[made] = frozenset(name for name, field in extras.items() if not field.compare)
-    return made  # type: ignore[no-any-return]
+    FIELDS[record] = {name: defaults[name] if name in defaults else extras[name].default for name in attributes}
+    HIDDEN[record] = frozenset(name for name, field in extras.items() if not field.repr)
+    UNCOMPARED[record] = frozenset(name for name, field in extras.items() if not field.compare)
+    return record  # type: ignore[no-any-return]
 
 
 FIELDS: dict[type, dict[str, Any]] = {}  # with their defaults

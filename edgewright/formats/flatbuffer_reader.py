@@ -51,10 +51,10 @@ _ELEMENTS = {
 }
 
 # Real files have no overlapping tables (only vtables and text are shared), so they are read once; a little sharing
-# is fine. What a table becomes in memory is some ten times its size, so this bounds that too.
+# is fine. A table takes about ten times its size in memory, so this bounds memory too.
 _BUDGET_FACTOR = 4
 _BUDGET_FLOOR = 1 << 16
-_PLAN_COST = 64  # bytes of the budget that a vtable takes, because a plan is larger and slower to make
+_PLAN_COST = 64  # bytes of the budget per vtable, because a plan is larger and slower to build
 
 Decoder = Callable[["FlatReader", int], Any]
 
@@ -62,13 +62,13 @@ Decoder = Callable[["FlatReader", int], Any]
 class _Plan:
     """How to read the tables of one class that use one vtable: a single unpack for all present fields."""
 
-    __slots__ = ("absent", "aligned", "chosen", "limited", "linked", "missing", "plain", "size", "unpack")
+    __slots__ = ("absent", "aligned", "bounded", "missing", "offsets", "scalars", "size", "unions", "unpack")
 
     def __init__(self, cls: Any, slots: tuple[Slot, ...], offsets: tuple[int, ...], size: int) -> None:
-        self.plain: list[tuple[str, int]] = []
-        self.linked: list[tuple[str, int, int, Decoder]] = []
-        self.limited: list[tuple[Slot, int]] = []
-        self.chosen: list[tuple[str, int, int, UnionField]] = []
+        self.scalars: list[tuple[str, int]] = []
+        self.offsets: list[tuple[str, int, int, Decoder]] = []
+        self.bounded: list[tuple[Slot, int]] = []
+        self.unions: list[tuple[str, int, int, UnionField]] = []
         self.absent = [(s.name, s.default) for s in slots if not offsets[s.index]] + EXTRAS.get(cls, [])
         self.missing = next((s.name for s in slots if s.required and not offsets[s.index]), None)
         present = sorted((s for s in slots if offsets[s.index]), key=lambda s: offsets[s.index])
@@ -89,14 +89,14 @@ class _Plan:
 
     def _add(self, spec: Slot, position: int, start: int) -> None:
         if isinstance(spec.type, UnionField):
-            self.chosen.append((spec.name, position, start, spec.type))
+            self.unions.append((spec.name, position, start, spec.type))
             return
         if not isinstance(spec.type, Scalar):
-            self.linked.append((spec.name, position, start, _decoder(spec)))
+            self.offsets.append((spec.name, position, start, _decoder(spec)))
             return
-        self.plain.append((spec.name, position))
+        self.scalars.append((spec.name, position))
         if spec.lo is not None or spec.hi is not None:
-            self.limited.append((spec, position))
+            self.bounded.append((spec, position))
 
 
 def _slots_of(cls: Any) -> tuple[Slot, ...]:
@@ -110,7 +110,7 @@ def _field_count(cls: Any) -> int:
 
 @lru_cache(maxsize=1024)
 def _plan_of(cls: Any, entries: bytes, size: int) -> _Plan:
-    """Writers lay out a class in few ways, so most vtables of a file are those of the files before it."""
+    """Cached across files: writers use few layouts per class, so most vtables recur."""
     offsets = struct.unpack(f"<{len(entries) // 2}H", entries)
     return _Plan(cls, _slots_of(cls), (*offsets, *([0] * (_field_count(cls) - len(offsets)))), size)
 
@@ -181,20 +181,22 @@ class FlatReader:
             if plan.missing:
                 raise FormatError(f"{cls.__name__} must have this field", where=plan.missing)
             record = cls.__new__(cls)
-            for name, position in plan.plain:
+            for name, position in plan.scalars:
                 setattr(record, name, raw[position])
-            for spec, position in plan.limited:
+            for spec, position in plan.bounded:
                 _check_limits(spec, raw[position])
-            for name, position, start, decode in plan.linked:
+            for name, position, start, decode in plan.offsets:
                 try:
                     setattr(record, name, decode(self, at + start + raw[position]))
                 except FormatError as error:
                     raise error.inside(name) from None
             for name, default in plan.absent:
                 setattr(record, name, default)
-            for name, position, start, choice in plan.chosen:
+            for name, position, start, choice in plan.unions:
                 try:
-                    setattr(record, name, self._chosen(choice, getattr(record, choice.by), at + start + raw[position]))
+                    setattr(
+                        record, name, self._union_member(choice, getattr(record, choice.by), at + start + raw[position])
+                    )
                 except FormatError as error:
                     raise error.inside(name) from None
         except FormatError as error:
@@ -203,21 +205,21 @@ class FlatReader:
             raise
         return record
 
-    def _chosen(self, choice: UnionField, number: int, at: int) -> Any:
+    def _union_member(self, choice: UnionField, number: int, at: int) -> Any:
         """The member ``number`` of a union, at byte ``at``."""
         if number not in choice.members:
             raise FormatError("must be of a known type", value=number)
         return self.table(choice.members[number], at)
 
-    def boxed(self, box: UnionTable, at: int) -> Any:
+    def union_table(self, box: UnionTable, at: int) -> Any:
         """The member of the union table at byte ``at``."""
         plan, raw = self._raw(box, at)
-        number = raw[plan.plain[0][1]] if plan.plain else 0
+        number = raw[plan.scalars[0][1]] if plan.scalars else 0
         if not 1 <= number <= len(box.members):
             raise FormatError(f"{box.name} holds one of {len(box.members)} types", value=number, offset=at)
         cls = box.members[number - 1]
-        if plan.linked:
-            _, position, start, _ = plan.linked[0]
+        if plan.offsets:
+            _, position, start, _ = plan.offsets[0]
             return self.table(cls, at + start + raw[position])
         if cls is box.empty:
             return cls()
@@ -273,14 +275,14 @@ def _check_limits(spec: Slot, value: Any) -> None:
 
 
 def _decoder(spec: Slot) -> Decoder:
-    """The reader of what an offset field points at."""
+    """The reader of the target of an offset field."""
     kind = spec.type
     if isinstance(kind, String):
         return FlatReader.string
     if isinstance(kind, Bytes):
         return FlatReader.bytes
     if isinstance(kind, UnionTable):
-        return lambda reader, at: reader.boxed(kind, at)
+        return lambda reader, at: reader.union_table(kind, at)
     if not isinstance(kind, Vector):
         return lambda reader, at: reader.table(kind, at)
     element = kind.element

@@ -51,7 +51,7 @@ class FlatWriter:
                         and type(value) is not spec.type.members[getattr(record, spec.type.by)]
                     ):
                         raise TypeError(f"{spec.type.by} says otherwise")
-                    cells.append((spec, self._linked(spec.type, value)))
+                    cells.append((spec, self._write_offset(spec.type, value)))
                 elif spec.required:
                     raise UsageError(f"{type(record).__name__}.{spec.name}", "must be given")
             except (TypeError, AttributeError, KeyError, struct.error) as error:
@@ -75,25 +75,25 @@ class FlatWriter:
         builder.vtables = self._vtables.setdefault(builder.Offset() - builder.objectEnd, {})
         return int(builder.EndObject())
 
-    def _linked(self, kind: Any, value: Any) -> int:
+    def _write_offset(self, kind: Any, value: Any) -> int:
         if isinstance(kind, String):
             return int(self.builder.CreateSharedString(value))
         if isinstance(kind, Bytes):
             return self._raw(memoryview(value).cast("B"), 1, len(value), kind.align)
         if isinstance(kind, UnionTable):
-            return self._boxed(kind, value)
+            return self._write_union_table(kind, value)
         if not isinstance(kind, Vector):
             return self.table(value)
         if isinstance(kind.element, Scalar):
             packed = struct.pack(f"<{len(value)}{kind.element.code}", *value)
             return self._raw(packed, kind.element.size, len(value), kind.element.size)
-        links = [self._linked(kind.element, item) for item in value]
+        links = [self._write_offset(kind.element, item) for item in value]
         self.builder.StartVector(4, len(links), 4)
         for link in reversed(links):
             self.builder.PrependUOffsetTRelative(link)
         return int(self.builder.EndVector())
 
-    def _boxed(self, box: UnionTable, value: Any) -> int:
+    def _write_union_table(self, box: UnionTable, value: Any) -> int:
         cells = [(UNION_TABLE_SLOTS[0], box.members.index(type(value)) + 1), (UNION_TABLE_SLOTS[1], self.table(value))]
         return self._fields(2, cells)
 

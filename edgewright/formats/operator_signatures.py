@@ -17,7 +17,7 @@ from edgewright.errors import UsageError
 
 
 class Kind(enum.Enum):
-    """What one operator argument holds."""
+    """The type of an operator argument."""
 
     TENSOR = "Tensor"
     TENSORS = "list[Tensor]"
@@ -38,14 +38,14 @@ class Argument:
     name: str
     kind: Kind
     optional: bool = False
-    written: bool = False
+    is_write: bool = False
 
 
 @dataclass(frozen=True)
 class Signature:
     """An operator's name (``namespace::op.overload``) and its arguments.
 
-    >>> operators()["aten::add.out"].boxed
+    >>> operators()["aten::add.out"].num_values
     5
     """
 
@@ -60,13 +60,13 @@ class Signature:
     def outputs(self) -> tuple[Argument, ...]:
         """The trailing written arguments."""
         first = len(self.args)
-        while first and self.args[first - 1].written:
+        while first and self.args[first - 1].is_write:
             first -= 1
         return self.args[first:]
 
     @cached_property
-    def boxed(self) -> int:
-        """How many values a KernelCall of this operator lists (arguments, then what it returns)."""
+    def num_values(self) -> int:
+        """The number of values that a KernelCall of this operator lists: arguments, then the returned value, if any."""
         return len(self.args) + (self.key not in _RETURNS_NOTHING)
 
 
@@ -361,7 +361,7 @@ quantized_decomposed::quantize_per_token.out(input: Tensor, scales: Tensor, zero
 
 @cache
 def operators() -> dict[str, Signature]:
-    """Every operator, by its key; read when first asked for."""
+    """Every operator, by its key; parsed on first use."""
     return {s.key: s for s in map(parse_signature, _TABLE.split("\n")[1:-1])}
 
 

@@ -1,4 +1,4 @@
-"""``.ptd``: named tensors and blobs in a file of their own, shared by programs."""
+"""``.ptd``: named tensors and blobs in a separate file, shared by programs."""
 
 from __future__ import annotations
 
@@ -131,23 +131,25 @@ def write_data(entries: Mapping[str, PtdEntry], path: str | os.PathLike[str], *,
 def write_data(
     entries: Mapping[str, PtdEntry], path: str | os.PathLike[str] | None = None, *, alignment: int = SEGMENT_ALIGNMENT
 ) -> bytes | int:
-    """The bytes of a ``.ptd``, or, with ``path``, written there and their number. Equal data is stored once."""
+    """Serialize a ``.ptd``: bytes, or, with ``path``, the size of the file written there. Equal data is stored once."""
     chunks = _chunks(entries, alignment)
     return b"".join(chunks) if path is None else write_file(path, chunks)
 
 
 def _chunks(entries: Mapping[str, PtdEntry], alignment: int) -> Iterator[Buffer]:
     root = FlatTensor(segments=[], named_data=[])
-    known: dict[bytes, int] = {}
+    segment_by_digest: dict[bytes, int] = {}
     end = 0
     for key, entry in entries.items():
         content = hashlib.sha256(entry.data).digest()
-        if content not in known:
-            known[content] = len(root.segments)
+        if content not in segment_by_digest:
+            segment_by_digest[content] = len(root.segments)
             offset = checked_int.align(end, alignment)
             root.segments.append(DataSegment(offset=offset, size=len(entry.data), data=entry.data))
             end = offset + len(entry.data)
-        root.named_data.append(NamedTensor(key=key, segment_index=known[content], tensor_layout=entry.layout))
+        root.named_data.append(
+            NamedTensor(key=key, segment_index=segment_by_digest[content], tensor_layout=entry.layout)
+        )
     _verify(root)
     flatbuffer = FlatWriter().finish(root, PTD.identifier)
     size = len(flatbuffer) + PTD.padded

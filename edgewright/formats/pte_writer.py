@@ -25,9 +25,9 @@ def write_program(program: Program, path: str | os.PathLike[str], *, segment_ali
 def write_program(
     program: Program, path: str | os.PathLike[str] | None = None, *, segment_alignment: int = SEGMENT_ALIGNMENT
 ) -> bytes | int:
-    """The bytes of ``program``; with ``path``, written there whole or not at all, and their number.
+    """Serialize a program: the bytes, or, with ``path``, the size of the file, which is written atomically.
 
-    Segments keep their offsets. A program that would not load is refused here, not on the device.
+    Segments keep their offsets. An invalid program is rejected here, not on the device.
     """
     if segment_alignment < 16 or segment_alignment & (segment_alignment - 1):
         raise UsageError("segment_alignment", "must be a power of two, 16 or more", value=segment_alignment)

@@ -295,7 +295,7 @@ class ConstantBuffer:
 
 @table
 class DataSegment:
-    """A stretch of the file after the flatbuffer. ``data`` is a view of its bytes, not part of the table."""
+    """A range of the file after the flatbuffer. ``data`` is a view of its bytes, not part of the table."""
 
     offset: int = slot(0, U64, default=0)
     size: int = slot(1, U64, default=0)
@@ -316,7 +316,7 @@ class NamedData:
 
 @table
 class Program:
-    """A whole ``.pte``: methods, constants, delegates. ``segments`` carry their bytes."""
+    """A ``.pte`` program: methods, constants, delegates. ``segments`` contain their bytes."""
 
     version: int = slot(0, U32, default=0)
     execution_plan: list[ExecutionPlan] = slot(1, Vector(ExecutionPlan), required=True)
@@ -342,7 +342,7 @@ class Program:
         return (self.segments or [])[index].data
 
     def blob(self, delegate: BackendDelegate) -> Buffer:
-        """The bytes a delegate is initialised with."""
+        """The bytes that a delegate is initialized with."""
         if delegate.processed.location == DataLocation.SEGMENT:
             return self.segment(delegate.processed.index)
         return (self.backend_delegate_data or [])[delegate.processed.index].data

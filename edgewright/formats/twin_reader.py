@@ -42,10 +42,10 @@ def read_twin(source: Source, limit: int = 1 << 34) -> dict[str, Graph]:
         raise
 
 
-def _read_at(where: str, read: Callable[..., Any], *given: Any) -> Any:
+def _read_at(where: str, read: Callable[..., Any], *args: Any) -> Any:
     """Call a reader and add ``where`` to its errors."""
     try:
-        return read(*given)
+        return read(*args)
     except FormatError as error:
         raise error.inside(where) from None
 
@@ -71,10 +71,10 @@ def _header(view: memoryview) -> tuple[dict[str, Any], int]:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) != len(pairs):
+    table = dict(pairs)
+    if len(table) != len(pairs):
         raise FormatError("must not repeat a key", where="header")
-    return made
+    return table
 
 
 def _no_constant(name: str) -> Any:
@@ -90,8 +90,8 @@ def _dict(item: Any, where: str) -> dict[str, Any]:
     return item
 
 
-def _list(holder: dict[str, Any], name: str) -> list[Any]:
-    item = holder.get(name)
+def _list(table: dict[str, Any], name: str) -> list[Any]:
+    item = table.get(name)
     if not isinstance(item, list):
         raise FormatError("must be a list", where=name, value=type(item).__name__)
     return item
@@ -120,13 +120,13 @@ def _dtype(item: Any, where: str) -> Any:
 
 def _constants(entries: list[Any], view: memoryview, start: int) -> list[memoryview]:
     """The constants' bytes, which are disjoint and in order."""
-    found, end = [], start
+    blobs, end = [], start
     for i, entry in enumerate(entries):
-        found.append(_read_at(f"constants[{i}]", _constant, entry, view, start, end))
+        blobs.append(_read_at(f"constants[{i}]", _constant, entry, view, start, end))
         end = add(start, entry["offset"], entry["size"])
     if len({entry["sha256"] for entry in entries}) != len(entries):
         raise FormatError("must not be stored twice", where="constants")
-    return found
+    return blobs
 
 
 def _constant(entry: Any, view: memoryview, start: int, end: int) -> memoryview:
@@ -140,7 +140,7 @@ def _constant(entry: Any, view: memoryview, start: int, end: int) -> memoryview:
         raise FormatError(rule, where="offset", value=offset)
     data = view[begin : begin + size]
     if hashlib.sha256(data).hexdigest() != entry.get("sha256"):
-        raise FormatError("must hold what its SHA-256 says", where="sha256", value=entry.get("sha256"))
+        raise FormatError("must match its SHA-256", where="sha256", value=entry.get("sha256"))
     return data
 
 
@@ -191,12 +191,12 @@ def _parameters(item: Any, value: Value) -> QParams:
     dynamic = item.get("dynamic")
     if dynamic is not None and dynamic not in _DYNAMIC:
         raise FormatError(f"must be {' or '.join(_DYNAMIC)}", where="dynamic", value=dynamic)
-    scale, zero = _each(item.get("scale"), _scale), _each(item.get("zero_point"), _zero)
+    scale, zero = _map_scalar_or_list(item.get("scale"), _scale), _map_scalar_or_list(item.get("zero_point"), _zero)
     _check_counts(scale, zero, value, axis, block)
     return QParams(scale, zero, dtype, qmin, qmax, axis, block, dynamic)
 
 
-def _each(item: Any, read: Callable[[Any], Any]) -> Any:
+def _map_scalar_or_list(item: Any, read: Callable[[Any], Any]) -> Any:
     return tuple(read(i) for i in item) if isinstance(item, list) else read(item)
 
 
@@ -214,11 +214,11 @@ def _check_counts(scale: Any, zero: Any, value: Value, axis: int | None, block: 
     counts = [len(p) for p in (scale, zero) if isinstance(p, tuple)]
     if not counts:
         return
-    wanted = value.bound[axis] if axis is not None else -1
+    expected = value.bound[axis] if axis is not None else -1
     if block is not None and axis is not None:
-        others = product(s for i, s in enumerate(value.bound) if i != axis % len(value.bound))
-        wanted = product((wanted, -(-others // block)))
-    if any(count != wanted for count in counts):
+        slice_size = product(s for i, s in enumerate(value.bound) if i != axis % len(value.bound))
+        expected = product((expected, -(-slice_size // block)))
+    if any(count != expected for count in counts):
         raise FormatError("must have one scale and zero point per slice", where="scale", value=counts)
 
 
@@ -276,13 +276,13 @@ def _argument(item: Any, values: Sequence[Value], depth: int = 0) -> Any:
 def _special(item: dict[str, Any], values: Sequence[Value], depth: int) -> Any:
     """Decode values, tuples, non-finite floats and dynamic sizes, which JSON cannot represent."""
     kind = next(iter(item)) if len(item) == 1 else ""
-    held = item.get(kind)
+    content = item.get(kind)
     if kind == "value":
-        return _value_at(held, "value", values)
+        return _value_at(content, "value", values)
     if kind == "tuple":
         return tuple(_argument(i, values, depth + 1) for i in _list(item, "tuple"))
-    if kind == "float" and held in ("inf", "-inf", "nan"):
-        return float(held)
-    if kind == "dim" and isinstance(held, dict):
-        return _size(held)
+    if kind == "float" and content in ("inf", "-inf", "nan"):
+        return float(content)
+    if kind == "dim" and isinstance(content, dict):
+        return _size(content)
     raise FormatError("must be a value, a tuple, a number or a size", value=sorted(item)[:4])

@@ -80,7 +80,7 @@ class _Writer:
     def run(self) -> dict[str, Any]:
         graph = self.graph
         if graph.updates or graph.weights:
-            raise GraphError(graph.name, "has state, which a device graph has not")
+            raise GraphError(graph.name, "has state, which a device graph cannot have")
         return {
             "name": graph.name,
             "values": [self._value(v) for v in graph.values()],
@@ -106,7 +106,7 @@ class _Writer:
 
     def _op(self, op: Op) -> dict[str, Any]:
         if op.graphs:
-            raise GraphError(op.kind, "has branches, which a device graph has not")
+            raise GraphError(op.kind, "has branches, which a device graph cannot have")
         outputs = [None if o is None else self.indices[o] for o in op.outputs]
         args = {name: self._argument(op, value) for name, value in op.args.items()}
         return {"kind": op.kind, "args": args, "outputs": outputs, "node": op.origin.node, "module": op.origin.module}

@@ -53,9 +53,9 @@ def verify_program(program: Program) -> None:
             raise error.inside(where) from None
 
 
-def _index(value: int, count: int, what: str, where: str) -> None:
+def _index(value: int, count: int, plural: str, where: str) -> None:
     if not 0 <= value < count:
-        raise FormatError(f"must be one of the {count} {what}", where=where, value=value)
+        raise FormatError(f"must be one of the {count} {plural}", where=where, value=value)
 
 
 # ----------------------------------------------------------------------------------------------------- segments
@@ -64,7 +64,7 @@ def _index(value: int, count: int, what: str, where: str) -> None:
 def _segments(program: Program) -> None:
     if program.constant_segment is None or not program.constant_segment.offsets:
         old = any(b.storage for b in program.constant_buffer or ())
-        remedy = "The file keeps constants the way releases before 0.3 did: export it again." if old else ""
+        remedy = "The file stores constants as releases before 0.3 did: export it again." if old else ""
         raise FormatError(
             "must hold at least the placeholder offset 0", where="constant_segment.offsets", remedy=remedy
         )
@@ -76,11 +76,11 @@ def _segments(program: Program) -> None:
     for index, subsegments in enumerate(program.mutable_data_segments or ()):
         _subsegments(subsegments, segments, f"mutable_data_segments[{index}]")
     keys: set[str] = set()
-    for index, named in enumerate(program.named_data or ()):
-        _index(named.segment_index, len(segments), "segments", f"named_data[{index}].segment_index")
-        if named.key in keys:
-            raise FormatError("keys must differ", where=f"named_data[{index}].key", value=named.key)
-        keys.add(named.key)
+    for index, entry in enumerate(program.named_data or ()):
+        _index(entry.segment_index, len(segments), "segments", f"named_data[{index}].segment_index")
+        if entry.key in keys:
+            raise FormatError("keys must differ", where=f"named_data[{index}].key", value=entry.key)
+        keys.add(entry.key)
 
 
 def _subsegments(subsegments: SubsegmentOffsets, segments: Sequence[Any], where: str) -> None:
@@ -134,7 +134,7 @@ def _tensor(program: Program, plan: ExecutionPlan, tensor: Tensor, index: int) -
     allocation = tensor.allocation_info
     borrowed = allocation is None and not tensor.data_buffer_idx and not tensor.external
     if borrowed and tensor.shape_dynamism:
-        return  # the caller brings the memory, and the upper bound may well be "no bound"
+        return  # the caller provides the memory, so the size may be unbounded
     size = checked_int.tensor_bytes(tensor.scalar_type, tensor.sizes)
     if allocation is not None:
         arenas = plan.non_const_buffer_sizes

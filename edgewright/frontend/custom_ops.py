@@ -98,4 +98,4 @@ def _signature_type(kind: str) -> str:
 
 def _argument_text(argument: Any) -> str:
     kind = f"opt[{argument.kind.value}]" if argument.optional else argument.kind.value
-    return f"{kind}!" if argument.written else kind
+    return f"{kind}!" if argument.is_write else kind

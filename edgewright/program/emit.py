@@ -136,7 +136,7 @@ class Emitter(PlanBuilder):
             return [self.values.add(schema.TensorList(items=indices)) for _ in range(2)]
         if len(indices) > 1:
             return [*indices, self.values.add(schema.TensorList(items=indices))]
-        return [indices[0], indices[0]] if signature.boxed > len(signature.args) else indices
+        return [indices[0], indices[0]] if signature.num_values > len(signature.args) else indices
 
     def _unused_result(self) -> int:
         """A placeholder for an unused result: kernels need a tensor there, and do not write it."""

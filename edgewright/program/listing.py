@@ -86,7 +86,7 @@ class Listing:
         return f"free %{instruction.value_index}"
 
     def _call(self, key: str, signature: Signature | None, args: Sequence[int]) -> str:
-        if signature is None or len(args) != signature.boxed:
+        if signature is None or len(args) != signature.num_values:
             inputs = ", ".join(map(self._argument, args[:-1]))
             return f"{self._names(args[-1:])}{key}({inputs})"
         arguments = []
@@ -111,7 +111,7 @@ def _computed_values(plan: schema.ExecutionPlan) -> set[int]:
                 indices.add(instruction.move_to)
             elif isinstance(instruction, schema.KernelCall) and instruction.args:
                 signature = OPERATORS.get((plan.operators or [])[instruction.op_index].key)
-                if signature is not None and not any(a.written for a in signature.args):
+                if signature is not None and not any(a.is_write for a in signature.args):
                     indices.add(instruction.args[-1])
     return indices
 

@@ -99,7 +99,7 @@ class KernelStep:
         inputs, outputs, self.result = _split(kernel, args, values)
         self.getters = [make_getter(i, argument, values, written, raw=kernel.raw) for i, argument in inputs]
         self.inputs, self.outputs = [i for i, _ in inputs], outputs
-        self.changed = [i for i, argument in inputs if argument.written]  # updated in place
+        self.changed = [i for i, argument in inputs if argument.is_write]  # updated in place
         for index in (*self.outputs, *self.changed):
             if index not in written:
                 slots(index, values)
@@ -129,10 +129,10 @@ def _split(
         inputs = args[: len(args) - 1 - count]
         any_kind = Argument("?", Kind.ANY)
         return [(i, any_kind) for i in inputs], list(args[len(inputs) : -1]), None
-    if len(args) != signature.boxed:
-        raise FormatError(f"{kernel.key} takes {signature.boxed} values", value=len(args))
+    if len(args) != signature.num_values:
+        raise FormatError(f"{kernel.key} takes {signature.num_values} values", value=len(args))
     inputs = args[: len(signature.inputs)]
-    scalar = not signature.outputs and not any(a.written for a in signature.args)
+    scalar = not signature.outputs and not any(a.is_write for a in signature.args)
     outputs = list(args[len(inputs) : len(signature.args)])
     return list(zip(inputs, signature.inputs, strict=True)), outputs, args[-1] if scalar else None
 
@@ -153,6 +153,6 @@ def written_values(calls: Iterable[tuple[Kernel | None, Sequence[int]]]) -> set[
     for kernel, args in calls:
         if kernel is None:
             indices.update(args)
-        elif kernel.signature is not None and not any(a.written for a in kernel.signature.args) and args:
+        elif kernel.signature is not None and not any(a.is_write for a in kernel.signature.args) and args:
             indices.add(args[-1])
     return indices

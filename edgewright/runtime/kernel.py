@@ -35,7 +35,7 @@ class Kernel:
     def pure(self) -> bool:
         """True if a call writes nothing but its outputs."""
         signature = self.signature
-        return signature is not None and bool(signature.outputs) and not any(a.written for a in signature.inputs)
+        return signature is not None and bool(signature.outputs) and not any(a.is_write for a in signature.inputs)
 
     def __call__(self, inputs: Sequence[Any], outputs: Sequence[TensorSlot]) -> Any:
         """Run on ``inputs`` and store the results in ``outputs``; an operator without outputs returns its result."""

@@ -101,7 +101,7 @@ def one_call(
     """A program that calls one operator: array arguments are its inputs, the rest is baked in."""
     builder, signature = PlanBuilder(), OPERATORS[key]
     indices = [_argument(builder, a.kind, value) for a, value in zip(signature.inputs, args, strict=True)]
-    changed = [i for i, a in zip(indices, signature.inputs, strict=True) if a.written]
+    changed = [i for i, a in zip(indices, signature.inputs, strict=True) if a.is_write]
     builder.outputs = [*changed, *_results(builder, signature, indices, outputs[len(changed) :], order)]
     builder.call(key, indices)
     return builder.program()
@@ -123,8 +123,8 @@ def _results(
     elif len(made) > 1:
         indices += [*made, builder.value(schema.TensorList(items=made))]
     elif made:
-        indices += [made[0], made[0]] if signature.boxed > len(signature.args) else [made[0]]
-    elif signature.boxed > len(signature.args):
+        indices += [made[0], made[0]] if signature.num_values > len(signature.args) else [made[0]]
+    elif signature.num_values > len(signature.args):
         indices.append(indices[0])  # in place: returns self
     return made
 

@@ -35,7 +35,7 @@ class HostileCall:
         shapes = self.expected(key, args) if self.chance.random() < 0.7 else []
         results = [self.result(argument, shapes) for argument in signature.outputs]
         args += results
-        if signature.boxed > len(args):
+        if signature.num_values > len(args):
             args.append(results[0] if len(results) == 1 else self.builder.value(schema.TensorList(items=results)))
         self.builder.call(key, args)
         self.builder.outputs = [i for i in results if isinstance(self.builder.values[i], schema.Tensor)]

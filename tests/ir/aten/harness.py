@@ -115,7 +115,7 @@ def eager(sample: Sample) -> list[np.ndarray]:
     positional = {a.name: v for a, v in zip(schema.arguments, args, strict=False) if not a.kwarg_only}
     keyword = {a.name: v for a, v in zip(schema.arguments, args, strict=False) if a.kwarg_only and not a.is_out}
     op(*positional.values(), **keyword, **kwargs)
-    inplace = [v for a, v in zip(signature.inputs, args, strict=True) if a.written]
+    inplace = [v for a, v in zip(signature.inputs, args, strict=True) if a.is_write]
     return [to_array(t) for t in (inplace + outs if written else inplace)]
 
 
@@ -124,7 +124,7 @@ def ours(sample: Sample, like: Sequence[np.ndarray]) -> list[np.ndarray]:
     kernel = KERNELS[sample.key]
     assert kernel.signature is not None
     args = [a.copy(order="K") if isinstance(a, np.ndarray) else a for a in sample.args]
-    inplace = [v for a, v in zip(kernel.signature.inputs, args, strict=True) if a.written]
+    inplace = [v for a, v in zip(kernel.signature.inputs, args, strict=True) if a.is_write]
     slots = []
     for index, array in enumerate(like[len(inplace) :]):
         order = sample.dim_order if sample.dim_order and index == 0 else tuple(range(array.ndim))
