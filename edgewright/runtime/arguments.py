@@ -20,14 +20,14 @@ def check_callable(subject: str, value: Any) -> None:
         raise UsageError(subject, "must be a function", value=type(value).__name__)
 
 
-def check_count(subject: str, value: object, least: int) -> None:
+def check_count(subject: str, value: object, minimum: int) -> None:
     """Raise unless ``value`` is an integer (not a ``bool``) of at least ``least``."""
     if type(value) is not int:
-        raise UsageError(subject, f"must be a whole number, {least} or more", value=_shown(value))
-    if value < least:
-        raise UsageError(subject, f"must be a whole number, {least} or more", value=value)
+        raise UsageError(subject, f"must be a whole number, {minimum} or more", value=_short_repr(value))
+    if value < minimum:
+        raise UsageError(subject, f"must be a whole number, {minimum} or more", value=value)
 
 
-def _shown(value: object) -> str:
+def _short_repr(value: object) -> str:
     """A number or string itself, else its type: the repr of an array is too long."""
     return repr(value) if isinstance(value, bool | float | str) else type(value).__name__

@@ -56,12 +56,12 @@ def _load_member(value: Any, values: Values) -> Any:
     return load(value, values)
 
 
-def make_getter(index: int, argument: Argument, values: Values, written: set[int], *, raw: bool = False) -> Getter:
+def make_getter(index: int, argument: Argument, values: Values, replaced: set[int], *, raw: bool = False) -> Getter:
     """A function that loads argument ``index`` at run time; constants are checked and loaded now."""
     value = values[index]
     if raw and isinstance(value, TensorSlot):
         return lambda table: table[index]
-    if index in written:
+    if index in replaced:
 
         def fetch(table: Values) -> Any:
             check_kind(table[index], argument)
@@ -71,7 +71,7 @@ def make_getter(index: int, argument: Argument, values: Values, written: set[int
     check_kind(value, argument)
     if isinstance(value, TensorSlot | TensorItems):
         return lambda table: load(value, table)
-    if isinstance(value, IntItems) and not written.isdisjoint(value.indices):
+    if isinstance(value, IntItems) and not replaced.isdisjoint(value.indices):
         return lambda table: load(value, table)
     constant = load(value, values)
     return lambda table: constant
@@ -93,15 +93,15 @@ def slots(index: int, values: Values) -> list[TensorSlot]:
 class KernelStep:
     """A kernel call with its arguments bound."""
 
-    def __init__(self, kernel: Kernel, args: Sequence[int], values: Values, written: set[int]) -> None:
+    def __init__(self, kernel: Kernel, args: Sequence[int], values: Values, replaced: set[int]) -> None:
         self.kernel = kernel
         self.name = kernel.key
         inputs, outputs, self.result = _split(kernel, args, values)
-        self.getters = [make_getter(i, argument, values, written, raw=kernel.raw) for i, argument in inputs]
+        self.getters = [make_getter(i, argument, values, replaced, raw=kernel.raw) for i, argument in inputs]
         self.inputs, self.outputs = [i for i, _ in inputs], outputs
-        self.changed = [i for i, argument in inputs if argument.is_write]  # updated in place
-        for index in (*self.outputs, *self.changed):
-            if index not in written:
+        self.mutated = [i for i, argument in inputs if argument.is_write]  # updated in place
+        for index in (*self.outputs, *self.mutated):
+            if index not in replaced:
                 slots(index, values)
 
     def __call__(self, values: Values) -> None:

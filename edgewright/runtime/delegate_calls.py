@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 class DelegateStep:
     """A delegate and the values it reads and writes."""
 
-    def __init__(self, delegate: Delegate, args: Sequence[int], values: Values, written: set[int]) -> None:
+    def __init__(self, delegate: Delegate, args: Sequence[int], values: Values, replaced: set[int]) -> None:
         count = delegate.input_count
         if not 0 <= count <= len(args):
             raise FormatError(f"the delegate takes {count} inputs", value=f"{len(args)} arguments")
         self.delegate, self.inputs, self.outputs = delegate, list(args[:count]), list(args[count:])
         self._into = hasattr(delegate, "execute_into")
         for index in self.outputs:
-            if index not in written:
+            if index not in replaced:
                 slots(index, values)
         for index in self.inputs:
             if not isinstance(values[index], TensorSlot):

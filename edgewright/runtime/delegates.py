@@ -137,7 +137,7 @@ def register_delegate(backend: str, factory: Factory) -> None:
 
 def require_delegate(backend: str) -> Factory:
     """The factory for a backend id; raises if there is none."""
-    found = registry.find_delegate(backend)
-    if found is None:
+    factory = registry.find_delegate(backend)
+    if factory is None:
         raise MissingDelegateError(registry.describe_backend(backend), "is not installed")
-    return found
+    return factory

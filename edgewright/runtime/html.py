@@ -12,9 +12,9 @@ def program_html(program: Program) -> str:
     """A loaded program's methods: signatures, memory, operators and delegates."""
     lines = []
     for plan in program.execution_plan:
-        found = describe(plan)
-        ends = [", ".join(map(str, side)) for side in (found.inputs, found.outputs)]
-        calls = f"{len(found.delegates)} of {found.instructions}"
-        lines.append((found.name, *ends, calls, size(found.planned_bytes), size(found.constant_bytes)))
+        method = describe(plan)
+        signature = [", ".join(map(str, side)) for side in (method.inputs, method.outputs)]
+        calls = f"{len(method.delegates)} of {method.instructions}"
+        lines.append((method.name, *signature, calls, size(method.planned_bytes), size(method.constant_bytes)))
     heads = ("method", "inputs", "outputs", ">delegate calls of instructions", ">planned memory", ">constants")
     return html_table(heads, lines)

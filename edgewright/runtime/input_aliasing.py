@@ -46,7 +46,7 @@ def live_in_tensors(plan: schema.ExecutionPlan, values: Values, steps: Sequence[
 def has_state(plan: schema.ExecutionPlan, values: Values, steps: Sequence[Any]) -> bool:
     """Whether an execution may read what an earlier one wrote. Conservative with branches and moves."""
     calls = [step for step in steps if isinstance(step, DelegateStep | KernelStep)]
-    changed = (i for step in calls for i in (*step.outputs, *getattr(step, "changed", ())))
+    changed = (i for step in calls for i in (*step.outputs, *getattr(step, "mutated", ())))
     return bool(live_in_tensors(plan, values, calls) & set(tensor_indices(changed, values)))
 
 

@@ -59,7 +59,7 @@ class Method:
         require_delegates(plan)
         self._table = ValueTable(program, plan, data, limits, shared)
         self._delegates = load_delegates(program, plan, data, limits.memory, twin, threads)
-        self._written = replaced_values(plan, kernels)
+        self._replaced = replaced_values(plan, kernels)
         self._chains = [self._bind(index, chain, kernels) for index, chain in enumerate(plan.chains)]
         self._steps = [step for chain in self._chains for step in chain]
         mark_aliasable_inputs(plan, self._table.values, self._steps)
@@ -218,10 +218,10 @@ class Method:
         rule = f"{error.subject}: {error.rule}" if isinstance(error, EdgewrightError) else str(error) or repr(error)
         if isinstance(error, MemoryError):
             rule = "does not fit in memory"
-        shown = {"value": error.value} if isinstance(error, EdgewrightError) and error.value is not None else {}
+        value = {"value": error.value} if isinstance(error, EdgewrightError) and error.value is not None else {}
         remedy = self._source_line(chain, at) or getattr(error, "remedy", "")
         kind = LimitError if isinstance(error, LimitError) else ExecutionError
-        raise kind(subject, rule, remedy=remedy, **shown) from error
+        raise kind(subject, rule, remedy=remedy, **value) from error
 
     def _source_line(self, chain: int, at: int) -> str:
         trace = self._plan.chains[chain].stacktrace
@@ -246,9 +246,9 @@ class Method:
     def _step(self, instruction: schema.InstructionType, kernels: list[Kernel]) -> Step:
         values = self._table.values
         if isinstance(instruction, schema.KernelCall):
-            return KernelStep(kernels[instruction.op_index], instruction.args, values, self._written)
+            return KernelStep(kernels[instruction.op_index], instruction.args, values, self._replaced)
         if isinstance(instruction, schema.DelegateCall):
-            return DelegateStep(self._delegates[instruction.delegate_index], instruction.args, values, self._written)
+            return DelegateStep(self._delegates[instruction.delegate_index], instruction.args, values, self._replaced)
         if isinstance(instruction, schema.MoveCall):
             return _move_step(instruction.move_from, instruction.move_to)
         if isinstance(instruction, schema.JumpFalseCall):

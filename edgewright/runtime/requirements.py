@@ -52,9 +52,9 @@ def load_delegates(
     program: schema.Program, plan: schema.ExecutionPlan, data: Mapping[str, PtdEntry], memory: int, twin: Source | None,
     threads: int | None,
 ) -> list[Delegate]:  # fmt: skip
-    named = {item.key: program.segment(item.segment_index) for item in program.named_data or ()}
-    named.update({key: entry.data for key, entry in data.items()})
-    twins = Twins(named, twin, memory)
+    named_data = {item.key: program.segment(item.segment_index) for item in program.named_data or ()}
+    named_data.update({key: entry.data for key, entry in data.items()})
+    twins = Twins(named_data, twin, memory)
     dynamic = any(isinstance(v, schema.Tensor) and v.shape_dynamism != schema.Dynamism.STATIC for v in plan.values)
     deferred = not dynamic and bool(plan.operators) and len(plan.delegates) >= _MIN_DELEGATES_TO_INLINE
     loaded = []
@@ -63,7 +63,7 @@ def load_delegates(
         assert factory is not None
         specs = {spec.key: bytes(spec.value) for spec in delegate.compile_specs or ()}
         blob = DelegateBlob(
-            delegate.id, program.blob(delegate), specs, named, memory, twins.find, threads=threads, dynamic=dynamic,
+            delegate.id, program.blob(delegate), specs, named_data, memory, twins.find, threads=threads, dynamic=dynamic,
             method=plan.name or "forward", deferred=deferred, twins_digest=lambda: twins.digest,
         )  # fmt: skip
         loaded.append(factory(blob))

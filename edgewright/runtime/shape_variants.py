@@ -49,7 +49,7 @@ def make_specializer(
         isinstance(s, DelegateStep) or (isinstance(s, KernelStep) and s.kernel.key in COMPUTE_KERNELS) for s in steps
     )
     viewed = {i for s in steps if isinstance(s, KernelStep) and s.name == VIEW for i in (*s.inputs, *s.outputs)}
-    written = {i for s in steps for i in getattr(s, "changed", ())}
+    written = {i for s in steps for i in getattr(s, "mutated", ())}
     if not (expensive and native_available() and all(map(can_infer, steps)) and can_analyze(steps)) or viewed & written:
         return None
     return ShapeSpecializer(plan, values, chains, memory, threads)

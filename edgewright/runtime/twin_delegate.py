@@ -48,11 +48,11 @@ class HostTwin:
         from edgewright.engine.runner import make_runner
 
         @cache
-        def checked() -> Graph:
+        def checked_graph() -> Graph:
             check(self.graph, memory)
             return self.graph
 
-        return make_runner(checked, numerics, memory, threads, origin=self._origin if self.digest else None)
+        return make_runner(checked_graph, numerics, memory, threads, origin=self._origin if self.digest else None)
 
     def _origin(self) -> PlanSource:
         from edgewright.engine.jit.plan_cache import PlanSource, source_fingerprint
@@ -67,8 +67,8 @@ class Twins:
     serves several.
     """
 
-    def __init__(self, named: Mapping[str, Buffer], source: Source | None, limit: int) -> None:
-        self._source: Source | None = named.get(TWIN_KEY, source)
+    def __init__(self, named_data: Mapping[str, Buffer], source: Source | None, limit: int) -> None:
+        self._source: Source | None = named_data.get(TWIN_KEY, source)
         self._limit = limit
         self._graphs: dict[str, Graph] | None = None
 
@@ -100,56 +100,56 @@ def find_twin_file(source: Source) -> Source | None:
 
 
 def fit_inputs(
-    inputs: Sequence[Array], tensors: Sequence[TensorSpec], what: str, bytes_alike: bool = False
+    inputs: Sequence[Array], tensors: Sequence[TensorSpec], backend: str, bytes_alike: bool = False
 ) -> list[Array]:
     """Inputs in the dtypes and shapes of the twin's graph; with ``bytes_alike``, int8 and uint8 are interchangeable."""
     if len(inputs) != len(tensors):
-        raise ExecutionError(f"{what} delegate", f"takes {len(tensors)} inputs", value=len(inputs))
+        raise ExecutionError(f"{backend} delegate", f"takes {len(tensors)} inputs", value=len(inputs))
     for index, (array, tensor) in enumerate(zip(inputs, tensors, strict=True)):
         same_dtype = array.dtype == tensor.dtype or (bytes_alike and str(array.dtype) in ("int8", "uint8"))
         if not same_dtype or array.size != math.prod(tensor.shape):
             rule = f"must be {list(tensor.shape)} of {tensor.dtype}"
             actual = f"{list(array.shape)} of {array.dtype}"
-            raise ExecutionError(f"input {index} of the {what} delegate", rule, value=actual)
+            raise ExecutionError(f"input {index} of the {backend} delegate", rule, value=actual)
     pairs = zip(inputs, tensors, strict=True)
     return [np.ascontiguousarray(a).view(t.dtype).reshape(t.shape) for a, t in pairs]
 
 
-def embedded_twin(given: DelegateBlob, what: str) -> HostTwin:
+def embedded_twin(blob: DelegateBlob, backend: str) -> HostTwin:
     """The graph of a blob compiled for the host only: a twin in place of the device's blob."""
     from edgewright.engine.jit.cache import cache_key
 
     def read() -> Graph:
         from edgewright.formats.twin_reader import read_twin
 
-        graphs = list(read_twin(bytes(given.blob), given.memory).values())
+        graphs = list(read_twin(bytes(blob.blob), blob.memory).values())
         if len(graphs) != 1:
-            raise FormatError("must hold one graph", where=f"{what} blob", value=len(graphs))
+            raise FormatError("must hold one graph", where=f"{backend} blob", value=len(graphs))
         return graphs[0]
 
-    return HostTwin(cache_key("inside", what, memoryview(given.blob).cast("B"), str(given.memory)), read)
+    return HostTwin(cache_key("inside", backend, memoryview(blob.blob).cast("B"), str(blob.memory)), read)
 
 
-def find_twin(given: DelegateBlob, what: str, why: str, alternative: str = "") -> HostTwin:
-    """The host twin of a blob. If there is none, the error reports ``why`` it is needed, and an alternative."""
+def find_twin(blob: DelegateBlob, backend: str, reason: str, alternative: str = "") -> HostTwin:
+    """The host twin of a blob. If there is none, the error has the ``reason`` why it is needed, and an alternative."""
     import hashlib
 
-    digest = hashlib.sha256(given.blob).hexdigest()
+    digest = hashlib.sha256(blob.blob).hexdigest()
 
     def read() -> Graph:
-        graph = given.twin(digest)
-        graph = given.twin(method_key(digest, given.method)) if graph is None else graph
+        graph = blob.twin(digest)
+        graph = blob.twin(method_key(digest, blob.method)) if graph is None else graph
         if graph is None:
-            rule = f"has no host twin, which is needed here: {why}"
+            rule = f"has no host twin, which is needed here: {reason}"
             remedy = (
-                "Keep m.twin beside m.pte, give load_program(..., twin=...), or compile with ExecutorchBackendConfig("
+                "Keep m.twin beside m.pte, pass load_program(..., twin=...), or compile with ExecutorchBackendConfig("
                 f"host_twin='embed').{alternative}"
             )
-            raise MissingDataError(f"{what} blob {digest[:12]}", rule, remedy=remedy)
+            raise MissingDataError(f"{backend} blob {digest[:12]}", rule, remedy=remedy)
         return graph
 
-    twins_digest = given.twins_digest()
-    return HostTwin(f"{method_key(digest, given.method)} {twins_digest}" if twins_digest else "", read)
+    twins_digest = blob.twins_digest()
+    return HostTwin(f"{method_key(digest, blob.method)} {twins_digest}" if twins_digest else "", read)
 
 
 class TwinDelegate:

@@ -150,7 +150,7 @@ class ValueTable:
                 _check_layout(key, tensor, entry)
         if missing:
             subject = f"method {self.plan.name!r}"
-            remedy = "Give the .ptd written with this program: load_program(path, data='weights.ptd')."
+            remedy = "Pass the .ptd written with this program: load_program(path, data='weights.ptd')."
             raise MissingDataError(subject, f"needs external tensors: {', '.join(missing)}", remedy=remedy)
 
 

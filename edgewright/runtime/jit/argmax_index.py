@@ -91,7 +91,7 @@ def _gather_scatter(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> boo
     ):
         return False
     index_value = lower_index(g, index, x.bound[dim], wrap=False)
-    fits = [n <= have for d, (n, have) in enumerate(zip(index.bound, x.bound, strict=True)) if d != dim]
+    fits = [n <= size for d, (n, size) in enumerate(zip(index.bound, x.bound, strict=True)) if d != dim]
     if index_value is None or not all(fits):
         return False
     args: dict[str, Any] = {"self": g.value(x), "dim": dim, "index": index_value}
@@ -104,7 +104,7 @@ def _gather_scatter(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> boo
     else:
         source = a["src"]
         if not g.supports_same_dtype(x, source) or any(
-            n > have for n, have in zip(index.bound, source.bound, strict=True)
+            n > size for n, size in zip(index.bound, source.bound, strict=True)
         ):
             return False
         args["src"] = g.value(source)

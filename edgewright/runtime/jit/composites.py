@@ -28,10 +28,10 @@ def emit_float(g: GraphBuilder, kind: str, a: Value, b: Any = None, shape: Seque
     return g.emit(kind, broadcast if shape is None else shape, args)
 
 
-def emit_select(g: GraphBuilder, comparison: str, x: Value, bound: float, yes: Value, no: Value) -> Value:
-    """``where(x <comparison> bound, yes, no)``."""
-    condition = g.emit(comparison, x.bound, {"self": x, "other": make_value((), np.asarray(bound, np.float32))}, _BOOL)
-    return g.emit("where", x.bound, {"condition": condition, "self": yes, "other": no})
+def emit_select(g: GraphBuilder, comparison: str, x: Value, limit: float, on_true: Value, on_false: Value) -> Value:
+    """``where(x <comparison> limit, on_true, on_false)``."""
+    condition = g.emit(comparison, x.bound, {"self": x, "other": make_value((), np.asarray(limit, np.float32))}, _BOOL)
+    return g.emit("where", x.bound, {"condition": condition, "self": on_true, "other": on_false})
 
 
 def store(g: GraphBuilder, value: Value, out: TensorSlot) -> bool:
@@ -76,8 +76,8 @@ def _logit(g: GraphBuilder, x: Value, a: Args) -> Value | None:
     return emit_float(g, "log", emit_float(g, "div", x, rest))
 
 
-def _emit_compare(g: GraphBuilder, comparison: str, x: Value, bound: Value) -> Value:
-    return g.emit(comparison, x.bound, {"self": x, "other": bound}, _BOOL)
+def _emit_compare(g: GraphBuilder, comparison: str, x: Value, limit: Value) -> Value:
+    return g.emit(comparison, x.bound, {"self": x, "other": limit}, _BOOL)
 
 
 def _glu(g: GraphBuilder, x: Value, a: Args) -> Value | None:
@@ -197,11 +197,11 @@ def _addmm(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
         result = emit_float(g, "mul", result, alpha)
     if beta == 0:
         return result.bound == outs[0].bound and store(g, result, outs[0])
-    added = g.value(bias)
+    addend = g.value(bias)
     if beta != 1:
-        added = (
-            make_value(added.bound, added.data * np.float32(beta))
-            if added.data is not None
-            else emit_float(g, "mul", added, beta)
+        addend = (
+            make_value(addend.bound, addend.data * np.float32(beta))
+            if addend.data is not None
+            else emit_float(g, "mul", addend, beta)
         )
-    return emit_typed(g, "add", outs[0], {"self": result, "other": added}, _F32)
+    return emit_typed(g, "add", outs[0], {"self": result, "other": addend}, _F32)

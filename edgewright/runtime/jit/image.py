@@ -70,7 +70,7 @@ def _avg_pool(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
     if any(len(v) != 2 for v in (kernel, stride, padding)) or divisor == 0:
         return False
 
-    def along(i: int) -> ColumnKernel:
+    def column_kernel(i: int) -> ColumnKernel:
         def narrow(image: Array) -> Any:
             window, step, pads = ([v[i], n] for v, n in ((kernel, 1), (stride, 1), (padding, 0)))
             divide = None if divisor is None else 1
@@ -79,7 +79,7 @@ def _avg_pool(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
 
         return narrow
 
-    return emit_separable(g, a["self"], outs[0], [along(0), along(1)])
+    return emit_separable(g, a["self"], outs[0], [column_kernel(0), column_kernel(1)])
 
 
 def _average_column(count: int, image: Array) -> Any:
@@ -99,7 +99,7 @@ def _bilinear(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
 
 
 @lowers("aten::_upsample_bilinear2d_aa.out")
-def _antialiased(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
+def _upsample_bilinear_aa(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
     factors = [a["scales_h"], a["scales_w"]]
     return _emit_resize(g, a["self"], outs[0], resample.upsample_bilinear2d_aa, a["align_corners"], factors)
 

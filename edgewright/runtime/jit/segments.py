@@ -153,12 +153,12 @@ def _exposed_results(step: Any) -> Sequence[int]:
     outputs: Sequence[int] = step.outputs
     if isinstance(step, DelegateStep) or step.kernel.key in MULTI_RESULT:
         return outputs
-    return [*outputs[:1], *step.changed]
+    return [*outputs[:1], *step.mutated]
 
 
-def _written(step: Any) -> Sequence[int]:
+def _written_tensors(step: Any) -> Sequence[int]:
     """All tensors that a step writes: its results, and what it updates in place."""
-    return [*step.outputs, *getattr(step, "changed", ())]
+    return [*step.outputs, *getattr(step, "mutated", ())]
 
 
 def _is_planned(value: schema.Value) -> bool:
@@ -175,13 +175,13 @@ class SegmentBuilder:
         self.transposed: TransposeCache | None = None  # shared between builders
         self.readers = Counter(i for step in steps for i in set(tensor_indices(step.inputs, values)))
         read_first = live_in_tensors(plan, values, steps)
-        written = {i for step in steps for i in tensor_indices(_written(step), values)}
-        self.observed = set(tensor_indices(plan.outputs, values)) | (read_first & written)
+        all_written = {i for step in steps for i in tensor_indices(_written_tensors(step), values)}
+        self.observed = set(tensor_indices(plan.outputs, values)) | (read_first & all_written)
         # Views: read but never written by an instruction. They observe whatever was last written to their memory.
-        self.views = {i for i in read_first - written - set(plan.inputs) if _is_planned(plan.values[i])}
+        self.views = {i for i in read_first - all_written - set(plan.inputs) if _is_planned(plan.values[i])}
         self.views_of: dict[int, set[int]] = {}  # views by the tensor they observe
         if len(self.views) * len(steps) > _MAX_PAIRS:
-            self.observed |= written
+            self.observed |= all_written
         else:
             self._find_views(steps)
         self.index = {value: i for i, value in enumerate(values) if isinstance(value, TensorSlot)}
@@ -193,7 +193,9 @@ class SegmentBuilder:
             reads = (at for at, step in enumerate(steps) if view in set(tensor_indices(step.inputs, self.values)))
             for step in reversed(steps[: next(reads, len(steps))]):
                 overlapping = [
-                    i for i in tensor_indices(_written(step), self.values) if overlaps(self.plan.values[i], planned)
+                    i
+                    for i in tensor_indices(_written_tensors(step), self.values)
+                    if overlaps(self.plan.values[i], planned)
                 ]
                 for i in overlapping:
                     self.views_of.setdefault(i, set()).add(view)
@@ -265,7 +267,7 @@ class SegmentBuilder:
         planned = self.plan.values[view]
         for step in reversed(before):
             overlapping = [
-                i for i in tensor_indices(_written(step), self.values) if overlaps(self.plan.values[i], planned)
+                i for i in tensor_indices(_written_tensors(step), self.values) if overlaps(self.plan.values[i], planned)
             ]
             if overlapping:
                 written, slot = self.plan.values[overlapping[0]], self.values[overlapping[0]]
