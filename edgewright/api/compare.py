@@ -6,7 +6,7 @@ the error of a layer on exact inputs, ``effect`` the error of the model's output
 
 # The error of a layer's result, compared with the float model, contains the errors of all layers before it and grows
 # with depth, so it cannot tell which layer to blame. Each layer is therefore evaluated with everything else exact
-# (``QuantizedLayers.alone``), and its error alone is propagated through the exact model to the outputs
+# (``QuantizedLayers.with_only_quantized``), and its error alone is propagated through the exact model to the outputs
 # (``outputs_with``). To first order errors of different layers are independent, so their noise powers add up, and a
 # layer's ``share`` is its part of the sum. The layers with the largest shares are raised to a higher precision together
 # with their readers, the model is calibrated again and measured on held-out data; only a measured improvement becomes a
@@ -35,8 +35,8 @@ from edgewright.quantize.evaluate import BEST, Sqnr
 
 log = logging.getLogger("edgewright.api")
 
-ENOUGH = 0.6  # fraction of the error that the layers to raise account for
-MOST = 5  # layers to raise at a time
+RAISED_SHARE = 0.6  # fraction of the error that the layers to raise account for
+MAX_RAISED = 5  # layers to raise at a time
 _GAIN = 0.5  # decibels by which raising must improve the result
 
 
@@ -77,7 +77,7 @@ class Comparison:
     samples: int = 0
     evaluated_on: str = ""
     higher: str = "float"
-    chosen: list[str] | None = None  # modules to raise: empty if raising does not help; None if not tried
+    recommended: list[str] | None = None  # modules to raise: empty if raising does not help; None if not tried
     raised: float | None = None  # SQNR of the fake-quantized model with those modules raised
     raised_device: float | None = None
     tried: list[Attempt] = field(default_factory=list)
@@ -85,14 +85,14 @@ class Comparison:
 
     def to_raise(self) -> list[LayerError]:
         """The few modules that cause most of the error."""
-        chosen: list[LayerError] = []
+        modules: list[LayerError] = []
         for layer in self.layers:
-            is_new = layer.module and layer.module not in {c.module for c in chosen}
-            if is_new and layer.effect < BEST and len(chosen) < MOST:
-                chosen.append(layer)
-            if sum(c.share for c in chosen) >= ENOUGH:
+            is_new = layer.module and layer.module not in {c.module for c in modules}
+            if is_new and layer.effect < BEST and len(modules) < MAX_RAISED:
+                modules.append(layer)
+            if sum(c.share for c in modules) >= RAISED_SHARE:
                 break
-        return chosen
+        return modules
 
     def candidates(self) -> list[list[str]]:
         """Sets of modules to try to raise: those that cause most of the error, then the largest allowed number. Readers
@@ -100,12 +100,12 @@ class Comparison:
         named = [layer for layer in self.layers if layer.module and layer.effect < BEST]
         worst = list({layer.module: layer for layer in reversed(named)}.values())
         worst.sort(key=lambda layer: (layer.effect, layer.introduced))
-        groups = [_with_readers(layers) for layers in (self.to_raise(), worst[:MOST]) if layers]
+        groups = [_with_readers(layers) for layers in (self.to_raise(), worst[:MAX_RAISED]) if layers]
         return [modules for i, modules in enumerate(groups) if modules not in groups[:i]]
 
     def modules_to_raise(self) -> list[str]:
         """The recommended modules: the first attempt that helps."""
-        return list(self.chosen or [])
+        return list(self.recommended or [])
 
     @property
     def measured_on(self) -> str:
@@ -155,7 +155,7 @@ def compare(session: CompileSession, target: Target, *, device: bool = True) -> 
 
 def _recommend(session: CompileSession, target: Target, comparison: Comparison) -> None:
     """Raise candidate modules, measure again on held-out data, and recommend the first set that helps."""
-    comparison.chosen = []
+    comparison.recommended = []
     for modules in comparison.candidates():
         attempt = _attempt(session, target, comparison, modules)
         comparison.tried.append(attempt)
@@ -163,7 +163,7 @@ def _recommend(session: CompileSession, target: Target, comparison: Comparison) 
         if comparison.device is not None and attempt.device is not None:
             better = better and attempt.device >= comparison.device + _GAIN
         if better:
-            comparison.chosen, comparison.raised, comparison.raised_device = modules, attempt.fake, attempt.device
+            comparison.recommended, comparison.raised, comparison.raised_device = modules, attempt.fake, attempt.device
             return
 
 
@@ -178,7 +178,7 @@ def _attempt(session: CompileSession, target: Target, comparison: Comparison, mo
         return Attempt(modules, fake)
     exported = quantization.export(target, converted)
     with session.stages("lower", f"{target.name}: lower, raised"):
-        edge, _ = session.lowered(target, exported)
+        edge, _ = session.lower_for(target, exported)
         method = load(edge.to_executorch())
     device = _sqnr(session, target, lambda call: method.execute(call.leaves()))
     method.close()
@@ -189,7 +189,7 @@ def _sqnr(session: CompileSession, target: Target, run: Callable[[Call], Any]) -
     """The SQNR of all outputs of a model against the original."""
     measure = Sqnr()
     with torch.no_grad(), session.stages("compare", f"{target.name}: raised", total=len(session.evaluated)) as step:
-        for call, expected in zip(session.evaluated, session.expected(), strict=True):
+        for call, expected in zip(session.evaluated, session.reference_results(), strict=True):
             for one, other in zip(expected, torch.utils._pytree.tree_leaves(run(call)), strict=True):
                 measure.add(one, other)
             step()
@@ -242,7 +242,7 @@ def _measure(
             for name, value in zip(outputs, run["outputs"] if run else (), strict=False):
                 device_outputs.add(exact[name], value)
             for layer in layers.all:
-                meter, result = meters[layer.name], layers.alone(layer, exact)
+                meter, result = meters[layer.name], layers.with_only_quantized(layer, exact)
                 meter.introduced.add(exact[layer.name], result)
                 meter.fake.add(exact[layer.name], fake[layer.result])
                 for name, value in layers.outputs_with(layer, result, exact).items():
@@ -280,7 +280,7 @@ def _make_device_run(
     One program computes them all: stored results become outputs of the model. If a vendor's compiler rejects that many
     outputs, only the model's own are available, and a note explains why.
     """
-    stored_layers = [layer for layer in layers.all if layer.stored is not None and not layer.moves]
+    stored_layers = [layer for layer in layers.all if layer.dequantized is not None and not layer.moves]
     try:
         return _run_with_layer_outputs(session, target, converted, stored_layers)
     except VendorError as error:
@@ -297,7 +297,7 @@ def _run_with_layer_outputs(
     with session.stages("lower", f"{target.name}: lower with all results"), quiet_torch():
         exported = torch.export.export(module, tuple(session.example.leaves()))
     with session.stages("lower", f"{target.name}: lower with all results"):
-        edge, _ = session.lowered(target, exported)
+        edge, _ = session.lower_for(target, exported)
         method = load(edge.to_executorch())
 
     def run(leaves: Sequence[Any]) -> dict[str, Any]:
@@ -314,7 +314,7 @@ def _with_layer_outputs(converted: Any, stored_layers: Sequence[QuantizedLayer])
     nodes = {node.name: node for node in module.graph.nodes}
     output = module.graph.output_node()
     results = [r for r in torch.utils._pytree.tree_leaves(output.args[0]) if isinstance(r, fx.Node)]
-    output.args = ((*results, *(nodes[str(layer.stored)] for layer in stored_layers)),)
+    output.args = ((*results, *(nodes[str(layer.dequantized)] for layer in stored_layers)),)
     module.graph.set_codegen(fx.graph.CodeGen())
     module.recompile()
     return module

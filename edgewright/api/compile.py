@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 from typing_extensions import Unpack
 
 from edgewright.api.accuracy import accuracy
-from edgewright.api.compile_report import EVALUATED, NOT_ASKED, Check, CompileReport
+from edgewright.api.compile_report import EVALUATED, NOT_REQUESTED, Check, CompileReport
 from edgewright.api.data import MAX_SAMPLES, Call, Samples, hold_out, load_calls
 from edgewright.api.graph_interpreter import GraphInterpreter
 from edgewright.api.image_data import ImageOptions
@@ -96,7 +96,7 @@ def compile(
 
     More options: ``samples`` (calibration inputs to use at most), ``evaluate`` (how many inputs to hold out from
     calibration and measure results on, 0 for none; or other data), ``original`` (the float model to compare with, if
-    ``model`` is quantized already), ``metric`` (a function of a callable model that gives a number), ``simulate``
+    ``model`` is quantized already), ``metric`` (a function from a callable model to a number), ``simulate``
     (True: files for this machine only; False: never; None: where a vendor's compiler is missing, and the result says
     so), ``images`` (``ImageOptions`` for a folder of them), ``dynamic_shapes``, ``runtime``, ``config``, ``check``
     (False: do not compare the file with the graph it was lowered from; one that computes something else is a
@@ -160,7 +160,7 @@ class CompileSession:
         if dynamic_shapes is None and isinstance(model, ExportedProgram) and settings.recipe.quantizes:
             dynamic_shapes = dynamic_shapes_of(self.exported)
         self.quantization = QuantizationPipeline(self.exported, self.calls, stages, dynamic_shapes)
-        self._expected: list[list[Any]] | None = None
+        self._reference_results: list[list[Any]] | None = None
 
     def _compare_with(self, original: Any) -> None:
         """Set the model that results are compared with: the user's, or the float model it was quantized from."""
@@ -181,8 +181,8 @@ class CompileSession:
         if settings.samples < 1:
             raise UsageError("samples", "must be 1 or more", value=settings.samples)
 
-        def load(source: Any, most: int) -> list[Call]:
-            return load_calls(source, self.example, most, settings.images, self._module.graph)
+        def load(source: Any, limit: int) -> list[Call]:
+            return load_calls(source, self.example, limit, settings.images, self._module.graph)
 
         if not isinstance(evaluate, int):
             calls = [] if calibration is None else load(calibration, settings.samples)
@@ -199,18 +199,18 @@ class CompileSession:
         with torch.no_grad():
             return self._original_module(*args, **kwargs)
 
-    def expected(self) -> list[list[Any]]:
+    def reference_results(self) -> list[list[Any]]:
         """The original's results for the evaluation inputs."""
-        if self._expected is None:
+        if self._reference_results is None:
             with preserve_buffers(self.original):
                 results = [pytree.tree_leaves(call_model(self.eager, c, self.original)) for c in self.evaluated]
-                self._expected = [[_array(leaf) for leaf in leaves] for leaves in results]
-        return self._expected
+                self._reference_results = [[_array(leaf) for leaf in leaves] for leaves in results]
+        return self._reference_results
 
     def build(self, target: Target) -> CompileResult:
         times_before = dict(self.stages.times)
         recipe = self.settings.recipe.for_target(target.name)
-        self.expected()  # rejects inputs that the model cannot run on before anything is compiled
+        self.reference_results()  # rejects inputs that the model cannot run on before anything is compiled
         exported = self.quantization.run(target, recipe)
         with self.stages("lower", f"{target.name}: lower"):
             pipeline, edge, simulated = self._lower(target, exported)
@@ -232,7 +232,7 @@ class CompileSession:
         }
         return result
 
-    def lowered(self, target: Target, exported: ExportedProgram) -> tuple[Any, str]:
+    def lower_for(self, target: Target, exported: ExportedProgram) -> tuple[Any, str]:
         """The lowered program, and why it is for the host only ("" if it is for the device)."""
         _, edge, simulated = self._lower(target, exported)
         return edge, simulated
@@ -248,12 +248,12 @@ class CompileSession:
             except MissingError as error:
                 if simulation is None or self.settings.simulate is False:
                     raise
-                why = f"{error.subject} {error.rule}"
-                log.info("%s: %s; making a file for this machine only", target.name, why)
+                reason = f"{error.subject} {error.rule}"
+                log.info("%s: %s; making a file for this machine only", target.name, reason)
         else:
-            why = "asked for"
+            reason = "asked for"
         pipeline = self._pipeline(target, simulation)
-        return pipeline, pipeline.lower(exported), why
+        return pipeline, pipeline.lower(exported), reason
 
     def _pipeline(self, target: Target, partitioner: Callable[[Any], Any]) -> Pipeline:
         settings = self.settings
@@ -262,7 +262,7 @@ class CompileSession:
     def _check(self, pipeline: Pipeline, target: Target, result: CompileResult) -> Check:
         """Compare the file with the graph it was lowered from, on the user's inputs."""
         if not self.settings.check:
-            return Check(skipped=NOT_ASKED)
+            return Check(skipped=NOT_REQUESTED)
         with self.stages("check", f"{target.name}: check"), quiet_torch():
             data = [] if self.samples.origin == "example" else [*self.evaluated, *self.calls]
             cases = check_cases(self.exported, self.example, data)
@@ -281,7 +281,9 @@ class CompileSession:
         if self.quantized_before:
             report.evaluated_on = "nothing"
         else:
-            figures = accuracy(GraphInterpreter(self.original).outputs, zip(self.expected(), outputs, strict=True))
+            figures = accuracy(
+                GraphInterpreter(self.original).outputs, zip(self.reference_results(), outputs, strict=True)
+            )
             report.sqnr, report.outputs, report.agreement = figures.sqnr, figures.outputs, figures.agreement
             report.nonfinite = figures.nonfinite
             if report.one_sided:
@@ -289,7 +291,7 @@ class CompileSession:
             report.shapes = self._at_bounds(target, result)
         if self.settings.metric is not None:
             with self.stages("metric", f"{target.name}: metric"):
-                report.metric = measured(self.settings.metric, result.run)
+                report.metric = evaluate_metric(self.settings.metric, result.run)
         if target.name == _TIMED_TARGET:
             report.host_ms = _median_ms(method, self.evaluated[0])
         method.close()
@@ -311,7 +313,7 @@ class CompileSession:
         return by_shape
 
 
-def measured(metric: Metric, model: Callable[..., Any]) -> float:
+def evaluate_metric(metric: Metric, model: Callable[..., Any]) -> float:
     """Evaluate the user's metric on a model with the interface of the original."""
     try:
         return float(metric(model))
@@ -344,7 +346,7 @@ def _export_model(model: Any, inputs: Any, dynamic_shapes: Any, name: str = "mod
     if not isinstance(model, torch.nn.Module):
         raise UsageError(name, "must be an nn.Module or an ExportedProgram", value=type(model).__name__)
     if inputs is None:
-        raise UsageError("inputs", "must be given: example inputs that the model can be called with")
+        raise UsageError("inputs", "are required: example inputs that the model can be called with")
     if isinstance(inputs, Mapping):
         return export(model.eval(), (), inputs, dynamic_shapes)
     args = tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,)

@@ -12,7 +12,7 @@ from edgewright.lowering.partition.report import CONVERSIONS, Counts, PartitionR
 from edgewright.units import duration, share, size
 
 EVALUATED = 8  # default number of inputs to measure results on
-NOT_ASKED = "not asked for"
+NOT_REQUESTED = "not requested"
 POOR = 20.0  # decibels: the noise is a tenth of an output's magnitude
 
 
@@ -38,7 +38,7 @@ class Check:
         over = f"{self.inputs} input{'s' if self.inputs > 1 else ''}"
         return f"checked against its graph on {over}: {self.note or 'within rounding'}"
 
-    def joined(self, other: Check) -> Check:
+    def merge(self, other: Check) -> Check:
         """Combine the checks of two methods: the worse figures."""
         worse = min((self, other), key=lambda c: math.inf if c.sqnr is None else c.sqnr)
         texts = [" ".join(dict.fromkeys(filter(None, parts)))
@@ -98,11 +98,11 @@ class CompileReport:
     @property
     def advice(self) -> str:
         """Advice about operators left on the CPU; empty if there are none."""
-        refused = [v for m in self.methods.values() for v in m.rejected if v.operator not in CONVERSIONS]
-        if not refused:
+        rejected = [v for m in self.methods.values() for v in m.rejected if v.operator not in CONVERSIONS]
+        if not rejected:
             return ""
         summary = self.counts.cpu_summary
-        if self.precision == "float" and any("static_quant" in r for v in refused for r in v.refusals):
+        if self.precision == "float" and any("static_quant" in r for v in rejected for r in v.rejections):
             return f"{summary}: this target works on integers, try --quantize int8"
         return f"{summary}: `edgewright explain` says why"
 
@@ -121,12 +121,12 @@ class CompileReport:
         return f"{count:,} of {total:,} {text}; SQNR leaves out those of the original"
 
     @property
-    def unmeasured(self) -> str:
+    def missing_sqnr_reason(self) -> str:
         """Why there is no SQNR; empty if there is one."""
         if self.sqnr is not None:
             return ""
         if self.evaluated_on == "nothing":
-            return "not compared with a float model: it is quantized already, and no original (--original) was given"
+            return "not compared with a float model: it is quantized already, and there is no original (--original)"
         if self.agreement is not None:
             return "its outputs are indices or bools, which have no SQNR"
         return "not measured: there are no inputs to measure on (--evaluate)"

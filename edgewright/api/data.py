@@ -48,21 +48,21 @@ class Samples:
     origin: str = "example"
 
 
-def hold_out(calls: Sequence[Call], most: int, evaluated: int) -> Samples:
-    """Split calls into at most ``most`` for calibration and others for evaluation.
+def hold_out(calls: Sequence[Call], limit: int, evaluated: int) -> Samples:
+    """Split calls into at most ``limit`` for calibration and others for evaluation.
 
-    Calls beyond ``most`` are for evaluation; if there are fewer, every fourth is held out, spread evenly because data
-    may be sorted. A single call is used for both.
+    Calls beyond ``limit`` are for evaluation; if there are fewer, every fourth is held out, at even distances because
+    data may be sorted. A single call is used for both.
 
-    >>> found = hold_out([Call((n,)) for n in range(8)], 128, 8)
-    >>> [c.args[0] for c in found.calibration], [c.args[0] for c in found.evaluation], found.origin
+    >>> samples = hold_out([Call((n,)) for n in range(8)], 128, 8)
+    >>> [c.args[0] for c in samples.calibration], [c.args[0] for c in samples.evaluation], samples.origin
     ([0, 1, 2, 4, 5, 6], [3, 7], 'held-out')
     """
     calls = list(calls)
     if evaluated < 1:
-        return Samples(calls[:most], [], "calibration")
-    if len(calls) > most:
-        return Samples(calls[:most], calls[most : most + evaluated], "held-out")
+        return Samples(calls[:limit], [], "calibration")
+    if len(calls) > limit:
+        return Samples(calls[:limit], calls[limit : limit + evaluated], "held-out")
     count = min(evaluated, max(len(calls) // _HOLD_OUT_EVERY, 1)) if len(calls) > 1 else 0
     if not count:
         return Samples(calls, calls, "calibration")
@@ -72,18 +72,18 @@ def hold_out(calls: Sequence[Call], most: int, evaluated: int) -> Samples:
 
 
 def load_calls(
-    source: Any, example: Call, most: int = MAX_SAMPLES, images: ImageOptions | None = None, graph: Any = None
+    source: Any, example: Call, limit: int = MAX_SAMPLES, images: ImageOptions | None = None, graph: Any = None
 ) -> list[Call]:
-    """Load up to ``most`` calls from a data source; each must match the example.
+    """Load up to ``limit`` calls from a data source; each must match the example.
 
     With the exported model's ``graph``, batches larger than its static batch size are split into several calls.
     """
-    if most < 1:
-        raise UsageError("samples", "must be 1 or more", value=most)
+    if limit < 1:
+        raise UsageError("samples", "must be 1 or more", value=limit)
     try:
         calls = _iterate_calls(source, example, images)
         parts = calls if graph is None else (Call(*p) for c in calls for p in in_batches(graph, c.args, c.kwargs))
-        result = [replace(call, number=n) for n, call in enumerate(islice(parts, most))]
+        result = [replace(call, number=n) for n, call in enumerate(islice(parts, limit))]
     except EdgewrightError:
         raise
     except Exception as error:  # raised by the user's code

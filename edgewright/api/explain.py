@@ -45,7 +45,7 @@ class Branch:
             "macs": self.counts.macs,
             "macs_taken": self.counts.macs_delegated,
             "refused": [
-                {"operator": v.operator, "node": v.node, "macs": v.macs, "reasons": list(v.refusals)}
+                {"operator": v.operator, "node": v.node, "macs": v.macs, "reasons": list(v.rejections)}
                 for v in self.verdicts
                 if not v.backend
             ],
@@ -56,8 +56,8 @@ class Branch:
 def tree(verdicts: Iterable[Verdict], name: str = "model") -> Branch:
     """The module tree of a model, in execution order.
 
-    >>> found = tree([Verdict("relu", "relu", "a.b", "xnnpack", 0), Verdict("topk", "topk", "a", refusals=["no row"])])
-    >>> print("\\n".join(lines(found)))
+    >>> rejected = Verdict("topk", "topk", "a", rejections=["no row"])
+    >>> print("\\n".join(lines(tree([Verdict("relu", "relu", "a.b", "xnnpack", 0), rejected]))))
     model  1 of 2
     └─ a  1 of 2
        └─ topk 'topk': no row
@@ -82,8 +82,8 @@ def lines(branch: Branch, *, everything: bool = False) -> Iterator[str]:
 
 def _subtree_lines(branch: Branch, indent: str, everything: bool) -> Iterator[str]:
     modules = [b for b in branch.children.values() if everything or not b.complete]
-    refused = _group_refusals([v for v in branch.verdicts if not v.backend])
-    entries: Sequence[Any] = [*modules, *refused]
+    rejected = _group_rejections([v for v in branch.verdicts if not v.backend])
+    entries: Sequence[Any] = [*modules, *rejected]
     for number, entry in enumerate(entries):
         last = number == len(entries) - 1
         joint, below = ("└─ ", "   ") if last else ("├─ ", "│  ")
@@ -94,15 +94,15 @@ def _subtree_lines(branch: Branch, indent: str, everything: bool) -> Iterator[st
             yield f"{indent}{joint}{entry}"
 
 
-def _group_refusals(refused: Sequence[Verdict]) -> list[str]:
+def _group_rejections(verdicts: Sequence[Verdict]) -> list[str]:
     """One line per operator kind and reason."""
     nodes_by_reason: dict[tuple[str, str], list[str]] = {}
-    for verdict in refused:
-        nodes_by_reason.setdefault((verdict.operator, "; ".join(verdict.refusals)), []).append(verdict.node)
+    for verdict in verdicts:
+        nodes_by_reason.setdefault((verdict.operator, "; ".join(verdict.rejections)), []).append(verdict.node)
     texts = []
     for (operator, why), nodes in nodes_by_reason.items():
         subject = f"{nodes[0]!r}" if len(nodes) == 1 else f"{nodes[0]!r} and {len(nodes) - 1} more"
-        texts.append(f"{operator} {subject}: {why or 'left in the middle of others'}")
+        texts.append(f"{operator} {subject}: {why or 'between operators on the CPU'}")
     return texts
 
 

@@ -40,7 +40,7 @@ class GraphInterpreter:
         self.graph: fx.Graph = exported.graph
         specs = exported.graph_signature.output_specs
         self._returned = [i for i, spec in enumerate(specs) if spec.kind == OutputKind.USER_OUTPUT]
-        self._written = {i: str(s.target) for i, s in enumerate(specs) if s.kind == OutputKind.BUFFER_MUTATION}
+        self._mutated_buffers = {i: str(s.target) for i, s in enumerate(specs) if s.kind == OutputKind.BUFFER_MUTATION}
 
     @property
     def outputs(self) -> list[Any]:
@@ -49,7 +49,7 @@ class GraphInterpreter:
         return [results[i] for i in self._returned]
 
     @property
-    def unsupported(self) -> str:
+    def unsupported_reason(self) -> str:
         """Why the program cannot be interpreted; empty if it can."""
         others = [s for s in self.exported.graph_signature.input_specs if s.kind not in _KINDS]
         if others:
@@ -66,7 +66,7 @@ class GraphInterpreter:
             with torch.no_grad():
                 results = _VisitingInterpreter(self.exported.graph_module, visitor).run(*self._arguments(state, leaves))
             outputs.append([_copy(results[i]) for i in self._returned])
-            for i, name in self._written.items():
+            for i, name in self._mutated_buffers.items():
                 state[name] = results[i]
         return outputs
 

@@ -17,7 +17,7 @@ def result_html(reports: Sequence[CompileReport], failures: Mapping[str, Excepti
     for report in reports:
         refused = [v for method in report.methods.values() for v in method.rejected]
         if refused:
-            lines = [(v.operator, v.module, "; ".join(v.refusals)) for v in refused]
+            lines = [(v.operator, v.module, "; ".join(v.rejections)) for v in refused]
             table = html_table(("operator", "module", "why"), lines)
             title = escape(f"{report.target}: {report.counts.cpu_summary}")
             parts.append(f"<details><summary>{title}</summary>{table}</details>")

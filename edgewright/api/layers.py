@@ -31,7 +31,7 @@ class QuantizedLayer:
 
     name: str
     result: str
-    stored: str | None
+    dequantized: str | None
     module: str
     operator: str
     weighted: bool = False
@@ -79,11 +79,11 @@ class QuantizedLayers:
         inside = self._inside(anchor)
         weighted = [n for n in inside if any(is_weight(a) for a in n.all_input_nodes)]
         main = weighted[0] if weighted else anchor
-        stored = _dequantized_name(anchor)
+        dequantized = _dequantized_name(anchor)
         names = [operator_name(n) for n in reversed(inside) if "." in str(n.target)]
         where = module_path(main), " + ".join(names)
         return QuantizedLayer(
-            anchor.name, stored or anchor.name, stored, *where, bool(weighted), set(names) <= DATA_MOVEMENT
+            anchor.name, dequantized or anchor.name, dequantized, *where, bool(weighted), set(names) <= DATA_MOVEMENT
         )
 
     def readers(self, layer: QuantizedLayer) -> list[QuantizedLayer]:
@@ -107,7 +107,7 @@ class QuantizedLayers:
         """The node with the value of a result that the hardware has."""
         return _dequantized_name(self._nodes[name]) or name
 
-    def alone(self, layer: QuantizedLayer, exact: Mapping[str, torch.Tensor]) -> torch.Tensor:
+    def with_only_quantized(self, layer: QuantizedLayer, exact: Mapping[str, torch.Tensor]) -> torch.Tensor:
         """A layer's result if everything else is exact.
 
         The layer's own error is the difference between the quantized and the exact layer, both on inputs rounded to
@@ -149,10 +149,10 @@ class QuantizedLayers:
 
     def _quantized_value(self, name: str, exact: Mapping[str, torch.Tensor]) -> Any:
         """An exact value after quantization, as its readers get it."""
-        stored = _dequantized_name(self._nodes[name])
-        if stored is None:
+        dequantized = _dequantized_name(self._nodes[name])
+        if dequantized is None:
             return exact[name]
-        return self._eval_quantized(self._nodes[stored], exact, {}, self._nodes[stored])
+        return self._eval_quantized(self._nodes[dequantized], exact, {}, self._nodes[dequantized])
 
     def outputs_with(self, layer: QuantizedLayer, result: torch.Tensor, exact: Mapping[str, torch.Tensor]) -> Values:
         """The model's outputs if only this layer is quantized."""

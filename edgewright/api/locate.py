@@ -119,11 +119,11 @@ class _FaultSearch:
             for number, call in enumerate(values):
                 actual = replacements[number][key] if isinstance(key, str) else call[key]
                 expected = _settle(node, results[number], key, actual)
-                fault = self._judge(node, expected, actual, [d[number][key] for d in noisy_runs])
+                fault = self._check_node(node, expected, actual, [d[number][key] for d in noisy_runs])
                 if fault is not None:
                     more_runs = more_runs or [self._run_isolated(replacements, n) for n in self._subject.noises(MORE)]
                     noisy = [d[number][key] for d in (*noisy_runs, *more_runs)]
-                    fault = self._judge(node, expected, actual, noisy)
+                    fault = self._check_node(node, expected, actual, noisy)
                 if fault is not None:
                     return fault
         return None
@@ -148,7 +148,7 @@ class _FaultSearch:
             for v, o in zip(visitors, outputs, strict=True)
         ]
 
-    def _judge(self, node: Any, expected: Any, actual: Any, noisy: Sequence[Any]) -> Fault | None:
+    def _check_node(self, node: Any, expected: Any, actual: Any, noisy: Sequence[Any]) -> Fault | None:
         deviation = compare_values(node, expected, actual, noisy, self._subject.rounding, self._subject.slack)
         return self._fault(node, deviation) if deviation.exceeds else None
 
@@ -174,10 +174,10 @@ class _FaultSearch:
         results = self._record_node(node, None)
         noisy_runs = [self._record_node(node, noise) for noise in self._subject.noises()]
         for number, call in enumerate(values):
-            fault = self._judge(node, results[number], call[-1], [d[number] for d in noisy_runs])
+            fault = self._check_node(node, results[number], call[-1], [d[number] for d in noisy_runs])
             if fault is not None:
                 noisy_runs += [self._record_node(node, noise) for noise in self._subject.noises(MORE)]
-                fault = self._judge(node, results[number], call[-1], [d[number] for d in noisy_runs])
+                fault = self._check_node(node, results[number], call[-1], [d[number] for d in noisy_runs])
             if fault is not None:
                 return fault
         return None

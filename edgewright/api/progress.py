@@ -21,14 +21,14 @@ class Stages:
     def __init__(self, quiet: bool = False) -> None:
         self.times: dict[str, float] = {}
         self._bar: Any = None
-        self._shown = not quiet and sys.stderr.isatty()
+        self._visible = not quiet and sys.stderr.isatty()
 
     @property
     def total(self) -> float:
         return sum(self.times.values())
 
     def __enter__(self) -> Stages:
-        if self._shown:
+        if self._visible:
             from edgewright.console import stage_bar
 
             self._bar = stage_bar()

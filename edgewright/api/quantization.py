@@ -176,4 +176,4 @@ def quiet_torch() -> Iterator[None]:
         warnings.simplefilter("ignore")
         yield
     if output.getvalue():
-        log.debug("torch said: %s", output.getvalue())
+        log.debug("output of torch: %s", output.getvalue())

@@ -96,7 +96,7 @@ def accuracy_lines(report: CompileReport) -> list[str]:
         poor = f", poor: under {POOR:g} dB" if report.poor else ""
         lines.append(f"SQNR {report.sqnr:.1f} dB{several} against the original {report.measured_on}{poor}")
     elif report.samples or report.evaluated_on:
-        lines.append(f"SQNR: {report.unmeasured}")
+        lines.append(f"SQNR: {report.missing_sqnr_reason}")
     if report.one_sided:
         lines.append(report.one_sided)
     if report.agreement is not None:

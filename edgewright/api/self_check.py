@@ -47,13 +47,13 @@ def check_program(
     result = Check()
     for method, exported in sources.items():
         reference = GraphInterpreter(exported)
-        why = reference.unsupported or ("" if cases.get(method) else "there are no example inputs")
+        why = reference.unsupported_reason or ("" if cases.get(method) else "there are no example inputs")
         if why:
-            result = result.joined(Check(skipped=f"{method}: {why}"))
+            result = result.merge(Check(skipped=f"{method}: {why}"))
             continue
         subject = CheckedMethod(name, method, reference, rounding, lower)
         for sequence in cases[method]:
-            result = result.joined(_check_sequence(subject, program, [call.leaves() for call in sequence]))
+            result = result.merge(_check_sequence(subject, program, [call.leaves() for call in sequence]))
             if result.skipped:
                 break
     return result
@@ -82,7 +82,7 @@ def rounding_of(backends: Iterable[str]) -> Rounding:
     """The rounding of programs partitioned between these backends and CPU kernels."""
     rounding = Rounding(real=_BFLOAT16) if os.environ.get(BF16_VARIABLE) == "1" else Rounding()
     for name in backends:
-        rounding = rounding.joined(load_backend(name).rounding)
+        rounding = rounding.merge(load_backend(name).rounding)
     return rounding
 
 

@@ -125,7 +125,7 @@ class Rounding:
     def steps(self, bits: int) -> int:
         return self.int8 if bits <= 8 else self.int16
 
-    def joined(self, other: Rounding) -> Rounding:
+    def merge(self, other: Rounding) -> Rounding:
         """The bound of a program whose operators are divided between two devices."""
         return Rounding(max(self.int8, other.int8), max(self.int16, other.int16), max(self.real, other.real))
 
@@ -160,7 +160,7 @@ class Backend:
                 operators.setdefault(name, []).append(row.op)
         return {n: type(n, (OperatorConfig,), {"operators": tuple(ops)}) for n, ops in sorted(operators.items())}
 
-    def refusals(self, op: Op, target: Any = None) -> list[Rejection]:
+    def rejections(self, op: Op, target: Any = None) -> list[Rejection]:
         """Every rule that ``op`` violates; an empty list means that it is supported."""
         row = self.rows.get(op.kind)
         if row is None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from edgewright.api.compile_report import EVALUATED, NOT_ASKED, POOR, Check
+from edgewright.api.compile_report import EVALUATED, NOT_REQUESTED, POOR, Check
 from edgewright.api.progress import Stages
 from edgewright.backends.registry import discover
 from edgewright.cli import artifacts, model_options
@@ -186,7 +186,7 @@ def _check(args: argparse.Namespace, pipeline: Pipeline, built: Built) -> Check:
     from edgewright.api.self_check import check_cases
 
     if args.no_check:
-        return Check(skipped=NOT_ASKED)
+        return Check(skipped=NOT_REQUESTED)
     example = built.exported.example_inputs
     cases = [] if example is None else check_cases(built.exported, Call(*example), [])
     return pipeline.check(", ".join(pipeline.backends) or "program", built.program, built.exported, cases)
@@ -266,7 +266,7 @@ def _show(built: Built, stages: Stages) -> None:
     program = built.program.executorch_program if built.program is not None else None
     for plan in program.execution_plan if program is not None else ():
         out.print(_facts(program, plan), soft_wrap=True)
-    if not built.check.inputs and program is not None and built.check.skipped != NOT_ASKED:
+    if not built.check.inputs and program is not None and built.check.skipped != NOT_REQUESTED:
         out.print(clean(built.check), style="yellow", soft_wrap=True)
     elif built.check.inputs:
         out.print(clean(built.check), soft_wrap=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
-from edgewright.api.compile_report import LEGEND, NOT_ASKED, POOR, CompileReport, columns, rows, time_note
+from edgewright.api.compile_report import LEGEND, NOT_REQUESTED, POOR, CompileReport, columns, rows, time_note
 from edgewright.api.progress import Stages
 from edgewright.cli.model_options import chosen_targets, make_session, model_name
 from edgewright.console import clean, console, plural, print_error, table
@@ -112,7 +112,11 @@ def _gate(args: argparse.Namespace, report: CompileReport) -> EdgewrightError | 
     remedy = "Nothing was written. `edgewright compare` finds the layers to raise; more typical --calibrate data helps."
     least = POOR if args.strict and args.min_sqnr is None else args.min_sqnr
     if least is not None and (report.sqnr is None or report.sqnr < least):
-        got = f"nothing: {report.unmeasured}" if report.sqnr is None else f"{report.sqnr:.1f} dB {report.measured_on}"
+        got = (
+            f"nothing: {report.missing_sqnr_reason}"
+            if report.sqnr is None
+            else f"{report.sqnr:.1f} dB {report.measured_on}"
+        )
         rule = f"must have an SQNR of at least {least:g} dB"
         return AccuracyError(report.target, rule, value=got, remedy=remedy)
     if args.min_metric is not None and (report.metric is None or report.metric < args.min_metric):
@@ -159,10 +163,10 @@ def _show(args: argparse.Namespace, session: CompileSession, results: CompileRes
     if args.verbose:
         out.print(LEGEND, style="dim", soft_wrap=True)
     if session.settings.metric is not None:
-        from edgewright.api.compile import measured
+        from edgewright.api.compile import evaluate_metric
 
         of = "the quantized model" if session.quantized_before else "the original"
-        out.print(f"{metric} of {of}: {measured(session.settings.metric, session.eager):.4g}", soft_wrap=True)
+        out.print(f"{metric} of {of}: {evaluate_metric(session.settings.metric, session.eager):.4g}", soft_wrap=True)
     if reports and not metric:
         told, style = _basis(reports[0])
         out.print(told, style=style, soft_wrap=True)
@@ -186,8 +190,8 @@ def _title(args: argparse.Namespace, session: CompileSession) -> str:
 
 def _basis(report: CompileReport) -> tuple[str, str]:
     """What data the SQNR is of, and how loud to say it."""
-    if report.unmeasured:
-        return f"SQNR: {report.unmeasured}", "yellow"
+    if report.missing_sqnr_reason:
+        return f"SQNR: {report.missing_sqnr_reason}", "yellow"
     return f"SQNR: {report.measured_on}", "dim" if report.evaluated_on in ("held-out", "given") else "yellow"
 
 
@@ -196,7 +200,7 @@ def _remarks(report: CompileReport) -> Iterator[tuple[str, str]]:
     if report.poor:
         how = f"`edgewright compare` finds the layers to raise (--strict makes it an error, under {POOR:g} dB)"
         yield f"poor: SQNR {report.sqnr:.1f} dB. {how}", "red"
-    if report.check.skipped and report.check.skipped != NOT_ASKED:
+    if report.check.skipped and report.check.skipped != NOT_REQUESTED:
         yield str(report.check), "yellow"
     if report.simulated:
         why = "was asked for" if report.simulated == "asked for" else report.simulated

@@ -39,7 +39,10 @@ def bundle_facts(bundle: BundledProgram, **options: Any) -> Facts:
         {
             "method": name,
             "cases": [
-                {"inputs": [_describe(v) for v in case.inputs], "expected": [_describe(v) for v in case.expected]}
+                {
+                    "inputs": [_describe(v) for v in case.inputs],
+                    "expected": [_describe(v) for v in case.expected],
+                }
                 for case in cases
             ],
         }

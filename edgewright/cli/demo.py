@@ -69,7 +69,7 @@ def _compiled(args: argparse.Namespace, inputs: list[Array], labels: Array) -> t
     names = args.target or [name for name in TARGETS if name in known]
     with Stages(args.quiet) as stages, quiet_imports():
         with stages("import torch"):
-            from edgewright.api.compile import CompileSession, Settings, build_all, measured
+            from edgewright.api.compile import CompileSession, Settings, build_all, evaluate_metric
             from edgewright.api.quantization import quiet_warnings
             from edgewright.api.recipe import Recipe
             from edgewright.backends.targets import find_target
@@ -87,7 +87,7 @@ def _compiled(args: argparse.Namespace, inputs: list[Array], labels: Array) -> t
             model = cifarnet()
             settings = Settings(Recipe("int8"), metric=accuracy)
             session = CompileSession(model, model.example_inputs(), calibration(), settings, stages)
-            original = measured(accuracy, session.eager)
+            original = evaluate_metric(accuracy, session.eager)
             return original, build_all(session, list(dict.fromkeys(map(find_target, names))))
 
 

@@ -131,7 +131,7 @@ def get_delegation_info(graph_module: torch.fx.GraphModule) -> DelegationInfo:
     """Count delegated and other operators."""
     calls = [n for n in graph_module.graph.nodes if n.op == "call_function" and n.target is not operator.getitem]
     groups = [n for n in calls if n.target is executorch_call_delegate]
-    delegated = Counter(_operator(name) for call in groups for name in call.meta.get("given", ()))
+    delegated = Counter(_operator(name) for call in groups for name in call.meta.get("source_nodes", ()))
     others = Counter(_operator(n.name) for n in calls if n.target is not executorch_call_delegate)
     return DelegationInfo(len(groups), dict(delegated), dict(others))
 

@@ -46,7 +46,7 @@ class _WeightFolder:
         inner = [m for m in module.modules() if isinstance(m, fx.GraphModule) and m is not module]
         if any(written_names(m.graph.nodes) for m in inner):
             return  # subgraphs refer to the tensors they write by other names
-        self.written = written_names(self.graph.nodes)
+        self.mutated = written_names(self.graph.nodes)
         mutated = written_roots(self.graph.nodes)
         for node in self.graph.nodes:
             if node not in mutated:
@@ -63,7 +63,7 @@ class _WeightFolder:
                 self.sources[node] = {name: size for n in inputs for name, size in self.sources[n].items()}
 
     def _constant(self, node: fx.Node) -> Any:
-        if node.op != "get_attr" or str(node.target) in self.written:
+        if node.op != "get_attr" or str(node.target) in self.mutated:
             return None
         return operator.attrgetter(str(node.target))(self.module)
 

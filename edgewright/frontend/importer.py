@@ -167,7 +167,7 @@ class _Importer:
 
     def _origin(self, node: fx.Node) -> Origin:
         name = str(node.meta.get("origin", node.name))
-        exported_names = tuple(node.meta.get("given", (node.name,)))
+        exported_names = tuple(node.meta.get("source_nodes", (node.name,)))
         return Origin(
             name, module_path(node), tuple(frames(node)), module_classes(node), source_line(node), exported_names
         )
@@ -273,14 +273,14 @@ def named_arguments(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     """A call's arguments by name, in schema order, with defaults."""
     if not isinstance(target, torch._ops.OpOverload):
         return {**{f"arg{i}": a for i, a in enumerate(args)}, **kwargs}
-    named = {}
+    by_name = {}
     for position, argument in enumerate(target._schema.arguments):
         if position < len(args) and not argument.kwarg_only:
             value = args[position]
         else:
             value = kwargs.get(argument.name, argument.default_value if argument.has_default_value() else None)
-        named[argument.name] = _expand_int_list(value, argument)
-    return named
+        by_name[argument.name] = _expand_int_list(value, argument)
+    return by_name
 
 
 def _expand_int_list(value: Any, argument: Any) -> Any:

@@ -46,11 +46,11 @@ def load_spec(text: str) -> ModelSpec:
     return _parse_model(text, _call_factory(text, load_object(text, "package.module:factory, or a .pt2 file")))
 
 
-def load_object(text: str, form: str = "package.module:name") -> Any:
+def load_object(text: str, syntax: str = "package.module:name") -> Any:
     """The object that ``package.module:name`` names, looked up from the working directory."""
     module, colon, name = text.partition(":")
     if not colon or not name or not all(part.isidentifier() for part in module.split(".")):
-        raise UsageError(text, f"must be {form}", remedy=_spelling_hint(text))
+        raise UsageError(text, f"must be {syntax}", remedy=_spelling_hint(text))
     return _lookup(text, _import_module(text, module), name)
 
 
@@ -65,15 +65,15 @@ def _spelling_hint(text: str) -> str:
 
 
 def _import_module(text: str, name: str) -> Any:
-    here = os.getcwd()
-    if here not in sys.path:
-        sys.path.insert(0, here)
+    working_dir = os.getcwd()
+    if working_dir not in sys.path:
+        sys.path.insert(0, working_dir)
     importlib.invalidate_caches()
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
-            remedy = f"It is looked up in {here}, then in Python's module search path."
+            remedy = f"It is looked up in {working_dir}, then in Python's module search path."
             raise UsageError(text, f"there is no module {error.name!r}", remedy=remedy) from error
         raise _user_error(text, error) from error
     except Exception as error:

@@ -127,7 +127,7 @@ class ProgramFunctionalizer(Functionalizer):
     def add_constant(self, value: torch.Tensor) -> fx.Node:
         """Add a constant to the new graph; equal constants share an attribute."""
         names = (f"known_{n}" for n in itertools.count())
-        name = next(n for n in names if n not in self.attributes or _same(self.attributes[n], value))
+        name = next(n for n in names if n not in self.attributes or _is_same_tensor(self.attributes[n], value))
         self.attributes[name] = value
         new = self.rewriter.graph.get_attr(name)
         assert self.rewriter.mode is not None
@@ -156,12 +156,12 @@ class ProgramFunctionalizer(Functionalizer):
     def _inner_tensor(self, node: fx.Node) -> None:
         """Make an inner tensor of a tensor subclass (a weight quantized by torchao) a constant."""
         path: list[str] = []
-        holder: Any = node
-        while isinstance(holder, fx.Node) and holder.target is _INNER_TENSOR:
-            path.insert(0, str(holder.args[1]))
-            holder = holder.args[0]
+        owner: Any = node
+        while isinstance(owner, fx.Node) and owner.target is _INNER_TENSOR:
+            path.insert(0, str(owner.args[1]))
+            owner = owner.args[0]
         specs = {s.arg.name: str(s.target) for s in self.exported.graph_signature.input_specs}
-        target = specs[holder.name]
+        target = specs[owner.name]
         tensor = self.exported.state_dict.get(target, self.exported.constants.get(target))
         name = "_".join([*target.split("."), *path])
         self.attributes[name] = operator.attrgetter(".".join(path))(tensor)
@@ -191,12 +191,12 @@ class ProgramFunctionalizer(Functionalizer):
 
     def _separate_writes(self, specs: list[OutputSpec], results: list[Any]) -> None:
         """Give every write a distinct node: signatures refer to writes by node name."""
-        named: set[fx.Node] = set()
+        used: set[fx.Node] = set()
         for index, spec in enumerate(specs):
-            if spec.kind in _WRITES and results[index] in named:
+            if spec.kind in _WRITES and results[index] in used:
                 results[index] = self.rewriter.call(aten.clone.default, results[index])
             if spec.kind in _WRITES:
-                named.add(results[index])
+                used.add(results[index])
 
     def _program(self, specs: list[OutputSpec]) -> ExportedProgram:
         self.rewriter.graph.eliminate_dead_code()
@@ -207,7 +207,7 @@ class ProgramFunctionalizer(Functionalizer):
         return with_graph(self.exported, module, signature, [_AnyGraph])
 
 
-def _same(a: Any, b: torch.Tensor) -> bool:
+def _is_same_tensor(a: Any, b: torch.Tensor) -> bool:
     return isinstance(a, torch.Tensor) and a.dtype == b.dtype and torch.equal(a, b)
 
 

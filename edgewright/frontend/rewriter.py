@@ -69,7 +69,8 @@ class Rewriter(ABC):
                 if key in self.origin.meta:
                     node.meta[key] = self.origin.meta[key]
             node.meta["origin"] = self.origin.name
-            node.meta["given"] = self.origin.meta.get("given", (self.origin.name,))  # names in the user's program
+            sources = self.origin.meta.get("source_nodes", (self.origin.name,))  # names in the user's program
+            node.meta["source_nodes"] = sources
         return node
 
     @abstractmethod
@@ -134,11 +135,11 @@ class Rewriter(ABC):
             val = torch.empty((), dtype=dtype)
         return self.emit(aten.full.default, ([], number), {"dtype": dtype}, val=val)
 
-    def unsupported(self, op: Any, why: str) -> UnsupportedOperatorError:
+    def unsupported(self, op: Any, reason: str) -> UnsupportedOperatorError:
         """The error for an operator that cannot be lowered."""
         where, line = describe_node(self.origin)
         replacement = _REPLACEMENTS.get(str(op).rpartition(".")[0], "")
-        return UnsupportedOperatorError(f"{op}{where}", why, remedy="\n  ".join(filter(None, (line, replacement))))
+        return UnsupportedOperatorError(f"{op}{where}", reason, remedy="\n  ".join(filter(None, (line, replacement))))
 
 
 @cache

@@ -50,7 +50,7 @@ class KernelSet:
             raise UsageError(f"kernel list {name!r}", "names operators without a known signature", value=unknown[:5])
         self._resolved: dict[Any, Signature | None] = {}
 
-    def takes(self, op: Any) -> bool:
+    def supports(self, op: Any) -> bool:
         """True if ``op`` has a kernel (or is arithmetic on sizes). A reshape rarely needs one: it is elided."""
         return self.resolve(op) is not None or op in (operator.getitem, aten.view_copy.default)
 

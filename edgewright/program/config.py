@@ -69,28 +69,28 @@ class ExecutorchBackendConfig:
         _check(self, "host_twin", self.host_twin in HOST_TWINS, f"must be {' or '.join(HOST_TWINS)}")
         _check_flags(self, "emit_stacktrace", "extract_delegate_segments", "remove_view_copy", "manifest")
         _check_flags(self, "external_mutable_weights", "emit_mutable_buffer_names")
-        for name, least in (("segment_alignment", 16), ("constant_tensor_alignment", 1), ("delegate_alignment", 1)):
+        for name, minimum in (("segment_alignment", 16), ("constant_tensor_alignment", 1), ("delegate_alignment", 1)):
             value = getattr(self, name)
             if value is None and name != "segment_alignment":
                 continue
-            is_int = isinstance(value, int) and not isinstance(value, bool) and value >= least
-            _check(self, name, is_int and not value & (value - 1), f"must be a power of two, {least} or more")
+            is_int = isinstance(value, int) and not isinstance(value, bool) and value >= minimum
+            _check(self, name, is_int and not value & (value - 1), f"must be a power of two, {minimum} or more")
         is_list = isinstance(self.passes, Sequence | Mapping) or hasattr(self.passes, "passes")
         _check(self, "passes", is_list, "must be a list of passes, or of one for each method")
-        chosen: Any = self.memory_planning_pass
-        plans = list(chosen.values()) if isinstance(chosen, Mapping) else [chosen]
+        option: Any = self.memory_planning_pass
+        plans = list(option.values()) if isinstance(option, Mapping) else [option]
         valid = all(isinstance(plan, MemoryPlanningPass) for plan in plans)
         _check(self, "memory_planning_pass", valid, "must be a MemoryPlanningPass, or a mapping of methods to them")
-        chosen = self.external_constants
-        valid = isinstance(chosen, bool) or callable(chosen)
+        option = self.external_constants
+        valid = isinstance(option, bool) or callable(option)
         _check(self, "external_constants", valid, "must be True, False, or a function of a node")
 
     def planning(self, method: str) -> MemoryPlanningPass:
         """The memory planning pass of one method."""
-        chosen = self.memory_planning_pass
-        if isinstance(chosen, Mapping):
-            return chosen.get(method, MemoryPlanningPass())
-        return chosen
+        option = self.memory_planning_pass
+        if isinstance(option, Mapping):
+            return option.get(method, MemoryPlanningPass())
+        return option
 
 
 def _check(options: Any, name: str, valid: Any, rule: str) -> None:

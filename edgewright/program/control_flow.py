@@ -32,7 +32,7 @@ def _emit_branch(emitter: PlanBuilder, op: Op, graph: Graph) -> None:
     direct: set[Value] = set()
     defined = {v for producer in graph.ops if producer.kind not in RESHAPES for v in producer.outputs}
     for out, result in zip(op.outputs, graph.outputs, strict=True):
-        if out is not None and result in defined - direct and _fits(result, out):
+        if out is not None and result in defined - direct and _is_assignable(result, out):
             emitter.alias_to(result, out)
             direct.add(result)
     emitter.body(graph)
@@ -43,7 +43,7 @@ def _emit_branch(emitter: PlanBuilder, op: Op, graph: Graph) -> None:
         filled.add(result)
 
 
-def _fits(value: Value, out: Value) -> bool:
+def _is_assignable(value: Value, out: Value) -> bool:
     same_type = (value.kind, value.dtype, value.dim_order) == (out.kind, out.dtype, out.dim_order)
     return same_type and all(a <= b for a, b in zip(value.bound, out.bound, strict=True))
 
@@ -170,7 +170,7 @@ def _carry(emitter: PlanBuilder, targets: Sequence[Any], sources: Sequence[Any],
 
 def _shares_memory(emitter: PlanBuilder, target: Any, source: Any) -> bool:
     tensors = isinstance(target, Value) and isinstance(source, Value)
-    return tensors and emitter.storage.same(target, source)
+    return tensors and emitter.storage.share_block(target, source)
 
 
 def _assign(emitter: PlanBuilder, target: Value | None, source: Any, op: Op) -> None:

@@ -19,7 +19,7 @@ class DelegatePool:
 
     blobs: list[Buffer] = field(default_factory=list)
     delegates: list[schema.BackendDelegate] = field(default_factory=list)
-    named: dict[str, Buffer] = field(default_factory=dict)  # named data of blobs
+    named_data: dict[str, Buffer] = field(default_factory=dict)  # named data of blobs
     estimates: list[Mapping[str, Any]] = field(default_factory=list)  # vendors' performance estimates
     _twins: dict[str, dict[str, bytes]] = field(default_factory=dict)  # by the blob's SHA-256 and the method
     _index_by_digest: dict[bytes, int] = field(default_factory=dict)

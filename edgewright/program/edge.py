@@ -132,7 +132,7 @@ class EdgeProgramManager:
 
     def _prepare(self, program: ExportedProgram, preserved: Sequence[Any] = ()) -> ExportedProgram:
         no_decompose = self._no_decompose | set(preserved)
-        return prepare(program, self.kernels.takes, no_decompose, strict=self.compile_config._check_ir_validity)
+        return prepare(program, self.kernels.supports, no_decompose, strict=self.compile_config._check_ir_validity)
 
     @property
     def methods(self) -> set[str]:
@@ -155,11 +155,11 @@ class EdgeProgramManager:
         a PassResult). A mapping assigns passes to each method."""
         config = compile_config or self.compile_config
         check_methods("passes", passes, self.methods)
-        changed = {}
+        transformed = {}
         for name, program in self._programs.items():
             selected = passes.get(name, ()) if isinstance(passes, Mapping) else pass_list(passes)
-            changed[name] = apply_passes(program, selected)
-        manager = EdgeProgramManager(changed, self.constant_methods, config)
+            transformed[name] = apply_passes(program, selected)
+        manager = EdgeProgramManager(transformed, self.constant_methods, config)
         manager.partition_reports = dict(self.partition_reports)
         manager.sources = self.sources
         return manager._rewrite()
@@ -169,18 +169,21 @@ class EdgeProgramManager:
         return self._delegate(partitioner)._rewrite()
 
     def _delegate(self, partitioner: Any) -> EdgeProgramManager:
-        chosen = partitioner if isinstance(partitioner, Mapping) else dict.fromkeys(self._exported, partitioner)
-        check_methods("partitioner", chosen, self.methods)
-        changed = dict(self._exported)
-        for name, each in chosen.items():
-            if not isinstance(each, Partitioner):
+        by_method = partitioner if isinstance(partitioner, Mapping) else dict.fromkeys(self._exported, partitioner)
+        check_methods("partitioner", by_method, self.methods)
+        lowered = dict(self._exported)
+        for name, method_partitioner in by_method.items():
+            if not isinstance(method_partitioner, Partitioner):
                 remedy = "Backends come with their own partitioner classes; pass one of those."
                 raise UsageError("partitioner", "must be a partitioner of an Edgewright backend",
-                                 value=type(each).__name__, remedy=remedy)  # fmt: skip
-            preserved = [*each.no_decompose, *affine_operators()]
-            changed[name] = each.partition(self._prepare(self._exported[name], preserved), name)
-        manager = EdgeProgramManager(changed, self.constant_methods, self.compile_config)
-        reports = {name: merge(self.partition_reports.get(name), each.reports[name]) for name, each in chosen.items()}
+                                 value=type(method_partitioner).__name__, remedy=remedy)  # fmt: skip
+            preserved = [*method_partitioner.no_decompose, *affine_operators()]
+            lowered[name] = method_partitioner.partition(self._prepare(self._exported[name], preserved), name)
+        manager = EdgeProgramManager(lowered, self.constant_methods, self.compile_config)
+        reports = {
+            name: merge(self.partition_reports.get(name), method_partitioner.reports[name])
+            for name, method_partitioner in by_method.items()
+        }
         manager.partition_reports = {**self.partition_reports, **reports}
         manager.sources = self.sources
         return manager
@@ -305,10 +308,10 @@ class ExecutorchProgramManager:
             program.mutable_data_segments = [offsets]
         alignment = max(self.config.segment_alignment, self.config.delegate_alignment or 1)
         self._blobs.store(program, extract=self.config.extract_delegate_segments, alignment=alignment)
-        self._blobs.named = self._externalize(self._blobs.named)
+        self._blobs.named_data = self._externalize(self._blobs.named_data)
         program.named_data = [
             schema.NamedData(key=key, segment_index=program.add_segment(data, self.config.segment_alignment))
-            for key, data in self._blobs.named.items()
+            for key, data in self._blobs.named_data.items()
         ]
         if self.config.host_twin == "embed" and self.twin is not None:
             index = program.add_segment(self.twin, self.config.segment_alignment)
@@ -320,11 +323,11 @@ class ExecutorchProgramManager:
         program.named_data = program.named_data or None
         return program
 
-    def _externalize(self, named: dict[str, Buffer]) -> dict[str, Buffer]:
+    def _externalize(self, named_data: dict[str, Buffer]) -> dict[str, Buffer]:
         """The named data that stays in the program: none, if all constants are external."""
-        if self.config.external_constants is not True or not named:
-            return named
-        entries = {key: PtdEntry(data) for key, data in named.items()}
+        if self.config.external_constants is not True or not named_data:
+            return named_data
+        entries = {key: PtdEntry(data) for key, data in named_data.items()}
         self._constants.external.setdefault(DEFAULT_TAG, {}).update(entries)
         return {}
 

@@ -99,7 +99,7 @@ class Emitter(PlanBuilder):
         extras = {name: op.args.get(name) for name in ("twin", "estimates")}
         entry = self.blobs.add(op.args["id"], op.args["blob"], op.args["specs"], **extras, method=self.graph.name)
         self.delegates.append(entry)
-        self.blobs.named.update(op.args.get("named", {}))
+        self.blobs.named_data.update(op.args.get("named", {}))
         self.storage.overread = max(self.storage.overread, op.args.get("overread", 0))
         self.instruction(schema.DelegateCall(delegate_index=len(self.delegates) - 1, args=[*inputs, *outputs]), op)
 

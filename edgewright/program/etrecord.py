@@ -107,7 +107,7 @@ def generate_etrecord(
         raise UsageError("extra_recorded_export_modules", "are not recorded", remedy="Leave them out.")
     if not hasattr(executorch_program, "get_etrecord"):
         kind = type(executorch_program).__name__
-        raise UsageError("executorch_program", "must be what to_executorch gave", value=kind)
+        raise UsageError("executorch_program", "must be the result of to_executorch", value=kind)
     executorch_program.get_etrecord().save(et_record)
 
 

@@ -18,18 +18,18 @@ Tag = Callable[[Value], "str | None"]
 
 def external_tag(config: ExecutorchBackendConfig, exported: ExportedProgram) -> Tag | None:
     """A function from a weight to its data file. Lifted constants stay in the program: they are part of the code."""
-    chosen = config.external_constants
+    option = config.external_constants
     nodes = {n.name: n for n in exported.graph.nodes if n.op == "placeholder"}
     trained = set(trained_weights(exported)) if config.external_mutable_weights else set()
-    if not chosen and not trained:
+    if not option and not trained:
         return None
 
     def tag(value: Value) -> str | None:
         if value.qualified_name in trained:
             return DEFAULT_TAG
-        if not chosen or value.state or value.name not in nodes or "_lifted_tensor" in value.name:
+        if not option or value.state or value.name not in nodes or "_lifted_tensor" in value.name:
             return None
-        return _check_tag(chosen(nodes[value.name]), value) if callable(chosen) else DEFAULT_TAG
+        return _check_tag(option(nodes[value.name]), value) if callable(option) else DEFAULT_TAG
 
     return tag
 
@@ -38,7 +38,7 @@ def _check_tag(tag: Any, value: Value) -> str | None:
     """Validate a tag, which becomes a file name in a user's folder and must not lead out of it."""
     if tag is None or (isinstance(tag, str) and tag and not set(tag) & set("/\\:\0") and tag.strip(".")):
         return tag
-    rule = "must give the name of a data file (without folders), or None"
+    rule = "must return the name of a data file (without folders), or None"
     raise UsageError(f"external_constants of {value.qualified_name!r}", rule, value=tag)
 
 

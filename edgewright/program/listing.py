@@ -121,9 +121,9 @@ def _source(chain: schema.Chain, index: int) -> str | None:
     return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else None
 
 
-def _list(items: Sequence[Any], show: Any) -> str:
-    more = f", ... {len(items)} in all" if len(items) > _MAX_ITEMS else ""
-    return "[" + ", ".join(show(item) for item in list(items[:_MAX_ITEMS])) + more + "]"
+def _list(items: Sequence[Any], format_item: Any) -> str:
+    suffix = f", ... {len(items)} in all" if len(items) > _MAX_ITEMS else ""
+    return "[" + ", ".join(format_item(item) for item in list(items[:_MAX_ITEMS])) + suffix + "]"
 
 
 def _number(value: Any) -> str:

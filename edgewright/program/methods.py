@@ -39,9 +39,9 @@ def methods_by_name(programs: Programs) -> dict[str, ExportedProgram]:
     return methods
 
 
-def check_methods(option: str, chosen: Any, methods: set[str]) -> None:
+def check_methods(option: str, value: Any, methods: set[str]) -> None:
     """Raise if a mapping by method names an unknown one, which would otherwise be ignored."""
-    unknown = sorted(set(chosen) - methods) if isinstance(chosen, Mapping) else []
+    unknown = sorted(set(value) - methods) if isinstance(value, Mapping) else []
     if unknown:
         raise not_among(option, unknown[0], sorted(methods), rule="must name methods of the program:")
 

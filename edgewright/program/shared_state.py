@@ -52,10 +52,10 @@ def _reads_of_state(programs: Mapping[str, ExportedProgram]) -> dict[str, set[st
     writes = {name: _written_buffers(program) for name, program in programs.items()}
     reads = {}
     for name, program in programs.items():
-        others = {target for other, targets in writes.items() if other != name for target in targets}
+        written_by_others = {target for other, targets in writes.items() if other != name for target in targets}
         used = {n.name for n in program.graph.nodes if n.op == "placeholder" and n.users}
         read = {str(s.target) for s in _buffers(program) if s.arg.name in used}
-        reads[name] = read & others - writes[name]
+        reads[name] = read & written_by_others - writes[name]
     return reads
 
 
@@ -109,7 +109,7 @@ def shared_layout(
     for method, program in programs.items():
         for target in program.graph_signature.buffers_to_mutate.values():
             tensor = _initial_value(program, target)
-            _check_same(target, first.setdefault(target, (method, tensor)), (method, tensor))
+            _check_same_tensor(target, first.setdefault(target, (method, tensor)), (method, tensor))
     offsets, at = {}, 0
     for target in sorted(first):
         offsets[target] = at
@@ -121,11 +121,11 @@ def shared_layout(
 def _check_reads(programs: Mapping[str, ExportedProgram], sources: Mapping[str, ExportedProgram]) -> None:
     """Raise if lowering turned a read of state into a constant, which would freeze its compile-time value."""
     for method, targets in _reads_of_state({name: sources[name] for name in programs}).items():
-        lost = sorted(targets - set(programs[method].graph_signature.buffers_to_mutate.values()))
-        if lost:
+        folded = sorted(targets - set(programs[method].graph_signature.buffers_to_mutate.values()))
+        if folded:
             rule = f"is written by another method, and became a constant of {method!r} while lowering"
             remedy = "Lower the methods in one call of to_edge_transform_and_lower, without passes that fold it."
-            raise UsageError(f"state {lost[0]!r}", rule, remedy=remedy)
+            raise UsageError(f"state {folded[0]!r}", rule, remedy=remedy)
 
 
 def _initial_value(program: ExportedProgram, target: str) -> torch.Tensor:
@@ -134,12 +134,12 @@ def _initial_value(program: ExportedProgram, target: str) -> torch.Tensor:
     return tensor
 
 
-def _check_same(target: str, one: tuple[str, torch.Tensor], other: tuple[str, torch.Tensor]) -> None:
+def _check_same_tensor(target: str, earlier: tuple[str, torch.Tensor], other: tuple[str, torch.Tensor]) -> None:
     """Raise unless a name refers to the same tensor in two methods."""
-    (first, a), (second, b) = one, other
+    (first, a), (second, b) = earlier, other
     remedy = "Export the methods of one module, or lower them without share_mutable_buffers."
     descriptions = [
-        f"{list(t.shape)} {str(t.dtype).removeprefix('torch.')} in {method!r}" for method, t in (one, other)
+        f"{list(t.shape)} {str(t.dtype).removeprefix('torch.')} in {method!r}" for method, t in (earlier, other)
     ]
     if a.shape != b.shape or a.dtype != b.dtype or a.stride() != b.stride():
         raise UsageError(f"state {target!r}", _RULE, value=", ".join(descriptions), remedy=remedy)

@@ -46,16 +46,18 @@ class StoragePlan:
         allocation = self._allocations[other]
         self._allocations[value] = Allocation(allocation.block, planned and allocation.planned)
 
-    def knows(self, value: Value) -> bool:
+    def is_allocated(self, value: Value) -> bool:
         return value in self._allocations
 
     def planned(self, value: Value) -> bool:
         """True if a tensor's memory is in an arena."""
         return self._allocations[value].planned
 
-    def same(self, a: Value, b: Value) -> bool:
+    def share_block(self, a: Value, b: Value) -> bool:
         """True if two tensors share a block."""
-        return self.knows(a) and self.knows(b) and self._allocations[a].block is self._allocations[b].block
+        return (
+            self.is_allocated(a) and self.is_allocated(b) and self._allocations[a].block is self._allocations[b].block
+        )
 
     def bind(self, value: Value, index: int) -> None:
         """Record the index of ``value`` in the plan."""
@@ -81,7 +83,7 @@ class StoragePlan:
     def finish(self, instructions: list[Any], values: list[Any], operators: list[str]) -> list[int]:
         """Plan the arenas and store each tensor's allocation in its value; returns the sizes of the arenas."""
         self._compute_live_ranges(instructions, values)
-        allocations = {i: self._allocations[v] for i, v in self._values.items() if self.knows(v)}
+        allocations = {i: self._allocations[v] for i, v in self._values.items() if self.is_allocated(v)}
         merge_in_place(MethodCalls(values, instructions, operators, allocations), set(self._states.values()))
         planned = {i: allocation for i, allocation in allocations.items() if allocation.planned}
         state_blocks = self._place_states(self.layout) if self.layout is not None else set()
@@ -116,9 +118,9 @@ class StoragePlan:
         accesses: dict[Block, list[int]] = {}
         for at, instruction in enumerate(instructions):
             for index in accessed_values(instruction, values):
-                if index in self._values and self.knows(self._values[index]):
+                if index in self._values and self.is_allocated(self._values[index]):
                     accesses.setdefault(self._allocations[self._values[index]].block, []).append(at)
-        for value in filter(self.knows, self._values.values()):
+        for value in filter(self.is_allocated, self._values.values()):
             access = accesses.setdefault(self._allocations[value].block, [])
             access += [-1] * (value in self.inputs) + [last] * (value in self.outputs)
         for block in self._states.values():

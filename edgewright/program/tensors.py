@@ -50,7 +50,7 @@ class TensorEmitter:
         )
         if value.constant:
             self._constant(value, tensor)
-        elif not self.storage.knows(value):
+        elif not self.storage.is_allocated(value):
             self.storage.allocate(value)
         if value.state:
             self._state(value, tensor)

@@ -66,7 +66,7 @@ def make_literal(value: Any) -> schema.Value:
         return schema.Int(int_val=_MEMORY_FORMATS.get(value, 0))
     if isinstance(value, torch.layout):
         return schema.Int(int_val=0)
-    raise UnsupportedOperatorError("argument", "has no place in a program", value=repr(value))
+    raise UnsupportedOperatorError("argument", "cannot be stored in a program", value=repr(value))
 
 
 NUMBERS: dict[str, Callable[[], schema.Value]] = {"int": schema.Int, "bool": schema.Bool, "float": schema.Double}

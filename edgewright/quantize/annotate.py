@@ -143,14 +143,14 @@ class Annotator:
             return
         spec, config = self.backend.rows.get(row.name), self.config_of(op, row, nodes[0])
         if config is None:
-            why = "left in floating point by the configuration"
+            reason = "left in floating point by the configuration"
         elif spec is None or (DYNAMIC if config.is_dynamic else STATIC) not in spec.precisions:
-            why = f"{self.backend.name} has no row for {row.name} in integers"
+            reason = f"{self.backend.name} has no row for {row.name} in integers"
         elif not varies:
-            why = "it depends on no input of the model"
+            reason = "it depends on no input of the model"
         else:
-            why = self.unquantized.get(nodes[0].name, "its operands are not float32 weights and activations")
-        self.unquantized[nodes[0].name] = why
+            reason = self.unquantized.get(nodes[0].name, "its operands are not float32 weights and activations")
+        self.unquantized[nodes[0].name] = reason
 
     def _without_unused_outputs(self, op: Op) -> Op:
         """An operator without unused trailing results."""
@@ -197,13 +197,13 @@ class Annotator:
         if row.name not in self.backend.rows:
             return True
         channel_axis = _weight_axis(plan)
-        refusals: list[Any] = []
+        rejections: list[Any] = []
         for axis in dict.fromkeys((channel_axis, None)):
-            refusals = self.backend.refusals(_trial_op(op, row, plan, _lowered_axis(plan, axis)), self.target)
-            if not refusals:
+            rejections = self.backend.rejections(_trial_op(op, row, plan, _lowered_axis(plan, axis)), self.target)
+            if not rejections:
                 _assign_weight_specs(op, plan, axis, self.nodes)
                 return True
-        self.unquantized[plan.nodes[0].name] = "; ".join(map(str, refusals))
+        self.unquantized[plan.nodes[0].name] = "; ".join(map(str, rejections))
         return False
 
     def _accepts_scalars(self, row: OpDef) -> bool:
@@ -362,5 +362,5 @@ def _make_spec(
         return SharedQuantizationSpec(leader)
     port = fixed[point].ports["out"] if point in fixed else None
     if isinstance(port, Range):
-        return plan.config.fixed(port.lo, port.hi, port.narrows)
-    return plan.config.masked(masks[point] == SCORES) if point in masks else plan.config.activation
+        return plan.config.known_range_spec(port.lo, port.hi, port.narrows)
+    return plan.config.mask_spec(masks[point] == SCORES) if point in masks else plan.config.activation

@@ -16,7 +16,7 @@ from edgewright.quantize.nonfinite import FiniteMinMaxObserver
 
 KEY = "masks"  # key in a node's meta: SOURCE (a mask) or SCORES (masked scores)
 SOURCE, SCORES = "source", "scores"
-_INPUT = "given"  # an input: a mask if it is combined with scores
+_INPUT = "input"  # a graph input: a mask if it is combined with scores
 LOW = -256.0
 _MASK_LIMIT = -1e4  # constants up to this are masks
 _MASKED_LIMIT = LOW / 2  # elements up to this are masked

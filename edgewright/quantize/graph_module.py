@@ -100,7 +100,7 @@ def rewrite_module(module: fx.GraphModule, is_supported: IsSupported, no_decompo
         if viewed is None:
             return module
         remedy = "Write it without a view: buffer.index_copy_(dim, index, source), or buffer.copy_(source)."
-        raise UsageError(f"node {viewed.name!r}", f"writes to state in a way that cannot be functionalized: {reason}",
+        raise UsageError(f"node {viewed.name!r}", f"writes to state, and the write cannot be functionalized: {reason}",
                          remedy=remedy) from reason  # fmt: skip
     return result
 

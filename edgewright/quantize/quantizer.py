@@ -130,7 +130,7 @@ class TableQuantizer(Quantizer):  # type: ignore[misc]
         """Decompose as lowering does, so that every intermediate value has an observer; fold constant weights unless
         the model is to be trained, fold frozen batch norms, and make attention masks finite."""
         model = model if self._is_qat() else fold_weights(model)
-        rewritten = rewrite_module(model, kernel_set("wheel").takes, frozenset([*_NO_DECOMPOSE, *self.no_decompose]))
+        rewritten = rewrite_module(model, kernel_set("wheel").supports, frozenset([*_NO_DECOMPOSE, *self.no_decompose]))
         return finite_masks(fold_frozen_norms(rewritten, self._qat_batch_norms(rewritten)))
 
     def _qat_batch_norms(self, model: fx.GraphModule) -> set[fx.Node]:

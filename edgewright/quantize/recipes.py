@@ -50,7 +50,7 @@ class QuantizationConfig:
         limits = (int(self.weight.quant_min or 0), int(self.weight.quant_max or 0))
         return weight_spec(axis, self.is_qat, limits, self.epsilon)
 
-    def masked(self, scores: bool) -> QuantizationSpec:
+    def mask_spec(self, scores: bool) -> QuantizationSpec:
         """The spec of attention masks, or of masked scores."""
         if self.is_dynamic:
             return self.activation
@@ -59,7 +59,9 @@ class QuantizationConfig:
             observer = FakeQuantize.with_args(observer=MaskedObserver, eps=self.epsilon, scores=scores)
         return replace(self.activation, observer_or_fake_quant_ctr=observer)
 
-    def fixed(self, low: float, high: float, narrows: bool = False) -> FixedQParamsQuantizationSpec | QuantizationSpec:
+    def known_range_spec(
+        self, low: float, high: float, narrows: bool = False
+    ) -> FixedQParamsQuantizationSpec | QuantizationSpec:
         """The spec of results with a known range; if it ``narrows``, calibration may use a part of the range."""
         if narrows and not self.is_qat and not self.is_dynamic:
             observer = KnownRangeObserver.with_args(eps=self.epsilon, bounds=(low, high))

@@ -8,7 +8,7 @@ result independent of the order in which operators are visited.
 # contains a result with a fixed range (``Range``: sigmoid, softmax) adopts that range, which is safe only if all values
 # that enter the set have the same range; otherwise wider values would be clipped. The solver starts by uniting
 # everything, finds the sets that violate this, cuts the edges that leave their fixed-range results (these edges get an
-# observer, and the value is requantized), and repeats until no set does. The set of cut results only grows, so the
+# observer, and the value is requantized), and repeats until no set does. The set of those results only grows, so the
 # iteration terminates.
 
 from __future__ import annotations
@@ -64,15 +64,15 @@ def solve_sharing(units: Iterable[SharingConstraint]) -> dict[Point, Point]:
     """The leader of every point: the point with which it shares its scale, possibly itself."""
     units = list(units)
     ranges = {u.output: r for u in units if u.output is not None and isinstance(r := u.ports.get("out"), Range)}
-    cut: set[Point] = set()  # fixed-range results cut off from their readers' sets
+    requantized: set[Point] = set()  # fixed-range results that leave their readers' sets
     while True:
-        groups, fresh = _groups(units, ranges, cut)
+        groups, fresh = _groups(units, ranges, requantized)
         violating = {
             m for members in groups for m in members if m in ranges and not _has_one_range(members, ranges, fresh)
         }
-        if violating <= cut:
+        if violating <= requantized:
             break
-        cut |= violating
+        requantized |= violating
     leaders = {}
     for members in groups:
         leader = next((m for m in members if m in ranges), members[0])
@@ -81,7 +81,7 @@ def solve_sharing(units: Iterable[SharingConstraint]) -> dict[Point, Point]:
 
 
 def _groups(
-    units: list[SharingConstraint], ranges: dict[Point, Range], cut: set[Point]
+    units: list[SharingConstraint], ranges: dict[Point, Range], requantized: set[Point]
 ) -> tuple[list[list[Point]], set[Point]]:
     """The points of each set, and the fresh ones: those whose values enter their set from outside."""
     sets, fresh = UnionFind(), set[Point]()
@@ -90,7 +90,7 @@ def _groups(
             if point is not None:
                 sets.add(point)
     for unit in units:
-        fresh |= _unite(unit, sets, ranges, cut)
+        fresh |= _unite(unit, sets, ranges, requantized)
     return list(sets.groups().values()), fresh
 
 
@@ -99,14 +99,14 @@ def _has_one_range(members: list[Point], ranges: dict[Point, Range], fresh: set[
     return len({ranges.get(m) for m in members if m in fresh}) <= 1
 
 
-def _unite(unit: SharingConstraint, sets: UnionFind, ranges: dict[Point, Range], cut: set[Point]) -> set[Point]:
+def _unite(unit: SharingConstraint, sets: UnionFind, ranges: dict[Point, Range], requantized: set[Point]) -> set[Point]:
     fresh = set() if unit.output is None or isinstance(unit.ports.get("out"), Same) else {unit.output}
     for name, points in unit.inputs.items():
         for edge in points:
             source = unit.sources.get(edge)
             # Inputs with a fixed range are requantized before a tied port, as are cut ones before a shared port.
             tied = source in ranges and _has_port(unit, name, Tied)
-            if source is None or tied or (source in cut and _has_port(unit, name, Same)):
+            if source is None or tied or (source in requantized and _has_port(unit, name, Same)):
                 fresh.add(edge)
             else:
                 sets.union(edge, source)

@@ -62,13 +62,13 @@ def _split_to_slices(graph: fx.Graph, node: fx.Node) -> None:
 
 def _split_var_mean(graph: fx.Graph, node: fx.Node) -> None:
     x, dim = node.args[0], node.args[1] if len(node.args) > 1 else None
-    keep = node.kwargs.get("keepdim", False)
+    keepdim = node.kwargs.get("keepdim", False)
     for user in list(node.users):
         with graph.inserting_before(user):
             if user.args[1] == 0:
                 new = graph.call_function(aten.var.correction, (x, dim), dict(node.kwargs))
             else:
-                new = graph.call_function(aten.mean.dim, (x, dim, keep))
+                new = graph.call_function(aten.mean.dim, (x, dim, keepdim))
         _replace_node(graph, user, new)
     graph.erase_node(node)
 

@@ -191,7 +191,7 @@ def require_same_encoding(programs: Mapping[str, ExportedProgram]) -> None:
             if expected != qparams:
                 value = f"{_describe(expected)} in {other!r}, {_describe(qparams)} in {method!r}"
                 remedy = "Calibrate the methods together, or lower them with integer_state=False."
-                rule = "must be stored the same way in all methods that share it"
+                rule = "must have the same encoding in all methods that share it"
                 raise UsageError(f"state {spec.target!r}", rule, value=value, remedy=remedy)
 
 

@@ -63,8 +63,8 @@ def load_delegates(
         assert factory is not None
         specs = {spec.key: bytes(spec.value) for spec in delegate.compile_specs or ()}
         blob = DelegateBlob(
-            delegate.id, program.blob(delegate), specs, named_data, memory, twins.find, threads=threads, dynamic=dynamic,
-            method=plan.name or "forward", deferred=deferred, twins_digest=lambda: twins.digest,
+            delegate.id, program.blob(delegate), specs, named_data, memory, twins.find, threads=threads,
+            dynamic=dynamic, method=plan.name or "forward", deferred=deferred, twins_digest=lambda: twins.digest,
         )  # fmt: skip
         loaded.append(factory(blob))
     return loaded

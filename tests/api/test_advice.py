@@ -8,9 +8,9 @@ from edgewright.api.compile_report import CompileReport
 from edgewright.lowering.partition.report import PartitionReport, Verdict
 
 TAKEN = Verdict("conv2d", "conv", "net", "nxp", 0)
-FLOAT = Verdict("linear", "head", "net", refusals=("precision must be static_quant; got fp32",))
-NO_ROW = Verdict("layer_norm", "norm", "net", refusals=("nxp has no row for layer_norm",))
-AT_THE_END = Verdict("quantize", "q", "", refusals=("nxp has no row for quantize",))
+FLOAT = Verdict("linear", "head", "net", rejections=("precision must be static_quant; got fp32",))
+NO_ROW = Verdict("layer_norm", "norm", "net", rejections=("nxp has no row for layer_norm",))
+AT_THE_END = Verdict("quantize", "q", "", rejections=("nxp has no row for quantize",))
 
 
 @pytest.mark.parametrize(

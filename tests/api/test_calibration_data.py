@@ -36,7 +36,7 @@ def test_arrays(tmp_path: Path, ending: str, shape: str) -> None:
         for i, piece in enumerate(array):
             np.save(path / f"{i}.npy", piece if shape == "extra" else piece[None])
     assert np.array_equal(held(load_calls(path, EXAMPLE)), MANY)
-    assert len(load_calls(str(path), EXAMPLE, most=2)) == 2
+    assert len(load_calls(str(path), EXAMPLE, limit=2)) == 2
 
 
 @pytest.mark.parametrize(

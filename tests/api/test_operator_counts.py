@@ -22,7 +22,7 @@ def report() -> CompileReport:
 def test_counts() -> None:
     found = count([
         Verdict("conv2d", "a", "m", "npu", 0, macs=5), Verdict("relu", "b", "m", "npu", 1),
-        Verdict("quantize", "c", ""), Verdict("topk", "d", "m", refusals=["no row"], macs=3),
+        Verdict("quantize", "c", ""), Verdict("topk", "d", "m", rejections=["no row"], macs=3),
     ])  # fmt: skip
     assert (found.operators, found.delegated, found.on_cpu, found.conversions, found.groups) == (4, 2, 2, 1, 2)
     assert (found.macs, found.macs_delegated) == (8, 5)

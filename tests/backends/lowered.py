@@ -58,7 +58,7 @@ class Lowered:
 
     def refusal(self, operator: str) -> str:
         """Why the first operator of a kind was left."""
-        return "; ".join(next(v.refusals for v in self.report.verdicts if v.operator == operator and not v.backend))
+        return "; ".join(next(v.rejections for v in self.report.verdicts if v.operator == operator and not v.backend))
 
     def eager(self, inputs: Sequence[Tensor]) -> list[np.ndarray]:
         result = self.module(*inputs)

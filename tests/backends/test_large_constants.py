@@ -33,5 +33,5 @@ def test_scales_that_no_file_holds_stay_on_the_cpu(target: str) -> None:
     result = ew.compile(RunningMaximum(), calls[0], target, quantize="int8", calibration=calls, evaluate=0, quiet=True,
                         simulate=simulate)  # fmt: skip
     assert result.report.check.inputs == 2 and not result.report.check.skipped
-    told = [str(r) for v in result.report.methods["forward"].verdicts for r in v.refusals]
+    told = [str(r) for v in result.report.methods["forward"].verdicts for r in v.rejections]
     assert any(r.startswith(SCALE_RANGE.text) for r in told), told

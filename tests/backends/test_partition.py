@@ -82,7 +82,7 @@ def test_what_is_taken_and_why_not() -> None:
     manager = lower([XnnpackPartitioner()], program)
     report = manager.partition_reports["forward"]
     assert taken(manager) == ["conv2d", "mean", "sigmoid", "add", "linear"]
-    assert [(v.operator, v.refusals) for v in report.rejected] == [("cumsum", ["xnnpack has no row for cumsum"])]
+    assert [(v.operator, v.rejections) for v in report.rejected] == [("cumsum", ["xnnpack has no row for cumsum"])]
     assert {v.node: v.module for v in report.verdicts}["linear"] == "fc"
     assert report.groups == 2  # the sum depends on the first and feeds the second
     check_outputs(manager, program)
@@ -114,7 +114,7 @@ def test_a_rule_is_told_with_its_value_and_module() -> None:
     report = lower([XnnpackPartitioner()], exported(model)).partition_reports["forward"]
     (refused,) = report.rejected
     assert refused.module == "0"
-    assert refused.refusals == [
+    assert refused.rejections == [
         "average pooling must exclude padding, round sizes down, and divide by the window size; got count_include_pad"
     ]
 
@@ -149,7 +149,7 @@ def test_exclusions(exclusion: Any, left: list[str]) -> None:
     program = exported()
     manager = lower([XnnpackPartitioner(exclude=[exclusion])], program)
     report = manager.partition_reports["forward"]
-    refused = {v.operator: v.refusals for v in report.rejected if v.operator != "cumsum"}
+    refused = {v.operator: v.rejections for v in report.rejected if v.operator != "cumsum"}
     assert list(refused) == left
     assert all("excluded by" in why or why == "not today" for (why,) in refused.values())
     check_outputs(manager, program)
@@ -171,7 +171,7 @@ def test_partitioners_take_turns_in_order_of_priority() -> None:
 def test_refusals_of_all_partitioners_are_told() -> None:
     refused = lower([XnnpackPartitioner([AddConfig]), XnnpackPartitioner([LinearConfig])])
     (sigmoid,) = (v for v in refused.partition_reports["forward"].rejected if v.operator == "sigmoid")
-    assert sigmoid.refusals == ["SigmoidConfig is not among the requested configs"]
+    assert sigmoid.rejections == ["SigmoidConfig is not among the requested configs"]
 
 
 def test_methods_have_partitioners_of_their_own() -> None:

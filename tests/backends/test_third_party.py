@@ -85,7 +85,7 @@ def test_partitioner(abacus: str) -> None:
     report, result = run(exported, x)
     assert [v.operator for v in report.delegated] == ["linear", "relu", "add", "linear"]
     assert report.groups == 1
-    assert [v.refusals for v in report.rejected] == [["abacus has no row for sigmoid"]]
+    assert [v.rejections for v in report.rejected] == [["abacus has no row for sigmoid"]]
     np.testing.assert_allclose(result, exported.module()(x).detach().numpy(), 1e-5, 1e-6)
     assert find_partitioner("abacus").__name__ == "AbacusPartitioner"
 

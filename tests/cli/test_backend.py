@@ -67,8 +67,8 @@ def test_a_report_says_why_not(folder: Path) -> None:
     assert compile_net("Net", "--backend", "xnnpack", "--report", "r.json", "--quiet") == 0
     report = json.loads((folder / "r.json").read_text())["forward"]
     assert report["coverage"]["macs"] == 1.0
-    refusals = {o["operator"]: o["refusals"] for o in report["operators"]}
-    assert refusals == {"linear": [], "cumsum": ["xnnpack has no row for cumsum"]}
+    rejections = {o["operator"]: o["rejections"] for o in report["operators"]}
+    assert rejections == {"linear": [], "cumsum": ["xnnpack has no row for cumsum"]}
 
 
 def test_too_little_is_an_error_and_no_program(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

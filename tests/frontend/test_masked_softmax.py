@@ -40,7 +40,7 @@ class Attention(nn.Module):
 
 def lowered(model: nn.Module, *inputs: Tensor, decomposed: bool) -> torch.export.ExportedProgram:
     exported = torch.export.export(model, inputs)
-    return prepare(exported.run_decompositions() if decomposed else exported, kernel_set("wheel").takes)
+    return prepare(exported.run_decompositions() if decomposed else exported, kernel_set("wheel").supports)
 
 
 def called(program: torch.export.ExportedProgram) -> set[str]:

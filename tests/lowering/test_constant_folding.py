@@ -79,7 +79,7 @@ def test_what_would_grow_is_left_and_refused_by_every_backend() -> None:
     graph = folded(Op("expand", {"self": source, "size": [1024, 64]}, [large]), reads=large)
     assert [op.kind for op in graph.ops] == ["expand", "add"]
     backend = Backend("any", [OpSpec("expand", lambda low, op: None), OpSpec("add", lambda low, op: None)])
-    refused = [[r.rule for r in backend.refusals(op)] for op in graph.ops]
+    refused = [[r.rule for r in backend.rejections(op)] for op in graph.ops]
     assert refused == [[NOT_CONSTANT.text], []]
 
 

@@ -46,7 +46,7 @@ def observed(*seen: float, **given: Any) -> tuple[float, int, float]:
 
 def test_a_range_that_is_used_is_whole_to_the_bit() -> None:
     config = symmetric_config()
-    whole: Any = config.fixed(-1.0, 1.0)
+    whole: Any = config.known_range_spec(-1.0, 1.0)
     for seen in ((), (0.5,), (-1.0, 0.2), (0.99,)):
         assert observed(*seen) == (whole.scale, whole.zero_point, 1.0)
 
@@ -61,7 +61,7 @@ def test_a_small_part_has_twice_what_was_seen() -> None:
 
 
 def test_training_and_devices_with_one_scale_have_the_whole_range() -> None:
-    trained: Any = symmetric_config(is_qat=True).fixed(-1.0, 1.0, narrows=True)
+    trained: Any = symmetric_config(is_qat=True).known_range_spec(-1.0, 1.0, narrows=True)
     assert trained.scale == 2 / 255
     result = ew.compile(Capped(30.0).eval(), DATA[0], "imxrt700", quantize="int8", calibration=DATA, quiet=True)
     (report,) = result.report.methods.values()

@@ -83,7 +83,7 @@ def check_row(backend: str, op: str, also: Callable[[bytes, Any, Any], None] | N
         report = partitioner.reports["forward"]
         outcome.seen += any(v.operator == op for v in report.verdicts)
         outcome.taken += any(v.operator == op for v in report.delegated)
-        outcome.refused += [why for v in report.rejected for why in v.refusals]
+        outcome.refused += [why for v in report.rejected for why in v.rejections]
         wanted = _results(module(module.first))
         made = Runtime.get().load_program(program).load_method("forward").execute([to_array(module.first)])
         _close(made, wanted, half=backend in HALF)

@@ -46,7 +46,7 @@ def copy(low: TosaLowering, op: Op) -> None:
     elif not same_quantization(x, out):
         order = common_order(low, op, len(out.shape))
         low.alias(out, order, requantize_to(low, x, out, low.get(x, order)))
-    elif not low.flat_again(x, out):
+    elif not low.alias_deferred(x, out):
         for order in low.orders(x) or [identity(len(x.shape))]:
             low.alias(out, order, low.get(x, order))
 
@@ -72,7 +72,7 @@ def view(low: TosaLowering, op: Op) -> None:
         low.alias(out, identity(len(out.shape)), in_order())
         return
     flat = low.reshape(requantize_to(low, x, out, low.get(x, order)), static_sizes(out))
-    low.flatten_later(out, flat, columns, in_order)
+    low.defer_flatten(out, flat, columns, in_order)
 
 
 def squeeze(low: TosaLowering, op: Op) -> None:

@@ -157,11 +157,11 @@ class _TosaPartitioner(Partitioner):
         super().__init__()
         self.files: list[bytes] = []
 
-    def refusals(self, op: Op) -> list[str]:
+    def rejections(self, op: Op) -> list[str]:
         pair = [op.args[n] for n in ("self", "other") if "other" in op.args]
         if precision_of(op) == FLOAT and any(not isinstance(v, Value) or (v.constant and not v.shape) for v in pair):
             return ["operands of floating-point TOSA must be tensors"]
-        return super().refusals(op)
+        return super().rejections(op)
 
     def lower(self, group: Graph) -> LoweredBackendModule:
         self.files.append(write_tosa(to_tosa(group, None)))

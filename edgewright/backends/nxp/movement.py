@@ -15,7 +15,7 @@ from edgewright.lowering.passes.view_order import permuted_order, squeezed_order
 def forward_input(low: NeutronLowering, op: Op) -> None:
     """No operator: the output is an alias of the input."""
     x, out = next(iter(op.args.values())), output(op)
-    if not low.flat_again(x, out):
+    if not low.alias_deferred(x, out):
         for order in low.orders(x) or [identity(len(x.shape))]:
             low.alias(out, order, low.get(x, order))
 
@@ -40,7 +40,7 @@ def view(low: NeutronLowering, op: Op) -> None:
     if indices is None:
         low.alias(out, identity(len(out.shape)), in_original_order())
         return
-    low.flatten_later(out, low.reshape(low.get(x, order), out.bound), indices, in_original_order)
+    low.defer_flatten(out, low.reshape(low.get(x, order), out.bound), indices, in_original_order)
 
 
 def squeeze(low: NeutronLowering, op: Op) -> None:

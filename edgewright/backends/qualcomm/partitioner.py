@@ -106,9 +106,9 @@ class QnnPartitioner(Partitioner):
         self._method, self._index_narrowing = method, IndexNarrowing()
         return super().partition(integer_state(exported) if self.integer_state else exported, method)
 
-    def refusals(self, op: Op) -> list[str]:
+    def rejections(self, op: Op) -> list[str]:
         """Violated rules, else the verdict of Qualcomm's validator."""
-        reasons = super().refusals(self._index_narrowing.narrow(op))
+        reasons = super().rejections(self._index_narrowing.narrow(op))
         return reasons if reasons or self.simulate_only else self._probed(op)
 
     def _probed(self, op: Op) -> list[str]:
@@ -214,7 +214,7 @@ def _warn_empty(reports: Iterable[PartitionReport]) -> None:
         if report.rejected and not report.delegated:
             first = report.rejected[0]
             log.warning("nothing of %r runs on the HTP: %s %r: %s", report.method, first.operator, first.node,
-                        first.refusals[0])  # fmt: skip
+                        first.rejections[0])  # fmt: skip
 
 
 def _export(name: str, module: Any, inputs: Any, shapes: Any) -> ExportedProgram:

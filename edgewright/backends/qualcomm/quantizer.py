@@ -211,7 +211,7 @@ class QnnQuantizer(TableQuantizer):
 
     def _warn_discarded(self, model: fx.GraphModule) -> None:
         """Warn about names that match no node."""
-        names_present = [name for n in model.graph.nodes for name in (n.name, *n.meta.get("given", ()))]
+        names_present = [name for n in model.graph.nodes for name in (n.name, *n.meta.get("source_nodes", ()))]
         for name in sorted(self._discarded - self._discards_used - set(names_present)):
             hint = did_you_mean(name, [n.name for n in model.graph.nodes if n.op == "call_function"])
             log.warning("discard_nodes: no node is called %r%s", name, f". {hint}" if hint else "")

@@ -70,13 +70,13 @@ class XnnpackPartitioner(Partitioner):
         self.precisions = _precisions(config_precisions)
         self.configs = _config_names(configs)
 
-    def refusals(self, op: Op) -> list[str]:
+    def rejections(self, op: Op) -> list[str]:
         row = self.backend.rows.get(op.kind)
         if row is not None and self.configs is not None and self.configs.isdisjoint(row.configs):
             return [f"{' or '.join(row.configs)} is not among the requested configs"]
         if row is not None and precision_of(op) not in self.precisions:
             return [f"precision {precision_of(op)} is not among the requested precisions"]
-        return super().refusals(op)
+        return super().rejections(op)
 
     def keep(self, ops: Sequence[Op]) -> bool:
         return any(op.kind not in _DATA_MOVEMENT for op in ops)

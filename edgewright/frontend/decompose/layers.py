@@ -37,11 +37,11 @@ def _make_convolution_rule(rank: int, transposed: bool) -> Rule:
         rw: Rewriter, x: fx.Node, weight: fx.Node, bias: Any = None, stride: Any = 1, padding: Any = 0, *rest: Any
     ) -> Any:
         if transposed:
-            more: list[Any] = [*rest, *[0, 1, 1][len(rest) :]]
-            output_padding, groups, dilation = more
+            padded_args: list[Any] = [*rest, *[0, 1, 1][len(rest) :]]
+            output_padding, groups, dilation = padded_args
         else:
-            more = [*rest, *[1, 1][len(rest) :]]
-            dilation, groups, output_padding = *more, 0
+            padded_args = [*rest, *[1, 1][len(rest) :]]
+            dilation, groups, output_padding = *padded_args, 0
         unbatched = rank_of(x) == rank + 1
         if unbatched:
             x = rw.call(aten.unsqueeze.default, x, 0)

@@ -15,15 +15,15 @@ _TRANSPOSE_ARGS: dict[str, tuple[Any, ...]] = {
     "aten.t.default": ((),), "aten.transpose.int": ((0, 1), (1, 0), (-1, -2), (-2, -1)),
     "aten.permute.default": (([1, 0],),),
 }  # fmt: skip
-_STORED = ("get_attr", "placeholder")
+_WEIGHT_NODES = ("get_attr", "placeholder")
 
 
-def transposed_weight(matrix: Any, stored: tuple[str, ...] = _STORED) -> fx.Node | None:
+def transposed_weight(matrix: Any, node_kinds: tuple[str, ...] = _WEIGHT_NODES) -> fx.Node | None:
     """The stored matrix of which ``matrix`` is the transpose, or None."""
     if not isinstance(matrix, fx.Node) or matrix.op != "call_function" or matrix.meta["val"].dim() != 2:
         return None
     source, accepted = matrix.args[0], _TRANSPOSE_ARGS.get(str(matrix.target).replace("_copy", ""), ())
-    is_stored = isinstance(source, fx.Node) and source.op in stored
+    is_stored = isinstance(source, fx.Node) and source.op in node_kinds
     return source if is_stored and matrix.args[1:] in accepted else None  # type: ignore[return-value]
 
 

@@ -80,7 +80,7 @@ def _without_masked_rows(rw: Rewriter, mask: fx.Node, dim: int) -> tuple[fx.Node
 
 def _runtime_mask(rw: Rewriter, mask: fx.Node, dim: int) -> tuple[fx.Node, fx.Node]:
     """For a mask that is computed at run time."""
-    live_rows = rw.call(aten.any.dim, _unmasked(rw, mask, dim), dim, True)
+    live_rows = rw.call(aten.any.dim, _unmasked_elements(rw, mask, dim), dim, True)
     return live_rows, rw.call(aten.where.self, live_rows, mask, rw.scalar(0.0, dtype_of(mask), mask))
 
 
@@ -94,7 +94,7 @@ def _constant_mask(rw: Rewriter, mask: fx.Node, value: torch.Tensor, dim: int) -
     return rw.add_constant((~fully_masked).to(value.dtype)), rw.add_constant(value.masked_fill(fully_masked, 0))
 
 
-def _unmasked(rw: Rewriter, mask: fx.Node, dim: int) -> Any:
+def _unmasked_elements(rw: Rewriter, mask: fx.Node, dim: int) -> Any:
     """Where a mask is not minus infinity. A mask selected by a bool condition uses that condition: after quantization
     minus infinity becomes a finite number."""
     if mask.target is aten.where.self:

@@ -36,18 +36,18 @@ class Application:
         self.backend = backend
 
     def run(
-        self, folded: Graph, refusals: Callable[[Op], Sequence[str]], lower: Lower, *, single: bool = False,
-        keep: Callable[[Sequence[Op]], bool] = lambda ops: True,
+        self, folded: Graph, rejections: Callable[[Op], Sequence[str]], lower: Lower, *, single: bool = False,
+        accepts_group: Callable[[Sequence[Op]], bool] = lambda ops: True,
     ) -> ExportedProgram:  # fmt: skip
         """The program with its groups lowered. ``folded`` is the graph that the backend is matched against."""
-        reasons = {op: list(refusals(op)) for op in folded.ops}
+        reasons = {op: list(rejections(op)) for op in folded.ops}
         groups = group_ops(folded, lambda op: not reasons[op], single=single)
         conversions = {
             op for op in folded.ops if op.kind == CONVERT
         }  # dynamic quantization, which has no node in the program
         for copy, op in duplicate_into_groups(folded, groups, conversions).items():
             reasons[copy] = reasons[op]
-        groups = [g for g in groups if keep(g)]
+        groups = [g for g in groups if accepts_group(g)]
         self._record_verdicts(folded, groups, reasons)
         _propagate_quantize_orders(folded, {op for ops in groups for op in ops})
         readers = readers_of(folded)
@@ -64,14 +64,16 @@ class Application:
             if op.kind == "delegate":  # covered by another partitioner's report
                 continue
             delegated = op in group_of
-            why = [] if delegated else reasons[op] or ["left on the CPU: its group would contain only data movement"]
+            op_reasons = (
+                [] if delegated else reasons[op] or ["left on the CPU: its group would contain only data movement"]
+            )
             size = sum(o.nbytes for o in op.outputs if o is not None)
             node = op.origin.node or next((o.name for o in op.outputs if o is not None), "")
             macs = count_macs(op)
             precision = precision_of(op) if macs else ""
             backend, index = (self.backend, group_of[op]) if delegated else ("", -1)
             self.report.verdicts.append(
-                Verdict(op.kind, node, op.origin.module, backend, index, why, macs, size, precision)
+                Verdict(op.kind, node, op.origin.module, backend, index, op_reasons, macs, size, precision)
             )
 
     # ------------------------------------------------------------------------------------------ graph rewriting
@@ -104,21 +106,21 @@ class Application:
         first: dict[Value, fx.Node] = {}
         for node, (unit, _) in producer_unit.items():
             first.setdefault(unit, node)
-        done, order = set(available), []
+        visited, order = set(available), []
         stack: list[tuple[fx.Node, bool]] = [(output, False)]
         while stack:
             node, ready = stack.pop()
             node = first[producer_unit[node][0]] if node in producer_unit else node
-            if node in done:
+            if node in visited:
                 continue
             if ready:
-                done.add(node)
+                visited.add(node)
                 if node is not output:
                     order.append(node)
                 continue
             stack.append((node, True))
             needs = self._inputs(producer_unit[node][0]) if node in producer_unit else node.all_input_nodes
-            stack += [(n, False) for n in reversed(needs) if n not in done]
+            stack += [(n, False) for n in reversed(needs) if n not in visited]
         return order
 
     def _inputs(self, unit: _Unit) -> list[fx.Node]:
@@ -132,7 +134,7 @@ class Application:
         call = graph.call_function(executorch_call_delegate, (module_node, *(env[n] for n in self._inputs(unit))))
         call.meta["val"] = [n.meta["val"] for n in outputs]
         call.meta["delegate_orders"] = [[v.dim_order for v in side] for side in (unit.graph.inputs, unit.graph.outputs)]
-        call.meta["given"] = self._source_nodes(unit)
+        call.meta["source_nodes"] = self._source_nodes(unit)
         assert unit.lowered is not None
         unit.lowered.orders, orders = call.meta["delegate_orders"]
         shapes = zip(unit.graph.outputs, orders, strict=True)
@@ -149,22 +151,22 @@ class Application:
             node = stack.pop()
             if node not in visited and node.op == "call_function":
                 visited.add(node)
-                names.update(node.meta.get("given", ()))
+                names.update(node.meta.get("source_nodes", ()))
                 stack += node.all_input_nodes
         return tuple(sorted(names, key=self._source_order.__getitem__))
 
     @cached_property
     def _source_order(self) -> dict[str, int]:
-        names = (name for node in self.exported.graph.nodes for name in node.meta.get("given", ()))
+        names = (name for node in self.exported.graph.nodes for name in node.meta.get("source_nodes", ()))
         return {name: position for position, name in enumerate(dict.fromkeys(names))}
 
     def _program(
         self, graph: fx.Graph, attributes: dict[str, Any], output: fx.Node, env: dict[fx.Node, Any]
     ) -> ExportedProgram:
-        holder = torch.nn.Module()
+        root = torch.nn.Module()
         for name, attribute in attributes.items():
-            setattr(holder, name, attribute)
-        module = fx.GraphModule(holder, graph)
+            setattr(root, name, attribute)
+        module = fx.GraphModule(root, graph)
         module.meta.update(self.exported.graph_module.meta)
         specs = []
         for spec, result in zip(self.exported.graph_signature.output_specs, output.args[0], strict=True):  # type: ignore[arg-type]

@@ -15,11 +15,11 @@ Exclusion = Callable[[Op, "fx.Node | None"], "str | None"]
 
 
 class Excluder:
-    """Base of the exclusions: ``why`` returns the reason an operator is excluded, or None."""
+    """Base of the exclusions: ``reason`` returns why an operator is excluded, or None if it is not."""
 
     def __init__(self, *names: Any, exact: bool = True) -> None:
         if not names:
-            raise UsageError(type(self).__name__, "must name what to leave alone")
+            raise UsageError(type(self).__name__, "must name what to exclude")
         if not isinstance(exact, bool):
             raise UsageError(f"{type(self).__name__}(exact)", "must be True or False", value=exact)
         self.names = tuple(str(name) for name in names)
@@ -29,11 +29,11 @@ class Excluder:
         """True if a name equals a candidate or, unless ``exact``, is part of one."""
         return any(n == c or (not self.exact and n in c) for n in self.names for c in candidates if c)
 
-    def why(self, op: Op) -> str | None:
+    def reason(self, op: Op) -> str | None:
         raise NotImplementedError
 
     def __call__(self, op: Op, node: fx.Node | None = None) -> str | None:
-        return self.why(op)
+        return self.reason(op)
 
 
 class DontPartition(Excluder):
@@ -42,7 +42,7 @@ class DontPartition(Excluder):
     ``exact=False`` matches parts of names.
     """
 
-    def why(self, op: Op) -> str | None:
+    def reason(self, op: Op) -> str | None:
         entry = OPS.get(op.kind) or OPS.of(op)
         packet = op.kind.rpartition(".")[0] if op.kind.count(".") > 1 else ""
         names = (
@@ -68,7 +68,7 @@ class DontPartitionModule(Excluder):
         names = [m.__name__ if isinstance(m, type) else m for m in modules]
         super().__init__(*names, *(n for n in (module_name, instance_name) if n is not None), exact=exact)
 
-    def why(self, op: Op) -> str | None:
+    def reason(self, op: Op) -> str | None:
         steps = op.origin.module.split(".")
         paths = [".".join(steps[: i + 1]) for i in range(len(steps))]
         return "excluded by DontPartitionModule" if self.matches(*paths, *op.origin.classes) else None
@@ -77,20 +77,20 @@ class DontPartitionModule(Excluder):
 class DontPartitionName(Excluder):
     """Exclude nodes by name. ``exact=False`` matches parts of names."""
 
-    def why(self, op: Op) -> str | None:
+    def reason(self, op: Op) -> str | None:
         results = [o.name for o in op.outputs if o is not None]
         return "excluded by DontPartitionName" if self.matches(op.origin.node, *results) else None
 
 
-def as_exclusion(given: Any) -> Exclusion:
+def as_exclusion(exclusion: Any) -> Exclusion:
     """An exclusion from one of ours, a function of an operator, or an ``OperatorSupportBase`` (what it rejects)."""
-    if isinstance(given, Excluder):
-        return given
-    check = getattr(given, "is_node_supported", None)
-    if check is not None and not isinstance(given, type):
-        reason = f"excluded by {type(given).__name__}"
+    if isinstance(exclusion, Excluder):
+        return exclusion
+    check = getattr(exclusion, "is_node_supported", None)
+    if check is not None and not isinstance(exclusion, type):
+        reason = f"excluded by {type(exclusion).__name__}"
         return lambda op, node: reason if node is not None and not check({}, node) else None
-    if callable(given) and not isinstance(given, type):
-        return lambda op, node: given(op)
+    if callable(exclusion) and not isinstance(exclusion, type):
+        return lambda op, node: exclusion(op)
     rule = "must hold DontPartition(...), DontPartitionModule(...), DontPartitionName(...), an OperatorSupportBase"
-    raise UsageError("exclude", f"{rule} or a function of an operator", value=given)
+    raise UsageError("exclude", f"{rule} or a function of an operator", value=exclusion)

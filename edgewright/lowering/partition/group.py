@@ -24,30 +24,30 @@ def group_ops(graph: Graph, supported: Callable[[Op], bool], *, single: bool = F
     members: dict[int, list[Op]] = {}
     for op in graph.ops:
         producer_units = {unit_of[producers[v]] for v in op.inputs() if v in producers}
-        chosen = None
+        unit = None
         if supported(op) and not single:
-            chosen = next((u for u in reversed(list(members)) if not _depends_on(units, producer_units - {u}, u)), None)
-        if chosen is None:
-            chosen = len(units)
+            unit = next((u for u in reversed(list(members)) if not _depends_on(units, producer_units - {u}, u)), None)
+        if unit is None:
+            unit = len(units)
             units.append(set())
             if supported(op):
-                members[chosen] = []
-        units[chosen] |= producer_units - {chosen}
-        unit_of[op] = chosen
-        if chosen in members:
-            members[chosen].append(op)
+                members[unit] = []
+        units[unit] |= producer_units - {unit}
+        unit_of[op] = unit
+        if unit in members:
+            members[unit].append(op)
     return list(members.values())
 
 
 def _depends_on(units: Sequence[set[int]], start: set[int], goal: int) -> bool:
     """True if any unit of ``start`` depends, directly or transitively, on ``goal``."""
-    todo, seen = list(start), set(start)
+    todo, visited = list(start), set(start)
     while todo:
         unit = todo.pop()
         if goal in units[unit]:
             return True
-        fresh = units[unit] - seen
-        seen |= fresh
+        fresh = units[unit] - visited
+        visited |= fresh
         todo += fresh
     return False
 

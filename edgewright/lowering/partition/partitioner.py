@@ -61,18 +61,18 @@ class Partitioner:
         blob, named = self.backend.emit(group)
         return LoweredBackendModule(self.backend_id, blob, {}, named)
 
-    def keep(self, ops: Sequence[Op]) -> bool:
+    def accepts_group(self, ops: Sequence[Op]) -> bool:
         """False to reject an entire group."""
         return True
 
-    def refusals(self, op: Op) -> list[str]:
+    def rejections(self, op: Op) -> list[str]:
         """All reasons not to delegate an operator, as sentences."""
-        return [str(r) for r in self.backend.refusals(op, self.target())]
+        return [str(r) for r in self.backend.rejections(op, self.target())]
 
     def partition(self, exported: ExportedProgram, method: str = "forward") -> ExportedProgram:
         """The program with the supported operators as delegate calls."""
         application = Application(exported, method, self.backend.name)
-        excluded = self._excluded(application)
+        excluded = self._exclusion_reasons(application)
         rows = self.backend.rows.values()
         absorbs = {row.op: row.absorbs for row in rows}
         static = frozenset(row.op for row in rows if STATIC in row.precisions)
@@ -81,17 +81,19 @@ class Partitioner:
         verify(folded)
         apply(folded, lambda graph: fold_constants(graph, OPS))  # so that rules see computed weights as constants
 
-        def refusals(op: Op) -> list[str]:
-            return excluded.get(op.origin) or self.refusals(op)
+        def rejections(op: Op) -> list[str]:
+            return excluded.get(op.origin) or self.rejections(op)
 
-        partitioned = application.run(folded, refusals, self.lower, single=self.per_op_mode, keep=self.keep)
+        partitioned = application.run(
+            folded, rejections, self.lower, single=self.per_op_mode, accepts_group=self.accepts_group
+        )
         self.reports[method] = application.report
         log.info("%s", application.report.verdict)
         if self.verbose:
             print(application.report)
         return partitioned
 
-    def _excluded(self, application: Application) -> dict[Origin, list[str]]:
+    def _exclusion_reasons(self, application: Application) -> dict[Origin, list[str]]:
         """User exclusions by operator origin, which folding preserves."""
         reasons_by_origin: dict[Origin, list[str]] = {}
         for op in application.graph.ops if self.exclude else ():

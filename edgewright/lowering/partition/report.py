@@ -23,14 +23,14 @@ class Verdict:
     module: str
     backend: str = ""
     group: int = -1
-    refusals: Sequence[str] = ()
+    rejections: Sequence[str] = ()
     macs: int = 0
     bytes: int = 0
     precision: str = ""  # of a product's operands
 
     def __str__(self) -> str:
         where = f" in {self.module}" if self.module else ""
-        what = f"{self.backend}, group {self.group}" if self.backend else "; ".join(self.refusals)
+        what = f"{self.backend}, group {self.group}" if self.backend else "; ".join(self.rejections)
         return f"{self.operator} {self.node!r}{where}: {what}"
 
 
@@ -186,8 +186,8 @@ class PartitionReport:
 def merge(first: PartitionReport | None, second: PartitionReport) -> PartitionReport:
     """Merge the reports of two partitioners: ``second`` was applied to what ``first`` left.
 
-    Backends may see an operator under other names and fuse others. What the first delegated is kept; for the rest the
-    second's verdict counts, preceded by the first's refusals.
+    Backends may see an operator under other names and fuse others. What the first delegated stays delegated; for the
+    rest the second's verdict counts, preceded by the first's rejections.
     """
     if first is None:
         return second
@@ -206,7 +206,7 @@ def _merge_verdict(before: Verdict | None, now: Verdict, used: int) -> Verdict:
         return Verdict(**{**vars(now), "group": now.group + used})
     if before is None:
         return now
-    return Verdict(**{**vars(now), "refusals": [*dict.fromkeys([*before.refusals, *now.refusals])]})
+    return Verdict(**{**vars(now), "rejections": [*dict.fromkeys([*before.rejections, *now.rejections])]})
 
 
 def coverage_of(reports: Iterable[PartitionReport]) -> dict[str, float]:

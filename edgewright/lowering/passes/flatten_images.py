@@ -15,41 +15,41 @@ from edgewright.lowering.passes.layout import GroupLowering, Order, identity
 
 
 class FlatteningLowering(GroupLowering):
-    """A lowering that defers flattening. ``flat`` maps a value to its stored form and the column indices."""
+    """A lowering that defers flattening. ``flat``: value to the value in its stored layout, and column indices."""
 
     def __init__(self, group: Graph, rows: Any) -> None:
         super().__init__(group, rows)
         self.flat: dict[Value, tuple[Value, Array]] = {}
-        self._later: dict[Value, Callable[[], Value]] = {}  # emits the value with columns in logical order
+        self._deferred: dict[Value, Callable[[], Value]] = {}  # emits the value with columns in logical order
 
-    def flatten_later(self, value: Value, stored: Value, indices: Array, materialize: Callable[[], Value]) -> None:
-        """Record ``stored`` as ``value`` with permuted columns; ``materialize`` emits it only on demand."""
-        self.flat[value] = (stored, indices)
-        self._later[value] = materialize
+    def defer_flatten(self, value: Value, unflattened: Value, indices: Array, materialize: Callable[[], Value]) -> None:
+        """Record ``unflattened`` as ``value`` with permuted columns; ``materialize`` emits it only on demand."""
+        self.flat[value] = (unflattened, indices)
+        self._deferred[value] = materialize
 
-    def flat_again(self, value: Value, out: Value) -> bool:
+    def alias_deferred(self, value: Value, out: Value) -> bool:
         """Alias ``out`` to ``value``, if that is a deferred flattened image."""
-        if value in self._later:
-            self.flatten_later(out, *self.flat[value], lambda: self.get(value))
+        if value in self._deferred:
+            self.defer_flatten(out, *self.flat[value], lambda: self.get(value))
             return True
         return False
 
-    def _settle(self, value: Value) -> None:
-        make = self._later.pop(value, None)
+    def _materialize(self, value: Value) -> None:
+        make = self._deferred.pop(value, None)
         if make is not None:
             self.alias(value, identity(len(value.shape)), make())
 
     def orders(self, value: Value) -> list[Order]:
-        self._settle(value)
+        self._materialize(value)
         return super().orders(value)
 
     def get(self, value: Value, order: Order | None = None) -> Value:
-        self._settle(value)
+        self._materialize(value)
         return super().get(value, order)
 
 
 def flatten_permutation(x: Value, out: Value, stored_order: Order | None) -> Array | None:
-    """The column permutation if ``out`` is ``x`` with its last dimensions flattened in the stored order ``known``.
+    """The column permutation if ``out`` is ``x`` with its last dimensions flattened in ``stored_order``.
 
     None if it is not, or if the permutation is the identity.
     """

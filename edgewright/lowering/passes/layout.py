@@ -59,13 +59,13 @@ class GroupLowering:
 
     def _output(self, value: Value) -> Value:
         """A graph output: must be produced by a node, and be distinct from inputs and other outputs."""
-        stored = self.get(value, value.dim_order)
+        device_value = self.get(value, value.dim_order)
         used = {*self.graph.inputs, *self.graph.outputs}
-        if stored in used or stored.constant:
+        if device_value in used or device_value.constant:
             copy = self._device(value, value.dim_order)
-            self.copy(stored, copy)
+            self.copy(device_value, copy)
             return copy
-        return stored
+        return device_value
 
     # --------------------------------------------------------------------------------------------------- values
 
@@ -106,9 +106,9 @@ class GroupLowering:
         """A new constant."""
         return Value("constant", data.dtype, data.shape, identity(data.ndim), data, q=q)
 
-    def alias(self, value: Value, order: Order, stored: Value) -> None:
+    def alias(self, value: Value, order: Order, device_value: Value) -> None:
         """Make an existing value of the core graph ``value`` in ``order``."""
-        self._by_order.setdefault(value, {})[order] = stored
+        self._by_order.setdefault(value, {})[order] = device_value
 
     def make(self, value: Value, order: Order | None = None) -> Value:
         """A new value of the core graph for an operator's result, in a dim order."""

@@ -32,31 +32,31 @@ def fold_quantization(
     graph: Graph,
     table: OpTable,
     absorbs: Mapping[str, tuple[str, ...]],
-    apart: Collection[Origin] = frozenset(),
+    unfusable: Collection[Origin] = frozenset(),
     static: frozenset[str] | None = None,
     numbers: frozenset[str] = frozenset(),
 ) -> Graph:
     """The graph with op-table operators and quantized values.
 
-    ``absorbs``: activations that may be fused, by operator. ``apart``: origins of operators that must not be fused.
+    ``absorbs``: activations that may be fused, by operator. ``unfusable``: origins of operators not to fuse.
     ``static``: operators that compute on integers (None: all); others stay in floating point between conversions.
     ``numbers``: operators that also accept plain numbers as operands.
     """
     quantize_constants(graph)
-    folder = _QdqFolder(graph, table, absorbs, apart)
+    folder = _QdqFolder(graph, table, absorbs, unfusable)
     folder.static = static
     folder.numbers = numbers
     return folder.run()
 
 
 class _QdqFolder:
-    """One forward traversal; ``ops`` is the new graph, ``done`` are operators that were fused into earlier ones."""
+    """One forward traversal; ``ops`` is the new graph, ``fused`` are operators that were fused into earlier ones."""
 
     def __init__(
-        self, graph: Graph, table: OpTable, absorbs: Mapping[str, tuple[str, ...]], apart: Collection[Origin]
+        self, graph: Graph, table: OpTable, absorbs: Mapping[str, tuple[str, ...]], unfusable: Collection[Origin]
     ) -> None:
         self.graph = graph
-        self.apart = apart
+        self.unfusable = unfusable
         self.table = table
         self.absorbs = absorbs
         self.producers = {v: op for op in graph.ops for v in op.outputs if v is not None}
@@ -65,7 +65,7 @@ class _QdqFolder:
             for value in op.inputs():
                 self.readers.setdefault(value, []).append(op)
         self.graph_results = {v for v in graph.outputs if isinstance(v, Value)} | {s for _, s in graph.updates}
-        self.done: set[Op] = set()
+        self.fused: set[Op] = set()
         self.ops: list[Op] = []
         # Dynamically quantized values, by how many dimensions share a scale and whether a pointwise convolution
         # reads them: XNNPACK runs those as a gemm with one scale per pixel, which other readers must not see.
@@ -75,7 +75,7 @@ class _QdqFolder:
 
     def run(self) -> Graph:
         for op in self.graph.ops:
-            if op not in self.done:
+            if op not in self.fused:
                 self._visit(op)
         live = _live_ops(self.ops, [*self.graph.outputs, *(s for _, s in self.graph.updates)])
         return Graph(self.graph.name, self.graph.inputs, self.graph.outputs, live, self.graph.updates)
@@ -132,18 +132,18 @@ class _QdqFolder:
         entry = self.table.of(reader) if reader is not None else None
         if reader is None or entry is None or entry.name not in self.absorbs.get(op.kind, ()):
             return
-        if op.origin in self.apart or reader.origin in self.apart:
+        if op.origin in self.unfusable or reader.origin in self.unfusable:
             return
         if entry.name == "cast" and reader.outputs[0] is not None and reader.outputs[0].dtype == np.int32:
             op.outputs = [reader.outputs[0]]  # indices as int32
-            self.done.add(reader)
+            self.fused.add(reader)
             return
         limits = activation_limits(entry.name, reader)
         if limits is None or reader.outputs[0] is None:
             return
         op.args["limits"] = limits
         op.outputs = [reader.outputs[0]]
-        self.done.add(reader)
+        self.fused.add(reader)
 
     def _single_reader(self, value: Value | None) -> Op | None:
         if value is None or value in self.graph_results:
@@ -211,7 +211,7 @@ class _QdqFolder:
         assert out is not None
         out.q = qparams
         op.outputs = [out, *op.outputs[1:]]
-        self.done.add(reader)
+        self.fused.add(reader)
         return True
 
     def _quantized_source(self, value: Any) -> Any:

@@ -43,7 +43,7 @@ def cases(op: str, bits: int = 8) -> Iterator[Case]:
 class Outcome:
     """What became of a case on a target. ``steps``: how far from the operator's own result, in its last place."""
 
-    refusals: list[str]
+    rejections: list[str]
     steps: int = 0
     compiled: VelaOutput | None = None
 
@@ -51,7 +51,7 @@ class Outcome:
 def check(case: Case, target: str) -> Outcome:
     """Refused by a rule, or compiled and run with the reference model's integers."""
     spec = EthosUCompileSpec(target)
-    why = [str(r) for r in BACKEND.refusals(case.op, spec)]
+    why = [str(r) for r in BACKEND.rejections(case.op, spec)]
     if why:
         return Outcome(why)
     device = to_tosa(case.copy(), spec)

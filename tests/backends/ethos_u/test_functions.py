@@ -189,7 +189,7 @@ def test_pieces_of_a_function_know_how_far_off_they_are(function: Any) -> None:
 def test_what_no_table_reaches_is_refused() -> None:
     made = case("aten.cos.default", (40,), bits=16)
     made.op.args["self"].q = parameters(16, 1.0)
-    said = [str(r) for r in BACKEND.refusals(made.op, EthosUCompileSpec("ethos-u85-256"))]
+    said = [str(r) for r in BACKEND.rejections(made.op, EthosUCompileSpec("ethos-u85-256"))]
     assert len(said) == 1 and "16-bit functions must be within 8 steps with 16 tables of 512 intervals; got" in said[0]
 
 

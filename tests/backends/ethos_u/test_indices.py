@@ -35,5 +35,5 @@ def test_an_embedding_runs_on_a_u85_and_its_places_are_narrowed_before() -> None
 def test_a_u55_says_what_it_lacks() -> None:
     places = torch.randint(0, 50, (1, 7))
     made = lower(quantize((Words().eval(), (places,)), "a8w8", "ethos-u55-128"), "ethos-u55-128")
-    (why,) = (v.refusals for v in made.report.rejected if v.operator == "embedding")
+    (why,) = (v.rejections for v in made.report.rejected if v.operator == "embedding")
     assert any("needs a U85; got ethos-u55-128" in w for w in why)

@@ -58,7 +58,7 @@ TAKEN: list[tuple[Any, ...]] = [
 @pytest.mark.parametrize("target", [U55, U85])
 def test_forms_that_the_npu_has_not_are_made_of_those_it_has(call: tuple[Any, ...], target: str) -> None:
     outcome = check(case(*call), target)
-    assert not outcome.refusals
+    assert not outcome.rejections
     assert outcome.steps <= 1
 
 
@@ -75,7 +75,7 @@ def test_forms_that_the_npu_has_not_are_made_of_those_it_has(call: tuple[Any, ..
     ],
 )
 def test_refusals_say_the_rule_and_the_value(call: tuple[Any, ...], target: str, words: str) -> None:
-    assert any(words in text for text in check(case(*call), target).refusals)
+    assert any(words in text for text in check(case(*call), target).rejections)
 
 
 def test_places_become_few_slices() -> None:

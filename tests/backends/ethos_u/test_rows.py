@@ -32,8 +32,8 @@ def tried(op: str, bits: int, target: str, most: int | None = None) -> int:
         if most is not None and index >= most:
             break
         outcome = check(sample, target)
-        taken += not outcome.refusals
-        assert all(outcome.refusals), sample.name
+        taken += not outcome.rejections
+        assert all(outcome.rejections), sample.name
         limit = LOOSER.get((op, bits), MOST[bits])
         assert outcome.steps <= limit, f"{sample.name}: {outcome.steps} last places off on {target}"
     return taken
@@ -57,7 +57,7 @@ def test_rows_on_every_target(op: str, target: str) -> None:
 @pytest.mark.parametrize("op", ROWS)
 def test_every_row_takes_something(op: str) -> None:
     """A row that refuses all its samples, on the largest target, would be no row."""
-    assert any(not BACKEND.refusals(sample.op, SPEC) for sample in cases(op)), op
+    assert any(not BACKEND.rejections(sample.op, SPEC) for sample in cases(op)), op
 
 
 def convolution(
@@ -106,12 +106,12 @@ def test_convolutions_of_every_form(name: str, bits: int) -> None:
     index = list(CONVOLUTIONS).index(name)
     for target in ("ethos-u55-128", TARGETS[index % len(TARGETS)]):
         outcome = check(convolution(**CONVOLUTIONS[name], bits=bits), target)
-        assert not outcome.refusals
+        assert not outcome.rejections
         assert outcome.steps <= 2
 
 
 def test_what_has_no_form_is_refused_with_the_number() -> None:
-    refused = check(convolution((1, 8, 40, 40), (8, 1, 3, 3), groups=8, stride=5), "ethos-u55-128").refusals
+    refused = check(convolution((1, 8, 40, 40), (8, 1, 3, 3), groups=8, stride=5), "ethos-u55-128").rejections
     (why,) = refused
     assert "must be at most 3, or a product of two such strides, on U55 and U65; got [5, 5]" in why
-    assert check(convolution((1, 8, 40, 40), (8, 1, 3, 3), groups=8, stride=5), "ethos-u85-256").refusals == []
+    assert check(convolution((1, 8, 40, 40), (8, 1, 3, 3), groups=8, stride=5), "ethos-u85-256").rejections == []

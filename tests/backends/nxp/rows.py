@@ -38,14 +38,14 @@ def cases(op: str) -> Iterator[Case]:
 class Outcome:
     """What became of a case. ``steps``: how far from the operator's own result, in its last place."""
 
-    refusals: list[str]
+    rejections: list[str]
     steps: int = 0
     differences: int = 0
 
 
 def check(case: Case) -> Outcome:
     """Refused by a rule, or run here and by LiteRT."""
-    why = [str(r) for r in BACKEND.refusals(case.op)]
+    why = [str(r) for r in BACKEND.rejections(case.op)]
     if why:
         return Outcome(why)
     device = to_tflite(case.copy(), BACKEND.rows)

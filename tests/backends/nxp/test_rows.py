@@ -22,7 +22,7 @@ _REFUSED = {"addmm", "adaptive_avg_pool1d", "expand", "resize_nearest2d", "resiz
 @pytest.mark.parametrize("op", [name for name in BACKEND.rows if name in OPS])
 def test_rows_compute_what_litert_does_or_are_refused_by_a_rule(op: str) -> None:
     outcomes = [(case, check(case)) for case in cases(op)]
-    taken = [pair for pair in outcomes if not pair[1].refusals]
+    taken = [pair for pair in outcomes if not pair[1].rejections]
     assert bool(taken) == (op not in _REFUSED)
     for case, outcome in taken:
         assert outcome.differences == 0, f"{case.name}: {outcome.differences} elements differ from LiteRT's"
@@ -68,7 +68,7 @@ def _addmm() -> Case:
 )
 def test_rows_whose_samples_are_all_refused(case: Case) -> None:
     outcome = check(case)
-    assert (outcome.refusals, outcome.differences) == ([], 0)
+    assert (outcome.rejections, outcome.differences) == ([], 0)
     assert outcome.steps <= _STEPS + 1  # positions between pixels are multiples of 1/1024
 
 
@@ -80,4 +80,4 @@ def test_hard_swish_is_refused_where_litert_has_no_meaning_for_it(scale: float, 
     case = _case("hardswish", (256,), (256,), self=None)
     case.graph.outputs[0].q = QParams(scale, 3, INT8, -128, 127)
     outcome = check(case)
-    assert (len(outcome.refusals), outcome.differences) == (refused, 0)
+    assert (len(outcome.rejections), outcome.differences) == (refused, 0)

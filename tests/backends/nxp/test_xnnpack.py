@@ -24,7 +24,7 @@ from tests.support import cifar
 @pytest.mark.parametrize("op", [name for name in BACKEND.rows if name in OPS])
 def test_rows(op: str) -> None:
     for case in cases(op):
-        if BACKEND.refusals(case.op):
+        if BACKEND.rejections(case.op):
             continue
         assert differences(to_tflite(case.copy(), BACKEND.rows), case.inputs, "xnnpack") == 0, case.name
 

@@ -148,7 +148,7 @@ def walks(op: str, bits: int) -> Iterator[Case]:
 def agreement(case: Case, soc: str = "SM8650") -> Agreement:
     """How often the twin gives the emulator's integer."""
     partitioner = QnnPartitioner.for_target(soc)
-    assert not partitioner.refusals(case.op), case.name
+    assert not partitioner.rejections(case.op), case.name
     target = partitioner.target()
     device = to_qnn(case.copy(), target)
     wanted = emulated_result(device, target, case.inputs)

@@ -53,14 +53,14 @@ class Outcome:
     """What became of a case. ``error``: the largest difference, in steps of the last place, or relative to the largest
     result."""
 
-    refusals: list[str]
+    rejections: list[str]
     error: float = 0.0
 
 
 def check(case: Case, soc: str = "SM8650") -> Outcome:
     """Refused by a rule or Qualcomm's validator, or compiled and run."""
     partitioner = QnnPartitioner.for_target(soc)
-    why = partitioner.refusals(case.op)
+    why = partitioner.rejections(case.op)
     if why:
         return Outcome(why)
     target = partitioner.target()

@@ -49,7 +49,7 @@ def tried(op: str, bits: float, most: int) -> int:
         partitioner = QnnPartitioner.for_simulation("SM8650")
         if index >= most:
             break
-        if partitioner.refusals(case.op):
+        if partitioner.rejections(case.op):
             continue
         device = to_qnn(case.copy(), partitioner.target())
         assert not unsupported_ops(device), case.name

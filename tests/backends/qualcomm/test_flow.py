@@ -66,10 +66,10 @@ def test_several_modules_become_methods() -> None:
 def test_operators_and_nodes_are_left_alone() -> None:
     made = to_edge_transform_and_lower_to_qnn(net(), INPUTS, SPECS, skip_node_op_set={"aten.tanh.default"})
     (verdict,) = made.partition_reports["forward"].rejected
-    assert (verdict.operator, verdict.refusals) == ("tanh", ["is in skip_node_op_set"])
+    assert (verdict.operator, verdict.rejections) == ("tanh", ["is in skip_node_op_set"])
     made = to_edge_transform_and_lower_to_qnn(net(), INPUTS, SPECS, skip_node_id_set={verdict.node})
     (again,) = made.partition_reports["forward"].rejected
-    assert (again.operator, again.refusals) == ("tanh", ["is in skip_node_id_set"])
+    assert (again.operator, again.rejections) == ("tanh", ["is in skip_node_id_set"])
 
 
 class Fused(nn.Module):
@@ -93,7 +93,7 @@ def test_what_would_be_fused_is_left_alone_too(skipped: dict[str, set[str]]) -> 
     made = to_edge_transform_and_lower_to_qnn(model, IMAGE, SPECS, **skipped)
     report = made.partition_reports["forward"]
     (verdict,) = report.rejected
-    assert (verdict.operator, verdict.refusals) == ("relu", [f"is in {next(iter(skipped))}"])
+    assert (verdict.operator, verdict.rejections) == ("relu", [f"is in {next(iter(skipped))}"])
     assert report.groups == 2
     (found,) = Runtime.get().load_program(made.to_executorch().buffer).load_method("forward").execute(IMAGE)
     assert np.allclose(np.asarray(found), model(*IMAGE).detach().numpy(), atol=1e-2)
@@ -117,7 +117,7 @@ def test_shapes_that_vary_are_said_as_for_torch_export(caplog: pytest.LogCapture
     for given in (*shapes, {"forward": shapes[0]}):
         made = to_edge_transform_and_lower_to_qnn(net(), INPUTS, SPECS, dynamic_shapes=given)
         report = made.partition_reports["forward"]
-        assert not report.delegated and all("shapes must be static" in str(v.refusals) for v in report.rejected), str(
+        assert not report.delegated and all("shapes must be static" in str(v.rejections) for v in report.rejected), str(
             report
         )
     said = [r.getMessage() for r in caplog.records if "nothing of" in r.getMessage()]

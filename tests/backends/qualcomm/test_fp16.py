@@ -51,5 +51,5 @@ def test_bfloat16_is_told_what_to_export() -> None:
     model, inputs = block()
     done = lower(model.bfloat16(), tuple(x.bfloat16() for x in inputs), fp16=True)
     assert not done.report.delegated
-    told = "; ".join(done.report.rejected[0].refusals)
+    told = "; ".join(done.report.rejected[0].rejections)
     assert "model.half() or model.float()" in told and "bfloat16" in told

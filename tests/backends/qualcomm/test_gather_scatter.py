@@ -102,7 +102,7 @@ def test_integers_that_may_not_fit_stay_where_they_are() -> None:
     model = Net(lambda x, ids: (x.sum(), torch.cat([ids, ids.flip(0)]).unsqueeze(0))).eval()
     made = lower(model, (X, torch.tensor([1, 1 << 40])), fp16=True)
     assert {v.operator for v in made.report.rejected} == {"cat", "flip", "unsqueeze"}, made.report
-    assert all("int64 may only hold" in v.refusals[0] for v in made.report.rejected)
+    assert all("int64 may only hold" in v.rejections[0] for v in made.report.rejected)
 
 
 TRUTHS = torch.tril(torch.ones(10, 8, dtype=torch.bool))

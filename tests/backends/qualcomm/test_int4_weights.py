@@ -124,5 +124,5 @@ def test_a_block_takes_no_more_room_than_4_bits() -> None:
 def test_blocks_are_of_multiples_of_8(block: int, fits: bool) -> None:
     """Qualcomm's compiler takes others, and its numbers are wrong."""
     op = layer((16, 48, 1, 1), block=block)
-    refusals = QnnPartitioner.for_target("SM8550").refusals(op)
-    assert not refusals if fits else any("a multiple of 8 channels" in text for text in refusals), refusals
+    rejections = QnnPartitioner.for_target("SM8550").rejections(op)
+    assert not rejections if fits else any("a multiple of 8 channels" in text for text in rejections), rejections

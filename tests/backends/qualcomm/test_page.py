@@ -45,7 +45,7 @@ def check(soc: str, name: str, scheme: str, kind: str, folder: Path) -> None:
     does not have is refused in words, and runs as calls of kernels on the CPU, between contexts of the rest if any."""
     model, example = made(name, scheme, kind), given(name)[1][0]
     compiled = lower(model, example, soc, folder, quantized=scheme != FLOAT)
-    refused = [text for verdict in compiled.report.rejected for text in verdict.refusals]
+    refused = [text for verdict in compiled.report.rejected for text in verdict.rejections]
     lacking = lacks(soc, scheme)
     assert any(lacking in text for text in refused) if lacking else not refused, refused
     htp, contexts = CHIPSETS[QcomChipset[soc]], compiled.contexts()

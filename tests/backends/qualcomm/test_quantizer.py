@@ -253,7 +253,7 @@ def test_activations_may_have_zero_in_their_middle(scheme: QuantDtype, qat: bool
 
 def test_ranges_that_are_known_stay_what_they_are() -> None:
     config = get_qnn_quantization_config(QuantDtype.use_8a8w, act_symmetric=True)
-    assert (config.fixed(-1.0, 1.0).zero_point, config.fixed(0.0, 1.0).zero_point) == (128, 0)
+    assert (config.known_range_spec(-1.0, 1.0).zero_point, config.known_range_spec(0.0, 1.0).zero_point) == (128, 0)
 
 
 @pytest.mark.parametrize(

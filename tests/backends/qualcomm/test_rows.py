@@ -25,8 +25,8 @@ def tried(op: str, bits: float, soc: str, most: int | None = None) -> int:
         if most is not None and index >= most:
             break
         outcome = check(sample, soc)
-        assert all(outcome.refusals), sample.name
-        taken += not outcome.refusals
+        assert all(outcome.rejections), sample.name
+        taken += not outcome.rejections
         assert outcome.error <= MOST[bits], f"{sample.name}: off by {outcome.error} on {soc}"
     return taken
 
@@ -49,4 +49,4 @@ def test_rows_on_all_samples(op: str, bits: float) -> None:
 @pytest.mark.parametrize("op", ROWS)
 def test_every_row_takes_something(op: str) -> None:
     """A row that refuses all its samples would be no row."""
-    assert any(not check(sample).refusals for bits in (8, FP16) for sample in cases(op, bits)), op
+    assert any(not check(sample).rejections for bits in (8, FP16) for sample in cases(op, bits)), op

@@ -256,7 +256,7 @@ def shared(scales: tuple[float, float], **options: Any) -> Any:
 
 def test_methods_that_share_a_cache_must_hold_it_the_same_way() -> None:
     assert shared((1.0, 1.0)).buffer
-    with pytest.raises(UsageError, match=r"state 'cache': must be stored the same way .* uint8 of scale") as raised:
+    with pytest.raises(UsageError, match=r"state 'cache': must have the same encoding .* uint8 of scale") as raised:
         shared((1.0, 2.0))
     assert "integer_state=False" in str(raised.value)
     assert shared((1.0, 2.0), integer_state=False).buffer

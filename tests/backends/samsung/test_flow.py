@@ -1,4 +1,4 @@
-"""From a module to a file and its run: the page's code, refusals in words, order of results, manifest, host twin."""
+"""From a module to a file and its run: the page's code, rejections in words, order of results, manifest, host twin."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_every_refusal_says_rule_value_and_where() -> None:
     x = torch.randn(1, 3, 16, 16)
     edge = lowered(_Refused().eval(), (x,))
     report = edge.partition_reports["forward"]
-    said = {v.operator: (v.module, *v.refusals) for v in report.rejected}
+    said = {v.operator: (v.module, *v.rejections) for v in report.rejected}
     assert said["max_pool2d"][0] == "stem.1" and said["max_pool2d"][1].endswith("ceil_mode False; got ceil_mode")
     assert said["pad"][1] == "padding must not be negative, and its value must be 0; got 1.0"
     assert said["avg_pool2d"][1] == "divisor_override must be the window size; got divisor 3"

@@ -82,7 +82,7 @@ def check_tensors(made: GraphRecord, graph: Graph) -> None:
 
 def verified(case: Case) -> bool:
     """Refused, or lowered as described and right; True if it was taken."""
-    why = PARTITIONER.refusals(case.op)
+    why = PARTITIONER.rejections(case.op)
     if why:
         assert all(why)
         return False
@@ -207,11 +207,11 @@ MORE: dict[str, Callable[[Any], Case]] = {
 @pytest.mark.parametrize("name", MORE)
 def test_calls_that_samples_do_not_have(name: str) -> None:
     for dtype in TYPES:
-        assert verified(MORE[name](dtype)), PARTITIONER.refusals(MORE[name](dtype).op)
+        assert verified(MORE[name](dtype)), PARTITIONER.rejections(MORE[name](dtype).op)
 
 
 @pytest.mark.parametrize("op", ROWS)
 def test_every_row_takes_something(op: str) -> None:
     """A row that refuses all its samples would be no row."""
     given = [*(MORE[op](None) for _ in range(op in MORE)), *samples(op, None), *samples(op, np.int8)]
-    assert any(not PARTITIONER.refusals(case.op) for case in given), op
+    assert any(not PARTITIONER.rejections(case.op) for case in given), op

@@ -110,7 +110,7 @@ def test_every_rule_is_broken_by_something_and_says_what_it_found() -> None:
 
 
 def _why(op: Op) -> list[str]:
-    return [str(refusal) for refusal in PARTITIONER.refusals(op)]
+    return [str(refusal) for refusal in PARTITIONER.rejections(op)]
 
 
 class _Block(nn.Module):
@@ -128,7 +128,7 @@ def test_every_refusal_names_the_module() -> None:
     report = lowered(model.eval(), (torch.randn(1, 3, 16, 16),)).partition_reports["forward"]
     where = {verdict.operator: verdict.module for verdict in report.rejected}
     assert where == {"max_pool2d": "1.pool", "pad": "1", "add": "1"}
-    assert all(verdict.refusals and verdict.module in str(verdict) for verdict in report.rejected)
+    assert all(verdict.rejections and verdict.module in str(verdict) for verdict in report.rejected)
 
 
 def test_a_variance_that_has_no_root_stays_where_torch_divides_by_it() -> None:

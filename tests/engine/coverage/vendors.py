@@ -44,16 +44,16 @@ class Vendor:
 
 def _to_tosa(case: Case) -> Graph | None:
     spec = EthosUCompileSpec("ethos-u85-256")
-    return None if ETHOS_U.refusals(case.op, spec) else to_tosa(case.copy(), spec)
+    return None if ETHOS_U.rejections(case.op, spec) else to_tosa(case.copy(), spec)
 
 
 def _to_tflite(case: Case) -> Graph | None:
-    return None if nxp.BACKEND.refusals(case.op) else to_tflite(case.copy(), nxp.BACKEND.rows)
+    return None if nxp.BACKEND.rejections(case.op) else to_tflite(case.copy(), nxp.BACKEND.rows)
 
 
 def _to_qnn(case: Case) -> Graph | None:
     target = qualcomm.target_for()
-    if QUALCOMM.refusals(case.op, target):
+    if QUALCOMM.rejections(case.op, target):
         return None
     twin = make_twin(to_qnn(case.copy(), target))
     return None if twin is None else read_twin(twin)[""]
@@ -63,7 +63,7 @@ _SAMSUNG = EnnPartitioner.for_simulation("E9955")
 
 
 def _to_enn(case: Case) -> Graph | None:
-    return None if _SAMSUNG.refusals(case.op) else to_enn(case.copy())
+    return None if _SAMSUNG.rejections(case.op) else to_enn(case.copy())
 
 
 def _axis(op: str, args: Any, axis: int) -> int | None:

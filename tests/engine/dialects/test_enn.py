@@ -56,7 +56,7 @@ def run(op: str, cases: Sequence[Any], first: int) -> None:
 
 
 def accepted(op: str, dtype: Any) -> list[Any]:
-    return [case for case in samples(op, dtype) if not PARTITIONER.refusals(case.op)]
+    return [case for case in samples(op, dtype) if not PARTITIONER.rejections(case.op)]
 
 
 @pytest.mark.sample(10)
