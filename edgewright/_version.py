@@ -1,3 +1,3 @@
-"""The version, in the one place it is written."""
+"""The version; nothing else states it."""
 
 VERSION = "0.1.0"

@@ -56,10 +56,10 @@ def _quantizer(name: str, backend: Backend) -> list[str]:
     if set(operators) <= {FLOAT}:
         return [*lines, "This backend computes in floating point only."]
     cls = find_quantizer(name)
-    own = cls.__module__.startswith(discover()[name])
-    text = _text(cls) if own else "Quantizes the operators below, through `prepare_pt2e` of torchao."
+    is_own = cls.__module__.startswith(discover()[name])
+    text = _text(cls) if is_own else "Quantizes the operators below, through `prepare_pt2e` of torchao."
     lines += ["```python", _import(name, cls), "```", "", text]
-    for preset in _presets(sys.modules[cls.__module__]) if own else ():
+    for preset in _presets(sys.modules[cls.__module__]) if is_own else ():
         lines += ["", f"`{preset.__name__}{_arguments(preset)}`: {_text(preset)}"]
     schemes = ((f"`{precision}`", backend.meanings[precision], _codes(operators[precision])) for precision in operators)
     return [*lines, "", *_table(("scheme", "meaning", "operators"), schemes)]

@@ -1,4 +1,4 @@
-"""Files in and out: mapped for reading, renamed into place when written."""
+"""File access: mapped for reading, replaced atomically when written."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from edgewright.errors import FileAccessError, UsageError
 
 try:
     import fcntl
-except ImportError:  # Windows has other locks, and what a killed writer leaves there stays
+except ImportError:  # on Windows: temporary files of killed writers are not removed there
     fcntl = None  # type: ignore[assignment]
 
 Source = Union[str, "os.PathLike[str]", bytes, bytearray, memoryview, mmap.mmap]
@@ -24,18 +24,18 @@ _PREFIX, _SUFFIX = ".edgewright-", ".tmp"
 _SWEPT: set[str] = set()
 
 
-def open_source(source: Source, what: str, *, private: bool = False) -> tuple[memoryview, str]:
-    """A read-only view of ``source`` and the name errors call it by. A path is mapped, never read whole.
+def open_source(source: Source, name: str, *, private: bool = False) -> tuple[memoryview, str]:
+    """A read-only view of ``source``, and its name in errors. A path is memory-mapped.
 
-    ``private``: writing to what is mapped copies the page written to; the file stays as it is.
+    ``private``: the mapping is copy-on-write, so that writes do not change the file.
     """
     if isinstance(source, bytes | bytearray | memoryview | mmap.mmap):
-        return _view(source, what), what
+        return _view(source, name), name
     path = text_path(source)
     if path is None:
-        raise UsageError(what, "must be a path, bytes, a memoryview or an mmap", value=type(source).__name__)
+        raise UsageError(name, "must be a path, bytes, a memoryview or an mmap", value=type(source).__name__)
     try:
-        with open(path, "rb", opener=_open_now) as file:
+        with open(path, "rb", opener=_open_nonblocking) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise FileAccessError(path, "must be a regular file")
             if not os.fstat(file.fileno()).st_size:
@@ -51,7 +51,7 @@ def open_source(source: Source, what: str, *, private: bool = False) -> tuple[me
 
 
 def text_path(path: object) -> str | None:
-    """A path as text; None if it is no path, or one of bytes."""
+    """A path as text; None if it is not a path, or is a path of bytes."""
     try:
         text = os.fspath(path)  # type: ignore[call-overload]
     except TypeError:
@@ -59,63 +59,63 @@ def text_path(path: object) -> str | None:
     return text if isinstance(text, str) else None
 
 
-def _view(source: bytes | bytearray | memoryview | mmap.mmap, what: str) -> memoryview:
+def _view(source: bytes | bytearray | memoryview | mmap.mmap, name: str) -> memoryview:
     try:
         view = memoryview(source)
         return view.cast("B").toreadonly() if view.nbytes else memoryview(b"")
     except (TypeError, ValueError) as error:  # strided, or closed
-        raise UsageError(what, f"must be an open, contiguous buffer: {error}") from error
+        raise UsageError(name, f"must be an open, contiguous buffer: {error}") from error
 
 
-def _open_now(path: str, flags: int) -> int:
-    """Open without waiting: a pipe without a writer must be refused, not waited for."""
+def _open_nonblocking(path: str, flags: int) -> int:
+    """Open without blocking: a pipe without a writer is rejected instead of waited for."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def write_file(path: str | os.PathLike[str], chunks: Iterable[Any], *, durable: bool = True) -> int:
-    """Write ``chunks`` to a temporary file beside ``path``, then rename it into place; the bytes written.
+    """Write ``chunks`` to a temporary file next to ``path``, then rename it to ``path``; returns the bytes written.
 
-    The old file stays whole until the new one is complete, and when anything fails. A link is written through: what it
-    leads to is replaced. A new file has the mode that the umask leaves, another keeps mode and owner. What is no file
-    (``/dev/null``, a pipe) is written to as it is: renaming would put a file in its place. ``durable``: bytes and name
-    are on the disk when this returns; not worth the wait in a temporary folder.
+    The old file is unchanged until the new one is complete, and if writing fails. For a symbolic link, its target is
+    replaced. A new file has the mode of the umask; a replaced one keeps mode and owner. Streams (``/dev/null``, a pipe)
+    are written directly: a rename would replace them by a file. ``durable``: data and name are synced to disk before
+    this returns, which temporary folders do not need.
     """
     target = _target(path)
     try:
         if _is_stream(target):
             with open(target, "wb") as stream:
                 return sum(stream.write(chunk) for chunk in chunks)
-        place = _resolved(target)
-        _sweep(os.path.dirname(place))
-        return _replace(place, chunks, durable)
+        resolved = _resolve_links(target)
+        _sweep(os.path.dirname(resolved))
+        return _replace(resolved, chunks, durable)
     except (OSError, ValueError) as error:
         raise _unwritable(target, error) from error
 
 
-def _resolved(target: Path) -> str:
-    """Where links lead; no folder."""
-    place = os.path.realpath(target)
-    if os.path.islink(place):
+def _resolve_links(target: Path) -> str:
+    """The target of symbolic links, which must not be a folder."""
+    resolved = os.path.realpath(target)
+    if os.path.islink(resolved):
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
-    if os.path.isdir(place):
+    if os.path.isdir(resolved):
         raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
-    return place
+    return resolved
 
 
-def _replace(place: str, chunks: Iterable[Any], durable: bool) -> int:
-    folder = os.path.dirname(place)
+def _replace(path: str, chunks: Iterable[Any], durable: bool) -> int:
+    folder = os.path.dirname(path)
     handle, temporary = _create(folder)
     try:
         with os.fdopen(handle, "wb") as file:
             total = sum(file.write(chunk) for chunk in chunks)
             file.flush()
-            _keep_access(file.fileno(), place)
+            _copy_access(file.fileno(), path)
             if durable:
                 os.fsync(file.fileno())
-            if fcntl is not None:  # while it is locked
-                os.replace(temporary, place)
+            if fcntl is not None:  # while the lock is held
+                os.replace(temporary, path)
         if fcntl is None:
-            os.replace(temporary, place)
+            os.replace(temporary, path)
     except BaseException:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
@@ -126,18 +126,18 @@ def _replace(place: str, chunks: Iterable[Any], durable: bool) -> int:
 
 
 def _create(folder: str) -> tuple[int, str]:
-    """A new file, locked for as long as it is open: so that others see whether its writer lives."""
+    """A new file, locked while it is open, so that other processes see that its writer is alive."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
     while True:
         path = os.path.join(folder, f"{_PREFIX}{os.urandom(8).hex()}{_SUFFIX}")
-        handle = os.open(path, flags, 0o666)  # of which the system takes the umask
+        handle = os.open(path, flags, 0o666)  # minus the umask
         if not _lock(handle) or os.fstat(handle).st_nlink:
             return handle, path
-        os.close(handle)  # swept before it was locked
+        os.close(handle)  # another process removed it before it was locked
 
 
 def _lock(handle: int, *, wait: bool = True) -> bool:
-    """Lock a file; False where that cannot be done."""
+    """Lock a file; False if that is not possible."""
     if fcntl is None:
         return False
     try:
@@ -147,23 +147,23 @@ def _lock(handle: int, *, wait: bool = True) -> bool:
     return True
 
 
-def _keep_access(handle: int, place: str) -> None:
-    """Give a new file the mode and, if this user may, the owner of the one that it replaces."""
+def _copy_access(handle: int, path: str) -> None:
+    """Copy mode and, if permitted, owner from the file that is replaced."""
     if not hasattr(os, "fchown"):
         return
     try:
-        found = os.stat(place)
+        old = os.stat(path)
     except FileNotFoundError:
         return
     new = os.fstat(handle)
-    if (found.st_uid, found.st_gid) != (new.st_uid, new.st_gid):
+    if (old.st_uid, old.st_gid) != (new.st_uid, new.st_gid):
         with contextlib.suppress(PermissionError):
-            os.fchown(handle, found.st_uid, found.st_gid)
-    os.fchmod(handle, stat.S_IMODE(found.st_mode))  # last: giving a file away takes bits of its mode
+            os.fchown(handle, old.st_uid, old.st_gid)
+    os.fchmod(handle, stat.S_IMODE(old.st_mode))  # last: changing the owner clears mode bits
 
 
 def _sync_folder(folder: str) -> None:
-    """Put a folder's names on the disk, where folders can be opened for that."""
+    """Sync a folder's entries to disk, on systems that can open folders."""
     with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
         try:
@@ -173,7 +173,7 @@ def _sync_folder(folder: str) -> None:
 
 
 def _sweep(folder: str) -> None:
-    """Remove what writers of this user left in a folder when they were killed; once a process and folder."""
+    """Remove temporary files of this user's killed writers from a folder; once per process and folder."""
     if fcntl is None or folder in _SWEPT:
         return
     _SWEPT.add(folder)
@@ -188,9 +188,9 @@ def _remove_abandoned(path: str) -> None:
     with contextlib.suppress(OSError):
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         try:
-            found = os.fstat(handle)
-            own = stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid()
-            if own and _lock(handle, wait=False):
+            status = os.fstat(handle)
+            is_own = stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid()
+            if is_own and _lock(handle, wait=False):
                 os.unlink(path)
         finally:
             os.close(handle)
@@ -204,7 +204,8 @@ def _target(path: str | os.PathLike[str]) -> Path:
 
 
 def check_writable(path: str | os.PathLike[str], *, folder: bool = False) -> None:
-    """Raise if no file can be written there (a ``folder``: made, and written to), before work is spent on one.
+    """Raise if no file can be written at ``path``, before the work to produce one. ``folder``: files in a folder, which
+    is created if needed.
 
     >>> check_writable("out.pte"), check_writable("new/folder", folder=True)
     (None, None)
@@ -213,43 +214,43 @@ def check_writable(path: str | os.PathLike[str], *, folder: bool = False) -> Non
     if _is_stream(target):
         return
     try:
-        place = Path(os.path.realpath(target) if folder else _resolved(target))
-        holder = place if folder else place.parent
-        while folder and not holder.exists():
-            holder = holder.parent
-        if not holder.is_dir():
-            number = errno.ENOTDIR if holder.exists() else errno.ENOENT
+        resolved = Path(os.path.realpath(target) if folder else _resolve_links(target))
+        parent = resolved if folder else resolved.parent
+        while folder and not parent.exists():
+            parent = parent.parent
+        if not parent.is_dir():
+            number = errno.ENOTDIR if parent.exists() else errno.ENOENT
             raise OSError(number, os.strerror(number))
-        if not os.access(holder, os.W_OK | os.X_OK):
+        if not os.access(parent, os.W_OK | os.X_OK):
             raise OSError(errno.EACCES, os.strerror(errno.EACCES))
         with contextlib.suppress(FileNotFoundError):
-            os.lstat(place)  # what is not there may be; a name that cannot be is refused
+            os.lstat(resolved)  # raises for an invalid name
     except (OSError, ValueError) as error:
         raise _unwritable(target, error) from error
 
 
 def _unwritable(target: Path, error: OSError | ValueError) -> FileAccessError:
-    """What is wrong, and what to do. A name with a null character is not the system's but Python's to refuse."""
+    """The error for a failed write, with a remedy. Python raises ValueError for names with a null character."""
     number, reason = getattr(error, "errno", 0), getattr(error, "strerror", None) or str(error)
-    linked = number == errno.ENOENT and target.is_symlink()
-    folder = os.path.dirname(os.path.realpath(target)) if linked else target.parent
+    dangling_link = number == errno.ENOENT and target.is_symlink()
+    folder = os.path.dirname(os.path.realpath(target)) if dangling_link else target.parent
     remedies = {
         errno.ENOENT: f"Make the folder first: mkdir -p '{folder}'",
-        errno.ENOSPC: "Make room there, or write elsewhere. What was there before is unchanged.",
+        errno.ENOSPC: "Free disk space, or write to another folder. The old file is unchanged.",
         errno.EISDIR: "Name a file in it.",
         errno.ELOOP: "Remove the link.",
-        errno.EROFS: "Write elsewhere.",
-        errno.EACCES: "Write elsewhere, or change the folder's permissions.",
+        errno.EROFS: "Write to another folder.",
+        errno.EACCES: "Write to another folder, or change the folder's permissions.",
     }
     return FileAccessError(str(target), f"cannot be written: {reason}", remedy=remedies.get(number, ""))
 
 
 def make_folder(path: str | os.PathLike[str]) -> Path:
-    """A folder, and those it lies in, unless they are there already."""
+    """Create a folder and its parents unless they exist."""
     try:
         Path(path).mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError) as error:
-        raise FileAccessError(str(path), f"cannot be made: {getattr(error, 'strerror', error)}") from error
+        raise FileAccessError(str(path), f"cannot be created: {getattr(error, 'strerror', error)}") from error
     return Path(path)
 
 

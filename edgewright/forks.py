@@ -1,7 +1,8 @@
-"""What a forked child renews: locks that threads of its parent held, which are not there to release them.
+"""Fork handlers: reinitialize locks in a forked child.
 
-A child has a copy of everything and one thread, the one that forked. An object that threads lock registers itself with
-``renew_in_child``; its ``_renew`` then makes a new lock and drops whatever another thread may have left half done.
+A child has a copy of the parent's memory and one thread, the one that forked. Locks that other threads of the parent
+held would never be released. An object with a lock registers itself with ``renew_in_child``; its ``_renew`` then
+creates a new lock, and drops state that another thread may have left incomplete.
 """
 
 from __future__ import annotations
@@ -13,20 +14,20 @@ from typing import Protocol
 
 class Renewable(Protocol):
     def _renew(self) -> None:
-        """In a forked child, before anything else runs there."""
+        """Called in a forked child before anything else runs there."""
         ...
 
 
-_RENEWED: weakref.WeakSet[Renewable] = weakref.WeakSet()
+_OWNERS: weakref.WeakSet[Renewable] = weakref.WeakSet()
 
 
 def renew_in_child(owner: Renewable) -> None:
-    """Have ``owner`` renewed in every child that is forked while it lives."""
-    _RENEWED.add(owner)
+    """Call ``owner._renew`` in every child that is forked while ``owner`` exists."""
+    _OWNERS.add(owner)
 
 
 def _renew_all() -> None:
-    for owner in list(_RENEWED):
+    for owner in list(_OWNERS):
         owner._renew()
 
 

@@ -1,4 +1,4 @@
-"""Tables as HTML, for notebooks: they need no script and no style sheet, and everything in them is escaped."""
+"""HTML tables for notebooks, without scripts and style sheets; all text is escaped."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ def html_table(heads: Sequence[str], lines: Iterable[Sequence[object]]) -> str:
     sides = ["right" if head.startswith(">") else "left" for head in heads]
 
     def row(cells: Sequence[object], tag: str) -> str:
-        made = (
+        elements = (
             f'<{tag} style="{_STYLE.format(side)}">{escape(str(cell))}</{tag}>'
             for cell, side in zip(cells, sides, strict=True)
         )
-        return f"<tr>{''.join(made)}</tr>"
+        return f"<tr>{''.join(elements)}</tr>"
 
     body = "".join(row(line, "td") for line in lines)
     return f"<table style='border-collapse:collapse'>{row([h.lstrip('>') for h in heads], 'th')}{body}</table>"

@@ -1,12 +1,12 @@
-"""Python's logging, loaded when there is something to say: it takes longer to load than most files."""
+"""Logging that imports ``logging`` on demand: the import takes longer than loading most files."""
 
 from __future__ import annotations
 
 import sys
 
 
-def say(level: str, logger: str, message: str, *args: object) -> None:
-    """Log through ``edgewright.<logger>``. Without logging loaded, nobody asked for less than warnings."""
+def log_message(level: str, logger: str, message: str, *args: object) -> None:
+    """Log through ``edgewright.<logger>``. If ``logging`` is not imported, nobody has enabled levels below warning."""
     if level == "warning" or "logging" in sys.modules:
         import logging
 

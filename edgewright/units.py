@@ -1,6 +1,6 @@
-"""Times, sizes, shares and other numbers as people read them: three significant digits, and a unit that fits.
+"""Formatting of times, sizes, shares and other numbers: three significant digits, with a unit.
 
-What programs read (JSON, reports' fields) stays plain numbers.
+Data for programs (JSON, fields of reports) has plain numbers.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ _BYTES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
 def number(value: float) -> str:
-    """Three significant digits, or all before the point.
+    """Three significant digits, or all digits before the point.
 
     >>> number(1.6849), number(9.999), number(76781.3), number(0.05), number(0)
     ('1.68', '10.0', '76,781', '0.0500', '0')
     """
     if not value or not math.isfinite(value):
         return f"{value:.0f}"
-    digits = math.floor(math.log10(abs(_rounded(value)))) + 1
+    digits = math.floor(math.log10(abs(_round_to_3_digits(value)))) + 1
     return f"{value:,.{max(0, 3 - digits)}f}"
 
 
@@ -30,7 +30,7 @@ def duration(seconds: float) -> str:
     """
     if not seconds or not math.isfinite(seconds):
         return f"{number(seconds)} s"
-    unit, name = next((u for u in _SECONDS if abs(_rounded(seconds / u[0])) >= 1), _SECONDS[-1])
+    unit, name = next((u for u in _SECONDS if abs(_round_to_3_digits(seconds / u[0])) >= 1), _SECONDS[-1])
     return f"{number(seconds / unit)} {name}"
 
 
@@ -47,7 +47,7 @@ def size(count: float) -> str:
 
 
 def share(part: float) -> str:
-    """A part of 1, in percent. Only all of it is 100.0%, and only nothing is 0.0%.
+    """A fraction in percent. Only 1 is 100.0%, and only 0 is 0.0%.
 
     >>> share(0.5), share(1), share(0.99999), share(0.00001), share(0)
     ('50.0%', '100.0%', '>99.9%', '<0.1%', '0.0%')
@@ -57,5 +57,5 @@ def share(part: float) -> str:
     return "<0.1%" if 0 < part < 0.0005 else f"{part:.1%}"
 
 
-def _rounded(value: float) -> float:
+def _round_to_3_digits(value: float) -> float:
     return float(f"{value:.2e}")

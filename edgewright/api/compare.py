@@ -126,7 +126,7 @@ class Comparison:
         return Recipe(base.quantize, base.modules, base.operators, {**base.targets, self.target: changed})
 
     def to_dict(self) -> dict[str, Any]:
-        fields = {k: v for k, v in vars(self).items() if k not in ("layers", "chosen", "tried")}
+        fields = {k: v for k, v in vars(self).items() if k not in ("layers", "recommended", "tried")}
         tried = [vars(attempt) for attempt in self.tried]
         layers = [vars(layer) for layer in self.layers]
         return {**fields, "raise": self.modules_to_raise(), "tried": tried, "layers": layers}

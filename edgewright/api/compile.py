@@ -251,7 +251,7 @@ class CompileSession:
                 reason = f"{error.subject} {error.rule}"
                 log.info("%s: %s; making a file for this machine only", target.name, reason)
         else:
-            reason = "asked for"
+            reason = "requested"
         pipeline = self._pipeline(target, simulation)
         return pipeline, pipeline.lower(exported), reason
 

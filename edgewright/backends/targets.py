@@ -64,4 +64,4 @@ def find_target(name: str) -> Target:
 
 def _advice(name: str, known: Iterable[str]) -> str:
     wanted = name.rpartition(":")[2].strip().lower()
-    return f"{did_you_mean(wanted, known, most=3)} `edgewright targets` lists them all.".lstrip()
+    return f"{did_you_mean(wanted, known, limit=3)} `edgewright targets` lists them all.".lstrip()

@@ -54,12 +54,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _dispatch(arguments: list[str]) -> int:
-    chosen = next((a for a in arguments if a in COMMANDS), None)
-    if chosen == "demo" and "numpy" not in sys.modules:
+    command = next((a for a in arguments if a in COMMANDS), None)
+    if command == "demo" and "numpy" not in sys.modules:
         # numpy reads this at import. Matrix products as small as the demo's lose more to thread wake-ups than they
         # gain, and a hundredfold on a busy machine.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    parser = build_parser(chosen)
+    parser = build_parser(command)
     args = parser.parse_args(arguments)
     configure_logging("info" if args.verbose else "warning")
     if args.command is None:
@@ -70,8 +70,8 @@ def _dispatch(arguments: list[str]) -> int:
     return code
 
 
-def build_parser(chosen: str | None = None) -> argparse.ArgumentParser:
-    """The parser, with the arguments of the ``chosen`` command only; the other commands are not imported."""
+def build_parser(selected: str | None = None) -> argparse.ArgumentParser:
+    """The parser, with the arguments of the ``selected`` command only; the other commands are not imported."""
     parser = Parser(
         prog="edgewright",
         description="Compile PyTorch models to ExecuTorch files, and run and verify them on this machine.",
@@ -91,7 +91,7 @@ def build_parser(chosen: str | None = None) -> argparse.ArgumentParser:
             allow_abbrev=False,
         )
         _add_common(command, default=argparse.SUPPRESS)
-        if name == chosen:
+        if name == selected:
             import_module(f"edgewright.cli.{name}").add_arguments(command)
     return parser
 

@@ -48,10 +48,10 @@ class Timing:
     sqnr: float | None = None
 
     @classmethod
-    def of(cls, runtime: str, times: list[float], **more: Any) -> Timing:
+    def of(cls, runtime: str, times: list[float], **facts: Any) -> Timing:
         ordered = sorted(t * 1e3 for t in times)
         at = min(len(ordered) - 1, int(0.9 * len(ordered)))
-        return cls(runtime, len(ordered), statistics.median(ordered), ordered[0], ordered[at], **more)
+        return cls(runtime, len(ordered), statistics.median(ordered), ordered[0], ordered[at], **facts)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -136,19 +136,19 @@ def _peers(args: argparse.Namespace, requested: list[tuple[Peer, str]], inputs: 
         np.savez(inputs_file, **{f"in{i}": x for i, x in enumerate(inputs)})
         for peer, path in requested:
             try:
-                found = measure(peer, path, inputs_file, args.seconds, thread_count())
+                result = measure(peer, path, inputs_file, args.seconds, thread_count())
             except (MissingError, VendorError) as error:
                 for line in str(error).splitlines():
                     note(line)
                 continue
-            facts = {"version": found.version, "file": os.fspath(path), "sqnr": _agreement(output, found.output)}
-            yield Timing.of(peer.title, found.times, **facts)
+            facts = {"version": result.version, "file": os.fspath(path), "sqnr": _agreement(output, result.output)}
+            yield Timing.of(peer.title, result.times, **facts)
 
 
-def _agreement(ours: Any, theirs: list[float]) -> float | None:
+def _agreement(output: Any, peer_output: list[float]) -> float | None:
     """SQNR between two outputs in dB; None if their sizes differ."""
-    other = np.asarray(theirs, np.float64)
-    if ours is None or ours.shape != other.shape or not np.isfinite(ours).all() or not np.isfinite(other).all():
+    other = np.asarray(peer_output, np.float64)
+    if output is None or output.shape != other.shape or not np.isfinite(output).all() or not np.isfinite(other).all():
         return None
-    error, signal = float(((ours - other) ** 2).sum()), float((ours**2).sum())
+    error, signal = float(((output - other) ** 2).sum()), float((output**2).sum())
     return min(200.0, 10 * math.log10(max(signal, 1e-300) / max(error, 1e-300)))

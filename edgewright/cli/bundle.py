@@ -46,14 +46,14 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(str(output), "must end in .bpte")
     if args.expected and len(args.expected) != len(args.inputs):
         raise UsageError(
-            "--expected", f"must be given {len(args.inputs)} times, like --inputs", value=len(args.expected)
+            "--expected", f"must be passed {len(args.inputs)} times, like --inputs", value=len(args.expected)
         )
     method = Runtime.get().load_program(args.model, args.data).load_method(args.method)
     calls = [load_inputs(path, method.metadata) for path in args.inputs]
     test_cases = cases(method, calls)
     if args.expected:
         pairs = zip(test_cases, args.expected, strict=True)
-        test_cases = [TestCase(c.inputs, _expected(path, c.expected)) for c, path in pairs]
+        test_cases = [TestCase(c.inputs, _read_expected(path, c.expected)) for c, path in pairs]
     view, _ = open_source(args.model, "program")
     count = write_bundled(BundledProgram(bytes(view), {args.method: test_cases}), output)
     twin = Path(args.model).with_suffix(".twin")
@@ -77,7 +77,7 @@ def cases(method: Method, calls: Sequence[Sequence[Any]]) -> list[TestCase]:
     return collected
 
 
-def _expected(path: str, actual: Sequence[Any]) -> list[Any]:
+def _read_expected(path: str, actual: Sequence[Any]) -> list[Any]:
     """Expected outputs from a file; their shapes must match the program's outputs."""
     import numpy as np
 

@@ -53,61 +53,67 @@ def run(args: argparse.Namespace) -> int:
         from edgewright.api.quantization import quiet_warnings
 
         with quiet_warnings():
-            found = compare(session, targets[0], device=not args.no_device)
-    recipe = found.recipe(session.settings.recipe)
+            comparison = compare(session, targets[0], device=not args.no_device)
+    recipe = comparison.recipe(session.settings.recipe)
     if args.write_recipe:
         write_file(args.write_recipe, [recipe.to_toml().encode()])
     if args.json:
-        print(json.dumps(found.to_dict(), indent=2))
+        print(json.dumps(comparison.to_dict(), indent=2))
     elif not args.quiet:
-        _show(args, found, recipe.to_toml())
+        _show(args, comparison, recipe.to_toml())
     return 0
 
 
-def _show(args: argparse.Namespace, found: Comparison, recipe: str) -> None:
+def _show(args: argparse.Namespace, comparison: Comparison, recipe: str) -> None:
     out = console()
-    device = "" if found.device is None else f", {found.device:.1f} dB on {found.target}"
-    headline = f"{found.target}, {found.precision}: output SQNR {found.fake:.1f} dB fake-quantized{device}"
-    out.print(f"{headline}, {found.measured_on}", style="bold", soft_wrap=True)
-    shown = found.layers[: args.top]
+    device = "" if comparison.device is None else f", {comparison.device:.1f} dB on {comparison.target}"
+    headline = (
+        f"{comparison.target}, {comparison.precision}: output SQNR {comparison.fake:.1f} dB fake-quantized{device}"
+    )
+    out.print(f"{headline}, {comparison.measured_on}", style="bold", soft_wrap=True)
+    layers = comparison.layers[: args.top]
     heads = ("layer", "operators", ">adds", ">output", ">share", ">fake", ">device")
     title = "layers by the error each introduces (SQNR in dB)"
-    out.print(table(title, heads, [_row(layer) for layer in shown], flexible="layer", tight=True))
-    if len(found.layers) > len(shown):
-        out.print(f"{len(found.layers) - len(shown)} more (--top {len(found.layers)} shows them)", style="dim")
-    if found.note:
-        out.print(f"no per-layer results of the device: {clean(found.note)}", style="yellow", soft_wrap=True)
-    if not found.modules_to_raise():
-        _show_none(found)
+    out.print(table(title, heads, [_row(layer) for layer in layers], flexible="layer", tight=True))
+    if len(comparison.layers) > len(layers):
+        out.print(
+            f"{len(comparison.layers) - len(layers)} more (--top {len(comparison.layers)} shows them)", style="dim"
+        )
+    if comparison.note:
+        out.print(f"no per-layer results of the device: {clean(comparison.note)}", style="yellow", soft_wrap=True)
+    if not comparison.modules_to_raise():
+        _show_none(comparison)
         return
-    out.print(f"\n{_advice(found)}", style="bold", soft_wrap=True)
+    out.print(f"\n{_advice(comparison)}", style="bold", soft_wrap=True)
     for line in recipe.splitlines():
         out.print(f"  {clean(line)}" if line else "", soft_wrap=True)
     path = args.write_recipe or "r.toml"
-    after = f"edgewright compile {args.spec} --target {found.target} --recipe {path} --calibrate ... -o m.pte"
+    after = f"edgewright compile {args.spec} --target {comparison.target} --recipe {path} --calibrate ... -o m.pte"
     where = f"wrote {path}; compile with" if args.write_recipe else f"save it with --write-recipe {path}, then"
     out.print(f"\n{clean(where)}: {clean(after)}", soft_wrap=True)
 
 
-def _advice(found: Comparison) -> str:
-    chosen = found.modules_to_raise()
-    part = share(sum(layer.share for layer in found.layers if layer.module in chosen))
-    precision = "16 bits" if found.higher != "float" else "floating point (this target has no 16-bit integers)"
+def _advice(comparison: Comparison) -> str:
+    modules = comparison.modules_to_raise()
+    part = share(sum(layer.share for layer in comparison.layers if layer.module in modules))
+    precision = "16 bits" if comparison.higher != "float" else "floating point (this target has no 16-bit integers)"
     device = ""
-    if found.raised_device is not None and found.device is not None:
-        device = f" ({found.device:.1f} and {found.raised_device:.1f} dB on {found.target})"
-    after = f"{found.fake:.1f} dB become {found.raised:.1f} dB{device}, {found.measured_on}"
-    return f"raise {', '.join(map(clean, chosen))} ({part} of the error) to {precision}: {after}"
+    if comparison.raised_device is not None and comparison.device is not None:
+        device = f" ({comparison.device:.1f} and {comparison.raised_device:.1f} dB on {comparison.target})"
+    after = f"{comparison.fake:.1f} dB become {comparison.raised:.1f} dB{device}, {comparison.measured_on}"
+    return f"raise {', '.join(map(clean, modules))} ({part} of the error) to {precision}: {after}"
 
 
-def _show_none(found: Comparison) -> None:
+def _show_none(comparison: Comparison) -> None:
     out = console()
-    if not found.tried:
+    if not comparison.tried:
         out.print("\nnothing to raise: no layer introduces an error that reaches the output", style="green")
         return
-    out.print(f"\nnothing helps: {found.fake:.1f} dB {found.measured_on}, but", style="yellow", soft_wrap=True)
-    for attempt in found.tried:
-        device = "" if attempt.device is None else f", {attempt.device:.1f} dB on {found.target}"
+    out.print(
+        f"\nnothing helps: {comparison.fake:.1f} dB {comparison.measured_on}, but", style="yellow", soft_wrap=True
+    )
+    for attempt in comparison.tried:
+        device = "" if attempt.device is None else f", {attempt.device:.1f} dB on {comparison.target}"
         line = f"  {attempt.fake:.1f} dB{device} with {', '.join(map(clean, attempt.modules))} raised"
         out.print(line, style="yellow", soft_wrap=True)
 

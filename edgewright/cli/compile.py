@@ -87,11 +87,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 @dataclass
 class Built:
-    """A finished program, and what was written for it."""
+    """A finished program, and the files written for it."""
 
     program: Any
     exported: Any
-    written: list[tuple[Path, int]] = field(default_factory=list)
+    files: list[tuple[Path, int]] = field(default_factory=list)
     reports: Mapping[str, PartitionReport] = field(default_factory=dict)
     check: Check = field(default_factory=Check)
 
@@ -125,10 +125,10 @@ def _check_options(args: argparse.Namespace, output: Path) -> None:
     for option in ("require_delegated", "report"):
         if getattr(args, option) is not None and not args.backend:
             raise UsageError(f"--{option.replace('_', '-')}", "needs a --backend")
-    known = discover()
+    backends = discover()
     for name in (backend.partition(":")[0] for backend in args.backend):
-        if name not in known:
-            raise not_among("--backend", name, known)
+        if name not in backends:
+            raise not_among("--backend", name, backends)
     tag = args.external_constants
     if tag and (Path(tag).name != tag or not tag.isprintable()):
         raise UsageError("--external-constants", "must be the name of a file, without folder or ending", value=tag)
@@ -218,15 +218,15 @@ def parse_share(text: str) -> float:
     return share
 
 
-def check_coverage(reports: Mapping[str, PartitionReport], wanted: float | None) -> None:
-    """Raise unless backends take at least a share of the multiply-accumulates of every method."""
+def check_coverage(reports: Mapping[str, PartitionReport], minimum: float | None) -> None:
+    """Raise unless at least ``minimum`` of the multiply-accumulates of every method are delegated."""
     for report in reports.values():
-        taken = report.coverage()["macs"]
-        if wanted is not None and taken < wanted:
+        delegated = report.coverage()["macs"]
+        if minimum is not None and delegated < minimum:
             worst = sorted(report.rejected, key=lambda v: -v.macs)[:3]
             remedy = f"No program was written. Most work left: {' | '.join(str(v) for v in worst)}"
-            rule = f"at least {share(wanted)} of multiply-accumulates must be delegated to {report.backend}"
-            raise CoverageError(f"method {report.method!r}", rule, value=share(taken), remedy=remedy)
+            rule = f"at least {share(minimum)} of multiply-accumulates must be delegated to {report.backend}"
+            raise CoverageError(f"method {report.method!r}", rule, value=share(delegated), remedy=remedy)
 
 
 def _write_report(path: str | None, reports: Mapping[str, PartitionReport]) -> None:
@@ -249,19 +249,19 @@ def _write(args: argparse.Namespace, output: Path, spec: Any, built: Built) -> N
     from edgewright.formats.bpte import BundledProgram, write_bundled
 
     for path in built.program.write_tensor_data_to_file(output.parent):
-        built.written.append((path, path.stat().st_size))
+        built.files.append((path, path.stat().st_size))
     if args.bundle:
         from edgewright.frontend.test_case import eager_case
 
         bundle = BundledProgram(built.program.buffer, {"forward": [eager_case(spec, built.exported)]})
         path = output.with_suffix(".bpte")
-        built.written.append((path, write_bundled(bundle, path)))
-    built.written.insert(0, (output, built.program.save(output)))
+        built.files.append((path, write_bundled(bundle, path)))
+    built.files.insert(0, (output, built.program.save(output)))
 
 
 def _show(built: Built, stages: Stages) -> None:
     out = console()
-    for path, count in built.written:
+    for path, count in built.files:
         out.print(f"wrote {clean(path)} ({size(count)})", style="bold green", soft_wrap=True)
     program = built.program.executorch_program if built.program is not None else None
     for plan in program.execution_plan if program is not None else ():
@@ -281,7 +281,7 @@ def _show(built: Built, stages: Stages) -> None:
 
 
 def _peak_memory() -> int | None:
-    """The most memory this process ever held, in bytes; None where the system does not say."""
+    """Peak memory of this process, in bytes; None if the system does not report it."""
     try:
         import resource
     except ImportError:  # Windows
@@ -291,7 +291,7 @@ def _peak_memory() -> int | None:
 
 
 def _facts(program: Any, plan: Any) -> str:
-    """What a method is made of, in a line."""
+    """A method's contents in one line."""
     calls = sum(len(chain.instructions) for chain in plan.chains)
     constants = program.segments[program.constant_segment.segment_index].size
     calls_of = Counter(delegate.id for delegate in plan.delegates)

@@ -75,13 +75,13 @@ def _settings(args: argparse.Namespace) -> dict[str, Any]:
     from edgewright.program.config import ExecutorchBackendConfig
 
     config = ExecutorchBackendConfig(emit_stacktrace=args.emit_stacktrace, manifest=not args.no_manifest)
-    found: dict[str, Any] = {"runtime": args.runtime, "config": config, "metric": _metric(args.metric)}
-    found["check"] = not args.no_check
+    settings: dict[str, Any] = {"runtime": args.runtime, "config": config, "metric": _metric(args.metric)}
+    settings["check"] = not args.no_check
     if args.evaluate is not None:
-        found["evaluate"] = args.evaluate
+        settings["evaluate"] = args.evaluate
     if args.simulate_only or args.no_simulation:
-        found["simulate"] = bool(args.simulate_only)
-    return found
+        settings["simulate"] = bool(args.simulate_only)
+    return settings
 
 
 def _metric(name: str | None) -> Callable[..., float] | None:
@@ -89,36 +89,36 @@ def _metric(name: str | None) -> Callable[..., float] | None:
         return None
     from edgewright.frontend.model_spec import load_object
 
-    found = load_object(name)
-    if not callable(found):
+    metric = load_object(name)
+    if not callable(metric):
         raise UsageError(name, "must be a function of a model: def accuracy(model): ... return a number")
-    checked: Callable[..., float] = found
-    return checked
+    typed: Callable[..., float] = metric
+    return typed
 
 
 def _gate(args: argparse.Namespace, report: CompileReport) -> EdgewrightError | None:
-    """What a build must not be: too little delegated, too large, too far from the model."""
-    taken, wanted = report.coverage["macs"], args.require_delegated
-    if wanted is not None and taken < wanted:
-        refused = sorted((v for m in report.methods.values() for v in m.rejected), key=lambda v: -v.macs)[:3]
-        remedy = f"Nothing was written. Most work left: {' | '.join(str(v) for v in refused)}"
-        rule = f"at least {share(wanted)} of multiply-accumulates must be delegated to {report.backend}"
-        return CoverageError(report.target, rule, value=share(taken), remedy=remedy)
+    """The error of a build condition that a result violates: coverage, memory, accuracy; None if all hold."""
+    delegated, required = report.coverage["macs"], args.require_delegated
+    if required is not None and delegated < required:
+        rejected = sorted((v for m in report.methods.values() for v in m.rejected), key=lambda v: -v.macs)[:3]
+        remedy = f"Nothing was written. Most work left: {' | '.join(str(v) for v in rejected)}"
+        rule = f"at least {share(required)} of multiply-accumulates must be delegated to {report.backend}"
+        return CoverageError(report.target, rule, value=share(delegated), remedy=remedy)
     if args.max_memory is not None and report.planned_bytes > args.max_memory:
         remedy = "Nothing was written. Raise --max-memory, or reduce the model's largest activations."
         rule = f"must plan at most {size(args.max_memory)} ({args.max_memory} bytes)"
         value = f"{size(report.planned_bytes)} ({report.planned_bytes} bytes)"
         return LimitError(report.target, rule, value=value, remedy=remedy)
     remedy = "Nothing was written. `edgewright compare` finds the layers to raise; more typical --calibrate data helps."
-    least = POOR if args.strict and args.min_sqnr is None else args.min_sqnr
-    if least is not None and (report.sqnr is None or report.sqnr < least):
-        got = (
+    minimum = POOR if args.strict and args.min_sqnr is None else args.min_sqnr
+    if minimum is not None and (report.sqnr is None or report.sqnr < minimum):
+        actual = (
             f"nothing: {report.missing_sqnr_reason}"
             if report.sqnr is None
             else f"{report.sqnr:.1f} dB {report.measured_on}"
         )
-        rule = f"must have an SQNR of at least {least:g} dB"
-        return AccuracyError(report.target, rule, value=got, remedy=remedy)
+        rule = f"must have an SQNR of at least {minimum:g} dB"
+        return AccuracyError(report.target, rule, value=actual, remedy=remedy)
     if args.min_metric is not None and (report.metric is None or report.metric < args.min_metric):
         rule = f"{args.metric or '--metric'} must be at least {args.min_metric:g}"
         return AccuracyError(report.target, rule, value=report.metric, remedy=remedy)
@@ -142,13 +142,13 @@ def _write(args: argparse.Namespace, session: CompileSession, results: CompileRe
 
 
 def _bundle(session: CompileSession, result: CompileResult, path: Path) -> None:
-    """Inputs with what the program gave for them here, so that a device can be told from this machine."""
+    """Write a bundle of inputs and their outputs on this machine, to compare a device with."""
     from edgewright.cli.bundle import cases
     from edgewright.formats.bpte import BundledProgram, write_bundled
     from edgewright.runtime.method_io import is_torch, to_array
 
-    chosen = (session.evaluated or [session.example])[:_BUNDLED]
-    calls = [[to_array("input", leaf) if is_torch(leaf) else leaf for leaf in call.leaves()] for call in chosen]
+    samples = (session.evaluated or [session.example])[:_BUNDLED]
+    calls = [[to_array("input", leaf) if is_torch(leaf) else leaf for leaf in call.leaves()] for call in samples]
     write_bundled(BundledProgram(result.buffer, {"forward": cases(result.method(), calls)}), path.with_suffix(".bpte"))
 
 
@@ -168,15 +168,17 @@ def _show(args: argparse.Namespace, session: CompileSession, results: CompileRes
         of = "the quantized model" if session.quantized_before else "the original"
         out.print(f"{metric} of {of}: {evaluate_metric(session.settings.metric, session.eager):.4g}", soft_wrap=True)
     if reports and not metric:
-        told, style = _basis(reports[0])
-        out.print(told, style=style, soft_wrap=True)
+        text, style = _basis(reports[0])
+        out.print(text, style=style, soft_wrap=True)
     for report in reports:
         if report.file:
             out.print(f"wrote {clean(report.file)}", style="green", soft_wrap=True)
     for report in reports:
-        for told, style in _remarks(report) if report.target not in failed else ():
-            out.print(f"{report.target}: {clean(told)}", style=style, soft_wrap=True)
-    seconds = ", ".join(f"{name} {duration(spent)}" for name, spent in session.stages.times.items() if spent >= 0.05)
+        for text, style in _remarks(report) if report.target not in failed else ():
+            out.print(f"{report.target}: {clean(text)}", style=style, soft_wrap=True)
+    seconds = ", ".join(
+        f"{name} {duration(elapsed)}" for name, elapsed in session.stages.times.items() if elapsed >= 0.05
+    )
     out.print(f"time: {seconds}", style="dim", soft_wrap=True)
 
 
@@ -189,22 +191,21 @@ def _title(args: argparse.Namespace, session: CompileSession) -> str:
 
 
 def _basis(report: CompileReport) -> tuple[str, str]:
-    """What data the SQNR is of, and how loud to say it."""
+    """The data that the SQNR was measured on, and the style to print it in."""
     if report.missing_sqnr_reason:
         return f"SQNR: {report.missing_sqnr_reason}", "yellow"
     return f"SQNR: {report.measured_on}", "dim" if report.evaluated_on in ("held-out", "given") else "yellow"
 
 
 def _remarks(report: CompileReport) -> Iterator[tuple[str, str]]:
-    """What there is to know about a result besides its figures, and in which color."""
+    """Remarks about a result besides its figures, each with its color."""
     if report.poor:
-        how = f"`edgewright compare` finds the layers to raise (--strict makes it an error, under {POOR:g} dB)"
-        yield f"poor: SQNR {report.sqnr:.1f} dB. {how}", "red"
+        advice = f"`edgewright compare` finds the layers to raise (--strict makes it an error, under {POOR:g} dB)"
+        yield f"poor: SQNR {report.sqnr:.1f} dB. {advice}", "red"
     if report.check.skipped and report.check.skipped != NOT_REQUESTED:
         yield str(report.check), "yellow"
     if report.simulated:
-        why = "was asked for" if report.simulated == "asked for" else report.simulated
-        yield f"runs on this machine only: {why}", "yellow"
+        yield f"runs on this machine only: {report.simulated}", "yellow"
     if report.own_kernels:
         yield f"the application must provide {', '.join(report.own_kernels)}", "yellow"
     if report.advice:

@@ -47,12 +47,12 @@ def run(args: argparse.Namespace) -> int:
     inputs, labels = images.load()
     compiles = importlib.util.find_spec("torch") is not None
     count = (_CLASSIFIED if compiles else len(inputs)) if args.images is None else args.images
-    most = len(inputs) - images.CALIBRATION_COUNT if compiles else len(inputs)
-    if not 1 <= count <= most:
+    maximum = len(inputs) - images.CALIBRATION_COUNT if compiles else len(inputs)
+    if not 1 <= count <= maximum:
         remedy = "The model is calibrated with the others." if compiles else ""
-        raise UsageError("--images", f"must be 1 to {most}", value=count, remedy=remedy)
+        raise UsageError("--images", f"must be 1 to {maximum}", value=count, remedy=remedy)
     if not compiles:
-        return _shipped(args, inputs[:count], labels[:count])
+        return _run_shipped(args, inputs[:count], labels[:count])
     start = time.perf_counter()
     original, results = _compiled(args, inputs, labels[:count])
     title = f"CifarNet in int8 on {count} test images; every device runs on this machine"
@@ -97,7 +97,7 @@ def torch_tensor(x: Array) -> Any:
     return torch.from_numpy(x)
 
 
-def _shipped(args: argparse.Namespace, inputs: list[Array], labels: Array) -> int:
+def _run_shipped(args: argparse.Namespace, inputs: list[Array], labels: Array) -> int:
     """Run the precompiled program that the package ships."""
     method = Runtime.get().load_program(MODEL).load_method("forward")
     times, right = [], 0

@@ -72,21 +72,21 @@ def run(args: argparse.Namespace) -> int:
 
 def _target(args: argparse.Namespace, program: schema.Program) -> str:
     """The NPU to run on, which must be the one that the delegates were compiled for."""
-    named = {item.key: program.segment(item.segment_index) for item in program.named_data or ()}
-    named.update({key: entry.data for path in args.data for key, entry in read_data(path).items()})
-    found = {
-        accelerator_of(bytes(read_blob(program.blob(delegate), named).cmd_data))
+    named_data = {item.key: program.segment(item.segment_index) for item in program.named_data or ()}
+    named_data.update({key: entry.data for path in args.data for key, entry in read_data(path).items()})
+    targets = {
+        accelerator_of(bytes(read_blob(program.blob(delegate), named_data).cmd_data))
         for plan in program.execution_plan
         for delegate in plan.delegates
         if delegate.id == _BACKEND
     }
-    if not found and args.target is None:
+    if not targets and args.target is None:
         remedy = "Compile it with EthosUPartitioner, or name the platform with --target."
-        raise UsageError(args.model, "has no Ethos-U delegate that says which NPU it is for", remedy=remedy)
-    target = check_choice("--target", args.target or sorted(found)[0], ACCELERATORS)
-    if found - {target}:
+        raise UsageError(args.model, "has no Ethos-U delegate, which would specify the NPU", remedy=remedy)
+    target = check_choice("--target", args.target or sorted(targets)[0], ACCELERATORS)
+    if targets - {target}:
         remedy = f"Compile it for {target}, or leave out --target."
-        raise UsageError(args.model, f"must be compiled for {target}", value=", ".join(sorted(found)), remedy=remedy)
+        raise UsageError(args.model, f"must be compiled for {target}", value=", ".join(sorted(targets)), remedy=remedy)
     return target
 
 

@@ -53,14 +53,14 @@ def run(args: argparse.Namespace) -> int:
     if args.dry_run:
         return _dry_run(args, folder, libraries, runner)
     phone = Phone(Adb(args.serial, args.host), folder)
-    found = phone.check(needs, libraries, any_soc=args.any_soc)
+    device = phone.check(needs, libraries, any_soc=args.any_soc)
     with tempfile.TemporaryDirectory(prefix="edgewright-phone-") as name:
         metadata = describe(program.execution_plan[0])
-        given = _inputs(args, metadata, Path(name))
-        files = [*_pairs(libraries, runner), (Path(args.model), _name(args.model)), *given]
-        facts = _push(args, phone, files, needs, found)
+        input_files = _inputs(args, metadata, Path(name))
+        files = [*_pairs(libraries, runner), (Path(args.model), _name(args.model)), *input_files]
+        facts = _push(args, phone, files, needs, device)
     if args.kind == "run":
-        facts |= _run(args, phone, metadata, bool(given))
+        facts |= _run(args, phone, metadata, bool(input_files))
     if args.json:
         print(json.dumps(facts, indent=2))
     return 0
@@ -124,7 +124,7 @@ def _inputs(args: argparse.Namespace, metadata: MethodMetadata, folder: Path) ->
     """Write inputs as raw files in memory order, and the list that names them."""
     if not args.inputs:
         if not args.quiet and args.kind == "run":
-            note("No inputs given: the runner chooses the values.")
+            note("No inputs: the runner chooses the values.")
         return []
     files: Files = []
     for index, (value, info) in enumerate(zip(load_inputs(args.inputs, metadata), metadata.inputs, strict=True)):
@@ -152,10 +152,10 @@ def _prints(args: argparse.Namespace) -> bool:
     return not args.quiet and not args.json
 
 
-def _run(args: argparse.Namespace, phone: Phone, metadata: MethodMetadata, given: bool) -> Facts:
+def _run(args: argparse.Namespace, phone: Phone, metadata: MethodMetadata, has_inputs: bool) -> Facts:
     out = console()
     say = (lambda line: out.print(clean(line), soft_wrap=True)) if _prints(args) else None
-    output = phone.run(_name(args.model), inputs=given, on_line=say)
+    output = phone.run(_name(args.model), inputs=has_inputs, on_line=say)
     folder = Path(args.output_folder) if args.output_folder else Path(args.model).resolve().parent
     files = phone.pull(folder)
     if args.output:

@@ -73,17 +73,17 @@ def compare(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[dict[st
     for name, before, after in _pairs(_flat(first["manifest"]), _flat(second["manifest"]), "none"):
         record("manifest", name, before, after)
     methods = [{m["name"]: m for m in side["methods"]} for side in (first, second)]
-    for name, one, two in _pairs(methods[0], methods[1], None):
-        if one is None or two is None:
-            record(name, "method", "none" if one is None else "present", "none" if two is None else "present")
+    for name, old, new in _pairs(methods[0], methods[1], None):
+        if old is None or new is None:
+            record(name, "method", "none" if old is None else "present", "none" if new is None else "present")
             continue
-        for key, shown in (("planned_bytes", "planned memory"), ("constant_bytes", "constants")):
-            record(name, shown, size(one[key]), size(two[key]))
-        record(name, "instructions", one["instruction_count"], two["instruction_count"])
+        for key, label in (("planned_bytes", "planned memory"), ("constant_bytes", "constants")):
+            record(name, label, size(old[key]), size(new[key]))
+        record(name, "instructions", old["instruction_count"], new["instruction_count"])
         for key in ("inputs", "outputs"):
-            record(name, key, _edges(one[key]), _edges(two[key]))
+            record(name, key, _edges(old[key]), _edges(new[key]))
         for key, what in (("operators", "operator"), ("delegates", "delegate")):
-            for op, before, after in _pairs(_calls(one[key]), _calls(two[key]), 0):
+            for op, before, after in _pairs(_calls(old[key]), _calls(new[key]), 0):
                 record(name, f"{what} {op}", _times(before), _times(after))
     if not changes and first["contents"] != second["contents"]:
         record("file", "contents of segments", "weights or blobs", "different data of the same size")

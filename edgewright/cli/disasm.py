@@ -50,15 +50,15 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(args.model, "has no delegates", remedy="`edgewright inspect` shows its contents.")
     if args.delegate is not None and not 0 <= args.delegate < len(delegates):
         raise UsageError("--delegate", f"must be from 0 to {len(delegates) - 1}", value=args.delegate)
-    chosen = range(len(delegates)) if args.delegate is None else [args.delegate]
+    indices = range(len(delegates)) if args.delegate is None else [args.delegate]
     if args.tflite:
-        return _write_tflite(args, _contents_of(args, program), [delegates[i][1] for i in chosen])
-    found = list(_delegates(args, program, [(i, *delegates[i]) for i in chosen]))
+        return _write_tflite(args, _contents_of(args, program), [delegates[i][1] for i in indices])
+    listings = list(_delegates(args, program, [(i, *delegates[i]) for i in indices]))
     if args.json:
-        print(json.dumps(found, indent=2))
+        print(json.dumps(listings, indent=2))
         return 0
     out = console()
-    for facts in found:
+    for facts in listings:
         out.print(_title(facts), style="bold", soft_wrap=True)
         for line in facts["text"].splitlines():
             out.print(clean(line), soft_wrap=True)
@@ -66,10 +66,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _delegates(
-    args: argparse.Namespace, program: schema.Program, chosen: list[tuple[int, str, schema.BackendDelegate]]
+    args: argparse.Namespace, program: schema.Program, delegates: list[tuple[int, str, schema.BackendDelegate]]
 ) -> Iterator[dict[str, Any]]:
     of = _contents_of(args, program)
-    for index, method, delegate in chosen:
+    for index, method, delegate in delegates:
         if delegate.id not in READERS:
             remedy = f"Known backends: {', '.join(READERS)}."
             raise UsageError(f"delegate {index}", "must be of a known backend", value=delegate.id, remedy=remedy)
@@ -78,13 +78,13 @@ def _delegates(
 
 def _contents_of(args: argparse.Namespace, program: schema.Program) -> Collect:
     """A function that collects a delegate's data: program, external data and host twin."""
-    named = {item.key: program.segment(item.segment_index) for item in program.named_data or ()}
-    twins = Twins(named, find_twin_file(args.model), _MEMORY)
-    named.update({key: entry.data for path in args.data for key, entry in read_data(path).items()})
+    named_data = {item.key: program.segment(item.segment_index) for item in program.named_data or ()}
+    twins = Twins(named_data, find_twin_file(args.model), _MEMORY)
+    named_data.update({key: entry.data for path in args.data for key, entry in read_data(path).items()})
 
     def of(delegate: schema.BackendDelegate) -> DelegateContents:
         specs = {spec.key: bytes(spec.value) for spec in delegate.compile_specs or ()}
-        return DelegateContents(program.blob(delegate), specs, named, twins, args.full)
+        return DelegateContents(program.blob(delegate), specs, named_data, twins, args.full)
 
     return of
 
@@ -92,18 +92,18 @@ def _contents_of(args: argparse.Namespace, program: schema.Program) -> Collect:
 def _write_tflite(
     args: argparse.Namespace,
     of: Collect,
-    chosen: list[schema.BackendDelegate],
+    delegates: list[schema.BackendDelegate],
 ) -> int:
     from edgewright.backends.nxp.tflite_file import write_tflite
 
-    found = [of(d).graph() for d in chosen if d.id == "NeutronBackend"]
-    if len(found) != 1:
-        remedy = "Choose one with --delegate." if found else "`edgewright inspect` shows its contents."
-        raise UsageError("--tflite", "needs exactly one Neutron delegate", value=len(found), remedy=remedy)
-    if found[0] is None:
+    graphs = [of(d).graph() for d in delegates if d.id == "NeutronBackend"]
+    if len(graphs) != 1:
+        remedy = "Choose one with --delegate." if graphs else "`edgewright inspect` shows its contents."
+        raise UsageError("--tflite", "needs exactly one Neutron delegate", value=len(graphs), remedy=remedy)
+    if graphs[0] is None:
         remedy = "Keep m.twin next to m.pte."
         raise UsageError("--tflite", "needs the host twin, which holds the graph", remedy=remedy)
-    write_file(args.tflite, [write_tflite(found[0])])
+    write_file(args.tflite, [write_tflite(graphs[0])])
     console().print(f"wrote {clean(args.tflite)}", style="green", soft_wrap=True)
     return 0
 

@@ -25,7 +25,7 @@ class DelegateContents:
 
     blob: Buffer
     specs: Mapping[str, bytes]
-    named: Mapping[str, Buffer]
+    named_data: Mapping[str, Buffer]
     twins: Twins
     full: bool
 
@@ -36,7 +36,7 @@ class DelegateContents:
         return self.twins.find(hashlib.sha256(self.blob).hexdigest())
 
     @property
-    def simulated(self) -> bool:
+    def is_simulated(self) -> bool:
         return bytes(memoryview(self.blob).cast("B")[: len(MAGIC)]) == MAGIC
 
 
@@ -46,7 +46,7 @@ def ethos_u(contents: DelegateContents) -> Facts:
     from edgewright.backends.ethos_u.npu.disasm import disassemble
     from edgewright.backends.ethos_u.npu.stream import decode
 
-    blob = read_blob(contents.blob, contents.named)
+    blob = read_blob(contents.blob, contents.named_data)
     stream = decode(bytes(blob.cmd_data))
     return {
         "target": stream.accelerator,
@@ -63,7 +63,7 @@ def xnnpack(contents: DelegateContents) -> Facts:
     """XNNPACK's graph, with operator names of the op table."""
     from edgewright.backends.xnnpack.delegate import XnnpackDelegate
 
-    blob = DelegateBlob("XnnpackBackend", contents.blob, contents.specs, contents.named, deferred=True)
+    blob = DelegateBlob("XnnpackBackend", contents.blob, contents.specs, contents.named_data, deferred=True)
     return _facts(XnnpackDelegate(blob).device_graph, contents, "xnnpack")
 
 
@@ -73,7 +73,7 @@ def neutron(contents: DelegateContents) -> Facts:
 
     target = _text(contents.specs.get("target", b""))
     facts = _facts(contents.graph(), contents, target, "the TFLite graph passed to NXP's converter")
-    if not contents.simulated:
+    if not contents.is_simulated:
         blob = read_blob(memoryview(contents.blob).cast("B"))
         facts |= {"command_bytes": len(blob.microcode), "weight_bytes": len(blob.weights)}
     return facts
@@ -90,7 +90,7 @@ def qnn(contents: DelegateContents) -> Facts:
     from edgewright.backends.qualcomm.libraries import find_build_id
     from edgewright.backends.qualcomm.qnn.info import compiler_settings
 
-    if contents.simulated:
+    if contents.is_simulated:
         return _facts(contents.graph(), contents, "hexagon", "the graph")
     context = read_blob(contents.blob).context
     # Metadata is located by its layout, which weights may imitate: drop values that are not printable ASCII.
@@ -129,14 +129,19 @@ def _graphs(context: bytes) -> Sequence[Any]:
         reader.close()
 
 
-def _facts(graph: Graph | None, contents: DelegateContents, target: str, what: str = "") -> Facts:
+def _facts(graph: Graph | None, contents: DelegateContents, target: str, title: str = "") -> Facts:
     facts: Facts = {"target": target, "blob_bytes": len(contents.blob)}
     if graph is None:
-        why = f"{what} is in the host twin (m.twin), which is missing next to the file"
+        why = f"{title} is in the host twin (m.twin), which is missing next to the file"
         return {**facts, "operators": None, "inputs": [], "outputs": [], "text": why}
     lines = graph_lines(graph, full=contents.full)
     names = {side: [v.name for v in getattr(graph, side)] for side in ("inputs", "outputs")}
-    return {**facts, "operators": len(graph.ops), **names, "text": "\n".join([*([f"{what}:"] if what else []), *lines])}
+    return {
+        **facts,
+        "operators": len(graph.ops),
+        **names,
+        "text": "\n".join([*([f"{title}:"] if title else []), *lines]),
+    }
 
 
 def _text(data: bytes) -> str:

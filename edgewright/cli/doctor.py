@@ -61,11 +61,11 @@ def run(args: argparse.Namespace) -> int:
 
 def diagnose(required: set[Need] | None = None) -> list[Finding]:
     """Run every check that needs no import."""
-    wanted = required or set()
+    needs = required or set()
     return [
         Finding("edgewright", OK, VERSION, checks.machine()),
         _python(),
-        *(_package(need, need in checks.BASE or need in wanted) for need in _needs()),
+        *(_package(need, need in checks.BASE or need in needs) for need in _needs()),
         _adb(),
         *(_folder(*row) for row in _FOLDERS),
         _cache(),
@@ -89,15 +89,15 @@ def _python() -> Finding:
 
 
 def _package(need: Need, required: bool) -> Finding:
-    found = checks.found_version(need)
-    if found is None:
+    version = checks.detected_version(need)
+    if version is None:
         return Finding(need.title, MISSING if required else OPTIONAL, "", need.purpose, need.fix)
-    wanted = checks.wanted_range(need.package)
-    if not checks.satisfies(found, wanted):
-        fix = f"pip install '{need.package}{wanted}'"
-        return Finding(need.title, WRONG, found, f"{need.purpose}: must be {wanted}", fix)
+    supported = checks.supported_range(need.package)
+    if not checks.satisfies(version, supported):
+        fix = f"pip install '{need.package}{supported}'"
+        return Finding(need.title, WRONG, version, f"{need.purpose}: must be {supported}", fix)
     release = checks.qnn_here() if need is checks.QNN else ""  # the QNN release that phones report, not the package's
-    return Finding(need.title, OK, f"{found}, QNN {release}" if release else found, need.purpose)
+    return Finding(need.title, OK, f"{version}, QNN {release}" if release else version, need.purpose)
 
 
 def _adb() -> Finding:
@@ -146,11 +146,11 @@ def _cache() -> Finding:
 def _show(args: argparse.Namespace, findings: list[Finding]) -> None:
     from rich.text import Text
 
-    shown = findings if not args.quiet else [f for f in findings if f.state in _BAD]
-    rows = [(f.what, Text(f.state, style=_STYLES[f.state]), f.version, f.purpose) for f in shown]
+    visible = findings if not args.quiet else [f for f in findings if f.state in _BAD]
+    rows = [(f.what, Text(f.state, style=_STYLES[f.state]), f.version, f.purpose) for f in visible]
     if rows:
         console().print(table("", ("what", "state", "found", "for"), rows, flexible="for"))
-    fixes = [(f.what, f.fix) for f in shown if f.fix]
+    fixes = [(f.what, f.fix) for f in visible if f.fix]
     if fixes:
         console().print("\nto install what is missing:", style="bold")
     for what, fix in fixes:

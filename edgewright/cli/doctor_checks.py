@@ -70,33 +70,33 @@ NEEDS: dict[str, tuple[Need, ...]] = {
 }
 
 
-def found_version(need: Need) -> str | None:
+def detected_version(need: Need) -> str | None:
     """The installed version, or None."""
     if need is LITECORE:
         return _litecore()
-    if find_spec(need.module) is None and _installed(need.package) is None:
+    if find_spec(need.module) is None and _installed_version(need.package) is None:
         return None
-    return _installed(need.package) or "installed"
+    return _installed_version(need.package) or "installed"
 
 
 def _litecore() -> str | None:
     from edgewright.backends.samsung import sdk
 
     try:
-        found = sdk.find_sdk()
+        litecore = sdk.find_sdk()
     except MissingError:  # the variable does not name the SDK's folder
         return None
-    return None if found is None else str(found.root or "modules of ExecuTorch")
+    return None if litecore is None else str(litecore.root or "modules of ExecuTorch")
 
 
-def _installed(package: str) -> str | None:
+def _installed_version(package: str) -> str | None:
     try:
         return version(package)
     except PackageNotFoundError:
         return None
 
 
-def wanted_range(package: str) -> str:
+def supported_range(package: str) -> str:
     """The version range of a package in Edgewright's own metadata, or ''."""
     for line in _requirements():
         head = line.partition(";")[0].strip()
@@ -115,7 +115,7 @@ def _requirements() -> list[str]:
         return []
 
 
-def satisfies(found: str, wanted: str) -> bool:
+def satisfies(installed: str, supported: str) -> bool:
     """True if a version is in a range; specifiers other than plain comparisons are ignored.
 
     >>> satisfies("2.13.0+cpu", ">=2.11,<2.14"), satisfies("2.10.1", ">=2.11"), satisfies("installed", ">=1")
@@ -128,27 +128,27 @@ def satisfies(found: str, wanted: str) -> bool:
         "<": lambda a, b: a < b,
         ">": lambda a, b: a > b,
     }
-    have = _numbers(found)
-    for part in filter(None, wanted.split(",")):
+    numbers = _numbers(installed)
+    for part in filter(None, supported.split(",")):
         mark = next((m for m in compare if part.strip().startswith(m)), None)
-        if mark is None or not have:
+        if mark is None or not numbers:
             continue
         limit = _numbers(part.strip()[len(mark) :])
-        width = max(len(have), len(limit))
-        padded = [n + (0,) * (width - len(n)) for n in (have, limit)]
+        width = max(len(numbers), len(limit))
+        padded = [n + (0,) * (width - len(n)) for n in (numbers, limit)]
         if not compare[mark](padded[0], padded[1]):
             return False
     return True
 
 
 def _numbers(text: str) -> tuple[int, ...]:
-    found = []
+    numbers = []
     for piece in text.strip().split("+")[0].split("."):
         digits = "".join(c for c in piece if c.isdigit())
         if not digits or not piece[0].isdigit():
             break
-        found.append(int(digits))
-    return tuple(found)
+        numbers.append(int(digits))
+    return tuple(numbers)
 
 
 def machine() -> str:

@@ -96,36 +96,36 @@ def _with_scalars(metadata: MethodMetadata, arrays: dict[str, Array]) -> Inputs:
 def _assign(source: str, names: Sequence[str], metadata: MethodMetadata) -> list[TensorInfo]:
     """Map names to inputs: by the names ``in0, in1, ...`` if they match, else by position."""
     tensors = _tensors(metadata)
-    known = {info.name: info for info in tensors}
+    by_name = {info.name: info for info in tensors}
     if len(names) != len(tensors):
-        wanted = ", ".join(f"{info.name}: {info}" for info in tensors) or "none"
-        given = f"{len(names)} ({', '.join(names[:8])}{', ...' if len(names) > 8 else ''})" if names else "none"
-        rule = f"method {metadata.name!r} takes {len(tensors)} tensors ({wanted})"
-        raise InputError(source, rule, value=given)
-    if set(names) == set(known):
-        return [known[name] for name in names]
+        expected = ", ".join(f"{info.name}: {info}" for info in tensors) or "none"
+        actual = f"{len(names)} ({', '.join(names[:8])}{', ...' if len(names) > 8 else ''})" if names else "none"
+        rule = f"method {metadata.name!r} takes {len(tensors)} tensors ({expected})"
+        raise InputError(source, rule, value=actual)
+    if set(names) == set(by_name):
+        return [by_name[name] for name in names]
     return tensors
 
 
 def _read_array(source: str, stream: IO[bytes], info: TensorInfo) -> Array:
     """Read one array, unless it is larger than the input."""
     shape, column_major, dtype = _read_header(source, stream)
-    wanted = parse_dtype(info.dtype)
+    expected = parse_dtype(info.dtype)
     count = 1
     for extent in shape:
         count *= extent
     if count * dtype.itemsize > info.nbytes:
-        remedy = f"Convert it: x.astype('{info.dtype}')." if dtype != wanted else _cut(shape, info)
+        remedy = f"Convert it: x.astype('{info.dtype}')." if dtype != expected else _size_remedy(shape, info)
         raise InputError(f"{source} as {info.name}", f"must be {info}", value=f"{dtype}{list(shape)}", remedy=remedy)
     data = stream.read(count * dtype.itemsize)
     if len(data) != count * dtype.itemsize:
         raise InputError(source, f"must hold {count * dtype.itemsize} bytes of data", value=len(data))
     array: Array = np.frombuffer(data, dtype).reshape(shape, order="F" if column_major else "C")
-    same_bits = dtype.kind == "V" and dtype.names is None and dtype.itemsize == wanted.itemsize
-    return array.view(wanted) if same_bits else array  # numpy cannot name bfloat16 and reads it as raw bytes
+    same_bits = dtype.kind == "V" and dtype.names is None and dtype.itemsize == expected.itemsize
+    return array.view(expected) if same_bits else array  # numpy cannot name bfloat16 and reads it as raw bytes
 
 
-def _cut(shape: tuple[int, ...], info: TensorInfo) -> str:
+def _size_remedy(shape: tuple[int, ...], info: TensorInfo) -> str:
     """The remedy if an array is too large only in its first dimension."""
     if not info.shape or shape[1:] != tuple(info.shape[1:]):
         return ""
@@ -165,11 +165,11 @@ def read_list(path: str) -> list[list[tuple[str, str]]]:
     return [[_entry(path, word) for word in line] for line in lines]
 
 
-def _entry(path: str, word: str) -> tuple[str, str]:
-    name, found, file = word.rpartition(":=")
+def _entry(path: str, text: str) -> tuple[str, str]:
+    name, separator, file = text.rpartition(":=")
     beside = os.path.join(os.path.dirname(path), file)
     # Device runners take names from the working folder; a list moved with its files should work too.
-    return (name if found else ""), (file if os.path.exists(file) or not os.path.exists(beside) else beside)
+    return (name if separator else ""), (file if os.path.exists(file) or not os.path.exists(beside) else beside)
 
 
 def from_list(path: str, metadata: MethodMetadata) -> Iterator[Inputs]:

@@ -57,14 +57,14 @@ def gather(path: str, data: list[str], **options: bool) -> Facts:
     kind = kind_of(path)
     facts: Facts = {"format": kind, "file": os.path.basename(path)}
     if kind == "ptd":
-        found = data_facts(read_data(path))
+        contents = data_facts(read_data(path))
     elif kind == "bpte":
-        found = bundle_facts(read_bundled(path), **options)
+        contents = bundle_facts(read_bundled(path), **options)
     elif kind == "etdp":
-        found = profile_facts(read_etdump(path))
+        contents = profile_facts(read_etdump(path))
     else:
-        found = program_facts(read_program(path), _merge(data) if data else None, **options)
-    return {**facts, "bytes": os.path.getsize(path), **found}
+        contents = program_facts(read_program(path), _merge(data) if data else None, **options)
+    return {**facts, "bytes": os.path.getsize(path), **contents}
 
 
 def _merge(paths: list[str]) -> dict[str, PtdEntry]:

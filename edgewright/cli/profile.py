@@ -49,26 +49,26 @@ def run(args: argparse.Namespace) -> int:
             step()
     method.close()
     median = statistics.median(times)
-    written = []
+    files = []
     if args.chrome_trace:
-        written.append(f"{args.chrome_trace} ({size(profile.save_chrome_trace(args.chrome_trace))})")
+        files.append(f"{args.chrome_trace} ({size(profile.save_chrome_trace(args.chrome_trace))})")
     if args.etdump:
-        written.append(f"{args.etdump} ({size(profile.save_etdump(args.etdump))})")
+        files.append(f"{args.etdump} ({size(profile.save_etdump(args.etdump))})")
     if args.json:
-        found = {
+        result = {
             "method": args.method,
             "median_ms": median * 1e3,
             "runs": len(times),
             "instructions": [asdict(row) for row in profile.rows()],
             "parts": [asdict(row) for row in profile.part_rows()],
         }
-        print(json.dumps(found, indent=2))
+        print(json.dumps(result, indent=2))
         return 0
     if not args.quiet:
         out = console()
         summary = f"{args.method}: {duration(median)} per run (median of {len(times)}), on this machine"
         out.print(summary, style="bold", soft_wrap=True)
         show_profile(profile, everything=args.verbose)
-        for line in written:
+        for line in files:
             out.print(f"wrote {line}", soft_wrap=True)
     return 0

@@ -112,14 +112,14 @@ def _operators(plan: schema.ExecutionPlan) -> list[Facts]:
 
 
 def _delegates(program: schema.Program, plan: schema.ExecutionPlan) -> list[Facts]:
-    here = set(available_delegates())
+    available = set(available_delegates())
     calls = _calls(plan, schema.DelegateCall, "delegate_index")
     return [
         {
             "index": index,
             "id": delegate.id,
             "description": describe_backend(delegate.id),
-            "available": delegate.id in here,
+            "available": delegate.id in available,
             "calls": calls[index],
             "bytes": len(program.blob(delegate)),
             "location": schema.DataLocation(delegate.processed.location).name.lower(),

@@ -27,17 +27,17 @@ def show(facts: Facts, *, everything: bool) -> None:
     _SHOW[facts["format"]](out, facts, None if everything else _TOP)
 
 
-def _cut(rows: list[Any], top: int | None) -> tuple[list[Any], int]:
+def _truncate(rows: list[Any], top: int | None) -> tuple[list[Any], int]:
     return (rows, 0) if top is None or len(rows) <= top else (rows[:top], len(rows) - top)
 
 
-def _more(out: Console, count: int) -> None:
+def _print_hidden_count(out: Console, count: int) -> None:
     if count:
         out.print(f"{count} more: --verbose shows all of them", style="dim")
 
 
-def _yes(value: bool, no: str) -> Text:
-    return Text("yes", style="green") if value else Text(no, style="red")
+def _yes_or(value: bool, otherwise: str) -> Text:
+    return Text("yes", style="green") if value else Text(otherwise, style="red")
 
 
 # ------------------------------------------------------------------------------------------------------ programs
@@ -87,7 +87,7 @@ def _method(out: Console, method: Facts) -> None:
         columns = ("", "type", "shape", ">size", "memory")
         out.print(table("inputs and outputs", columns, edges, flexible="shape"))
     if method["operators"]:
-        rows = [(o["name"], o["calls"], _yes(o["kernel"], "missing")) for o in method["operators"]]
+        rows = [(o["name"], o["calls"], _yes_or(o["kernel"], "missing")) for o in method["operators"]]
         out.print(table("operators", ("operator", ">calls", "kernel here"), rows, flexible="operator"))
     if method["delegates"]:
         delegates = [_delegate(d) for d in method["delegates"]]
@@ -116,7 +116,7 @@ def _delegate(delegate: Facts) -> tuple[object, ...]:
         f"{s['key']}={s['text']}" if s["text"] is not None else f"{s['key']} ({s['bytes']} B)"
         for s in delegate["compile_specs"]
     )
-    here = _yes(delegate["available"], "no")
+    here = _yes_or(delegate["available"], "no")
     return delegate["index"], delegate["id"], size(delegate["bytes"]), delegate["calls"], here, specs
 
 
@@ -149,15 +149,15 @@ def _tensors(out: Console, tensors: list[Facts], top: int | None) -> None:
     if not tensors:
         return
     total = sum(t["bytes"] for t in tensors)
-    shown, rest = _cut(tensors, top)
+    visible, rest = _truncate(tensors, top)
     rows = [
         (_tensor_name(t), t["type"], dims(t["shape"]), size(t["bytes"]), share(t["bytes"] / max(total, 1)), _use(t))
-        for t in shown
+        for t in visible
     ]
     title = f"{plural(len(tensors), 'stored tensor')}, {size(total)}"
     columns = ("tensor", "type", "shape", ">size", ">share", "used as")
     out.print(table(title, columns, rows, flexible="used as"))
-    _more(out, rest)
+    _print_hidden_count(out, rest)
 
 
 def _tensor_name(tensor: Facts) -> str:
@@ -175,13 +175,13 @@ def _use(tensor: Facts) -> str | Text:
 def _segments(out: Console, segments: list[Facts], top: int | None) -> None:
     if not segments:
         return
-    shown, rest = _cut(segments, top)
-    rows = [(s["index"], s["offset"], size(s["bytes"]), _holds(s["holds"])) for s in shown]
+    shown, rest = _truncate(segments, top)
+    rows = [(s["index"], s["offset"], size(s["bytes"]), _contents(s["holds"])) for s in shown]
     out.print(table("segments", (">#", ">at byte", ">size", "holds"), rows, flexible="holds"))
-    _more(out, rest)
+    _print_hidden_count(out, rest)
 
 
-def _holds(contents: list[str]) -> str:
+def _contents(contents: list[str]) -> str:
     """The contents of a segment, with hashes abbreviated."""
     return _HASH.sub(r"\1...", ", ".join(contents)) or "nothing known"
 
@@ -190,14 +190,14 @@ def _holds(contents: list[str]) -> str:
 
 
 def _data(out: Console, facts: Facts, top: int | None) -> None:
-    shown, rest = _cut(facts["entries"], top)
+    visible, rest = _truncate(facts["entries"], top)
     rows = [
         (e["name"], e["type"] or "blob", "" if e["shape"] is None else dims(e["shape"]), size(e["bytes"]))
-        for e in shown
+        for e in visible
     ]
     title = plural(len(facts["entries"]), "named item")
     out.print(table(title, ("name", "type", "shape", ">size"), rows, flexible="name"))
-    _more(out, rest)
+    _print_hidden_count(out, rest)
 
 
 def _bundle(out: Console, facts: Facts, top: int | None) -> None:
@@ -206,10 +206,10 @@ def _bundle(out: Console, facts: Facts, top: int | None) -> None:
         for suite in facts["suites"]
         for number, case in enumerate(suite["cases"])
     ]
-    shown, rest = _cut(rows, top)
+    shown, rest = _truncate(rows, top)
     columns = ("method", ">case", "inputs", "expected")
     out.print(table(plural(len(rows), "test case"), columns, shown, flexible="inputs"))
-    _more(out, rest)
+    _print_hidden_count(out, rest)
     out.print(f"\nthe bundled program, {size(facts['program_bytes'])}", style="bold")
     _program(out, facts["program"], top)
 
@@ -219,22 +219,22 @@ def _join(items: Iterable[str]) -> str:
 
 
 def _profile(out: Console, facts: Facts, top: int | None) -> None:
-    groups, hidden = _cut(_alike(facts["runs"]), top)
+    groups, hidden = _truncate(_group_equal_runs(facts["runs"]), top)
     for first, runs in groups:
         last = first + len(runs) - 1
         title = f"run {first}" if len(runs) == 1 else f"runs {first} to {last}"
         title += f" {runs[0]['name']!r}: {plural(len(runs[0]['events']), 'event')}"
         for what in ("allocations", "debug_events"):
             title += f", {runs[0][what]} {what.replace('_', ' ')}" if runs[0][what] else ""
-        shown, rest = _cut(_events(runs), top)
-        spent = "time" if len(runs) == 1 else "mean time"
-        columns = ("event", ">instruction", ">starts at", f">{spent}")
-        out.print(table(title, columns, shown, flexible="event"))
-        _more(out, rest)
-    _more(out, hidden)
+        visible, rest = _truncate(_events(runs), top)
+        heading = "time" if len(runs) == 1 else "mean time"
+        columns = ("event", ">instruction", ">starts at", f">{heading}")
+        out.print(table(title, columns, visible, flexible="event"))
+        _print_hidden_count(out, rest)
+    _print_hidden_count(out, hidden)
 
 
-def _alike(runs: list[Facts]) -> list[tuple[int, list[Facts]]]:
+def _group_equal_runs(runs: list[Facts]) -> list[tuple[int, list[Facts]]]:
     """Group consecutive runs with the same events, so that a hundred runs print as one table."""
     groups: list[tuple[int, list[Facts]]] = []
     previous = None

@@ -69,35 +69,35 @@ def run(args: argparse.Namespace) -> int:
             repeat=args.repeat,
             memory=args.max_memory,
             profile=profiled,
-            keep=bool(args.output),
+            keep_all=bool(args.output),
             quiet=args.quiet,
         )
     )
-    written = _write(args, result)
+    files = _write(args, result)
     if args.json:
-        print(json.dumps(_facts(result, written), indent=2))
+        print(json.dumps(_facts(result, files), indent=2))
     elif not args.quiet:
-        _show(result, written, args)
+        _show(result, files, args)
     return 0
 
 
 def _write(args: argparse.Namespace, result: MethodResult) -> list[str]:
     """Write the requested files; returns a description of each."""
-    written = []
+    files = []
     if args.output:
-        written.append(f"{args.output} ({size(save_arrays(args.output, result.outputs))})")
+        files.append(f"{args.output} ({size(save_arrays(args.output, result.outputs))})")
     if args.output_folder_path:
         count = result.inferences * len(result.metadata.outputs)
-        written.append(f"{count} files in {args.output_folder_path}")
+        files.append(f"{count} files in {args.output_folder_path}")
     if result.profile is not None:
         if args.etdump_path:
-            written.append(f"{args.etdump_path} ({size(result.profile.save_etdump(args.etdump_path))})")
+            files.append(f"{args.etdump_path} ({size(result.profile.save_etdump(args.etdump_path))})")
         if args.chrome_trace:
-            written.append(f"{args.chrome_trace} ({size(result.profile.save_chrome_trace(args.chrome_trace))})")
-    return written
+            files.append(f"{args.chrome_trace} ({size(result.profile.save_chrome_trace(args.chrome_trace))})")
+    return files
 
 
-def _facts(result: MethodResult, written: list[str]) -> dict[str, Any]:
+def _facts(result: MethodResult, files: list[str]) -> dict[str, Any]:
     heads = ("name", "type", "shape", "min", "max")
     return {
         "method": result.metadata.name,
@@ -106,7 +106,7 @@ def _facts(result: MethodResult, written: list[str]) -> dict[str, Any]:
         "inferences": result.inferences,
         "coverage": coverage(result.metadata),
         "outputs": [dict(zip(heads, row, strict=True)) for row in output_rows(result.outputs[-1])],
-        "written": written,
+        "written": files,
     }
 
 
@@ -121,7 +121,7 @@ def coverage(metadata: MethodMetadata) -> str:
     return f"{by}: {calls} of {plural(metadata.instructions, 'instruction')}{rest}"
 
 
-def _show(result: MethodResult, written: list[str], args: argparse.Namespace) -> None:
+def _show(result: MethodResult, files: list[str], args: argparse.Namespace) -> None:
     out = console()
     runs = len(result.times)
     counted = f"per run (median of {runs})" if runs > 1 else "for the first run (--repeat 20 shows steady state)"
@@ -136,20 +136,20 @@ def _show(result: MethodResult, written: list[str], args: argparse.Namespace) ->
     out.print(table(last, columns, output_rows(result.outputs[-1]), flexible="shape"))
     if args.profile and result.profile is not None:
         show_profile(result.profile, everything=args.verbose)
-    if written:
+    if files:
         out.print()
-    for line in written:
+    for line in files:
         out.print(f"wrote {line}", soft_wrap=True)
 
 
 def show_profile(profile: Profile, *, everything: bool) -> None:
     """Print the slowest instructions, or all of them in program order."""
     rows = profile.rows()
-    shown = rows if everything else sorted(rows, key=lambda row: -row.share)[:_SLOWEST]
-    cells = [(r.instruction, r.name, r.calls, duration(r.mean_ms / 1e3), share(r.share)) for r in shown]
-    rest = len(rows) - len(shown)
+    visible = rows if everything else sorted(rows, key=lambda row: -row.share)[:_SLOWEST]
+    cells = [(r.instruction, r.name, r.calls, duration(r.mean_ms / 1e3), share(r.share)) for r in visible]
+    rest = len(rows) - len(visible)
     if rest:
-        left = sum(r.share for r in rows) - sum(r.share for r in shown)
+        left = sum(r.share for r in rows) - sum(r.share for r in visible)
         cells.append(("", f"{rest} more (--verbose shows them)", "", "", share(left)))  # type: ignore[arg-type]
     title = "instructions" if everything else "slowest instructions"
     columns = (">#", "instruction", ">calls", ">mean time", ">share")

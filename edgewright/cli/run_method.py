@@ -52,7 +52,7 @@ class Job:
     repeat: int = 1
     memory: int | None = None
     profile: bool = False
-    keep: bool = True  # keep the outputs of every inference, not only of the last
+    keep_all: bool = True  # store the outputs of every inference, not only of the last
     quiet: bool = False
 
 
@@ -138,7 +138,7 @@ def _inputs(job: Job, metadata: MethodMetadata, say: Say | None) -> Iterable[Inp
     else:
         ready = [ones(metadata)]
         if say is not None and not job.quiet and not all(isinstance(i, ScalarInfo) for i in metadata.inputs):
-            note(f"No inputs given: every input of {metadata.name!r} is filled with ones.")
+            note(f"No inputs: every input of {metadata.name!r} is filled with ones.")
     if say is not None:
         say("Inputs prepared.")
     return ready
@@ -153,7 +153,7 @@ def _time(method: Method, inputs: Inputs, result: MethodResult) -> list[Any]:
 
 def _collect(job: Job, result: MethodResult, outputs: list[Any]) -> None:
     result.inferences += 1
-    if not job.keep:
+    if not job.keep_all:
         result.outputs.clear()
     result.outputs.append(outputs)
 

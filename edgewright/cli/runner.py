@@ -63,7 +63,7 @@ def _run(args: argparse.Namespace, prog: str) -> int:
         output_folder=args.output_folder_path,
         repeat=args.num_executions,
         profile=True,
-        keep=False,
+        keep_all=False,
     )
     result = execute(job, say)
     assert result.profile is not None

@@ -29,19 +29,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    found = gather(args.model, args.data)
-    if found["format"] != "pte":
+    contents = gather(args.model, args.data)
+    if contents["format"] != "pte":
         raise UsageError(
-            args.model, "must be a .pte", value=found["format"], remedy="`edgewright inspect` shows other formats."
+            args.model, "must be a .pte", value=contents["format"], remedy="`edgewright inspect` shows other formats."
         )
     facts = {
-        "file": found["file"],
-        "bytes": found["bytes"],
-        "parts": parts(found),
-        "delegates": [{"method": m["name"], **_delegate(d)} for m in found["methods"] for d in m["delegates"]],
-        "tensors": [t for t in found["tensors"] if t["bytes"]],
+        "file": contents["file"],
+        "bytes": contents["bytes"],
+        "parts": parts(contents),
+        "delegates": [{"method": m["name"], **_delegate(d)} for m in contents["methods"] for d in m["delegates"]],
+        "tensors": [t for t in contents["tensors"] if t["bytes"]],
         "memory": {m["name"]: {"planned": m["planned_bytes"], "constants": m["constant_bytes"]}
-                   for m in found["methods"]},
+                   for m in contents["methods"]},
     }  # fmt: skip
     if args.json:
         print(json.dumps(facts, indent=2))
@@ -56,18 +56,18 @@ def _delegate(facts: dict[str, Any]) -> dict[str, Any]:
 
 def parts(facts: dict[str, Any]) -> dict[str, int]:
     """File size by part; the parts add up to the file."""
-    found = {"tables (program, values, instructions)": facts["layout"]["flatbuffer_bytes"]}
+    sizes = {"tables (program, values, instructions)": facts["layout"]["flatbuffer_bytes"]}
     for segment in facts["segments"]:
         name = _kind(segment["holds"])
-        found[name] = found.get(name, 0) + segment["bytes"]
-    rest = facts["bytes"] - sum(found.values())
-    found["alignment and headers"] = rest
-    return dict(sorted(found.items(), key=lambda item: -item[1]))
+        sizes[name] = sizes.get(name, 0) + segment["bytes"]
+    rest = facts["bytes"] - sum(sizes.values())
+    sizes["alignment and headers"] = rest
+    return dict(sorted(sizes.items(), key=lambda item: -item[1]))
 
 
-def _kind(holds: list[str]) -> str:
+def _kind(contents: list[str]) -> str:
     """The kind of a segment's contents."""
-    first = holds[0] if holds else "unused"
+    first = contents[0] if contents else "unused"
     if "blob" in first:
         return f"delegates: {first.partition(' blob')[0]}"
     if first.startswith("named data "):

@@ -17,7 +17,7 @@ Facts = dict[str, Any]
 
 def tensor_facts(program: schema.Program, data: Mapping[str, PtdEntry] | None) -> list[Facts]:
     """Every stored tensor, listed once even if several methods use it, largest first."""
-    found: dict[tuple[str, object], Facts] = {}
+    facts_by_tensor: dict[tuple[str, object], Facts] = {}
     for plan in program.execution_plan:
         uses = _uses(plan)
         for index, value in enumerate(plan.values):
@@ -26,11 +26,11 @@ def tensor_facts(program: schema.Program, data: Mapping[str, PtdEntry] | None) -
                 continue
             assert isinstance(value, schema.Tensor)
             key = (kind, _name(value) if value.external else value.data_buffer_idx)
-            facts = found.get(key) or found.setdefault(key, _tensor(program, value, kind, data))
+            facts = facts_by_tensor.get(key) or facts_by_tensor.setdefault(key, _tensor(program, value, kind, data))
             facts["used_by"] = facts["used_by"] or uses.get(index)
             if plan.name not in facts["methods"]:
                 facts["methods"].append(plan.name)
-    return sorted(found.values(), key=lambda facts: -int(facts["bytes"]))
+    return sorted(facts_by_tensor.values(), key=lambda facts: -int(facts["bytes"]))
 
 
 def _kind(value: schema.Value) -> str | None:
@@ -88,13 +88,13 @@ def _uses(plan: schema.ExecutionPlan) -> dict[int, Facts]:
 
 def segment_facts(program: schema.Program) -> list[Facts]:
     """Every segment with its offset and contents."""
-    holds: defaultdict[int, list[str]] = defaultdict(list)
+    contents: defaultdict[int, list[str]] = defaultdict(list)
     for index, what in _contents(program):
-        if what not in holds[index]:
-            holds[index].append(what)
+        if what not in contents[index]:
+            contents[index].append(what)
     base = program.layout.segment_base if program.layout else 0
     return [
-        {"index": index, "offset": base + segment.offset, "bytes": segment.size, "holds": holds[index]}
+        {"index": index, "offset": base + segment.offset, "bytes": segment.size, "holds": contents[index]}
         for index, segment in enumerate(program.segments or ())
     ]
 

@@ -65,25 +65,25 @@ def _drop_unused(program: schema.Program) -> None:
     """Remove unreferenced segments; the others move up and keep their alignment."""
     old = program.segments or []
     references = _references(program)
-    used = sorted({getattr(holder, field) for holder, field in references})
+    used = sorted({getattr(owner, field) for owner, field in references})
     if len(used) == len(old):
         return
     alignment = _alignment([segment.offset for segment in old])
     program.segments = None
     new_indices = {index: program.add_segment(old[index].data, alignment) for index in used}
-    for holder, field in references:
-        setattr(holder, field, new_indices[getattr(holder, field)])
+    for owner, field in references:
+        setattr(owner, field, new_indices[getattr(owner, field)])
 
 
 def _references(program: schema.Program) -> list[tuple[object, str]]:
     """Every (object, field) pair that holds a segment index."""
-    found: list[tuple[object, str]] = [(item, "segment_index") for item in program.named_data or ()]
+    references: list[tuple[object, str]] = [(item, "segment_index") for item in program.named_data or ()]
     blobs = {id(d.processed): d.processed for plan in program.execution_plan for d in plan.delegates}
-    found += [(b, "index") for b in blobs.values() if b.location == schema.DataLocation.SEGMENT]
+    references += [(b, "index") for b in blobs.values() if b.location == schema.DataLocation.SEGMENT]
     sources = [program.constant_segment, *(program.mutable_data_segments or ())]
     # An empty constant table refers to segment 0 even if there is none.
-    found += [(s, "segment_index") for s in sources if s is not None and s.offsets]
-    return found
+    references += [(s, "segment_index") for s in sources if s is not None and s.offsets]
+    return references
 
 
 def _alignment(offsets: list[int]) -> int:

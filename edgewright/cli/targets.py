@@ -9,7 +9,7 @@ from typing import Any
 
 from edgewright.backends import find_quantizer
 from edgewright.backends.targets import all_targets
-from edgewright.cli.doctor_checks import NEEDS, found_version
+from edgewright.cli.doctor_checks import NEEDS, detected_version
 from edgewright.console import console, table
 from edgewright.errors import UsageError
 
@@ -29,36 +29,36 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    wanted = args.name.lower()
-    found = [
+    pattern = args.name.lower()
+    targets = [
         {"target": t.name, "backend": t.backend, "about": t.summary, **_state(t.backend)}
         for t in all_targets().values()
-        if wanted in t.name or wanted in t.backend
+        if pattern in t.name or pattern in t.backend
     ]
-    if not found:
+    if not targets:
         raise UsageError(args.name, "matches no target", remedy="`edgewright targets` lists them all.")
     if args.presets:
-        for facts in found:
+        for facts in targets:
             facts["presets"] = _presets(facts["backend"])
     if args.json:
-        print(json.dumps(found, indent=2))
+        print(json.dumps(targets, indent=2))
     else:
-        _show(args, found)
+        _show(args, targets)
     return 0
 
 
-def _show(args: argparse.Namespace, found: list[dict[str, Any]]) -> None:
+def _show(args: argparse.Namespace, targets: list[dict[str, Any]]) -> None:
     heads = ["target", "backend", "device", "files", *(["presets"] if args.presets else [])]
     rows = [
         (f["target"], f["backend"], f["about"], f["files"], *([", ".join(f["presets"])] if args.presets else []))
-        for f in found
+        for f in targets
     ]
     out = console()
     out.print(table("", heads, rows, flexible="device", tight=True))
     if args.quiet:
         return
     for files, about in _FILES.items():
-        missing = sorted({m for f in found if f["files"] == files for m in f["missing"]})
+        missing = sorted({m for f in targets if f["files"] == files for m in f["missing"]})
         if missing:
             line = f"\n{files}: {about}; missing: {', '.join(missing)} (`edgewright doctor` shows how to install it)"
             out.print(line, style="dim", soft_wrap=True)
@@ -76,6 +76,6 @@ def _presets(backend: str) -> list[str]:
 @cache
 def _state(backend: str) -> dict[str, Any]:
     """Whether this machine can compile for the device, for simulation only, or not at all; and what is missing."""
-    missing = [need for need in NEEDS.get(backend, ()) if found_version(need) is None]
+    missing = [need for need in NEEDS.get(backend, ()) if detected_version(need) is None]
     files = "device" if not missing else "simulated" if all(need.simulates for need in missing) else "none"
     return {"files": files, "missing": [need.title for need in missing]}

@@ -30,21 +30,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     if args.threads is not None and not 1 <= args.threads <= 256:
         raise UsageError("--threads", "must be 1 to 256", value=args.threads)
-    found = _tune(args)
+    graphs = _tune(args)
     if args.json:
-        print(json.dumps(found, indent=2))
+        print(json.dumps(graphs, indent=2))
         return 0
     rows = [
         (f"{at}", *(c[key] for key in ("label", "kind", "rule", "chosen")),
          *(duration(c[key] / 1e6) for key in ("rule_us", "chosen_us")))
-        for at, graph in enumerate(found, 1)
+        for at, graph in enumerate(graphs, 1)
         for c in graph["changes"]
         if graph["kept"]
     ]  # fmt: skip
     if rows:
         heads = (">graph", "operator", "decision", "default", "chosen", ">time", ">now")
         console().print(table(f"{args.model}: {args.method}, on this machine", heads, rows))
-    for at, graph in enumerate(found, 1):
+    for at, graph in enumerate(graphs, 1):
         before = f"{duration(graph['rule_ms'] / 1e3)} by default"
         kept = f", {duration(graph['chosen_ms'] / 1e3)} tuned: kept"
         end = kept if graph["kept"] else ": no option was faster"

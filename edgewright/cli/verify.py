@@ -72,7 +72,7 @@ def _bundle(args: argparse.Namespace) -> int:
         rule = f"every test case must match within rtol {args.rtol:g} and atol {args.atol:g}"
         off = f"by {worst.max_error:.3g}" if math.isfinite(worst.max_error) else "in shape, type or finiteness"
         found = f"{len(failed)} of {len(results)} that differ, most in case {worst.case} of {worst.method!r} ({off})"
-        remedy = "If the bundle was made on other hardware, a larger --rtol and --atol may be right."
+        remedy = "If the bundle was written on other hardware, a larger --rtol and --atol may be right."
         raise MismatchError(name, rule, value=found, remedy=remedy)
     _say(args, f"\n{plural(len(results), 'test case')} passed")
     return 0

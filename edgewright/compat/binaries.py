@@ -21,7 +21,7 @@ class PTEFile:
 def deserialize_pte_binary(program_data: Source) -> PTEFile:
     """Read and validate a program."""
     program = read_program(program_data)
-    named = {item.key: program.segment(item.segment_index) for item in program.named_data or ()}
+    named_data = {item.key: program.segment(item.segment_index) for item in program.named_data or ()}
     blobs: list[schema.BackendDelegateInlineData] = []
     for plan in program.execution_plan:
         for delegate in plan.delegates:
@@ -30,4 +30,4 @@ def deserialize_pte_binary(program_data: Source) -> PTEFile:
                 location=schema.DataLocation.INLINE, index=len(blobs) - 1
             )
     program.backend_delegate_data = blobs
-    return PTEFile(program, named)
+    return PTEFile(program, named_data)

@@ -30,7 +30,7 @@ from edgewright.hints import did_you_mean
 def missing_error(module: str, name: str = "") -> MissingCounterpartError:
     """Error for an import without a counterpart, with the nearest equivalent or similarly spelled names."""
     subject = f"{module}.{name}" if name else module
-    suggestion = did_you_mean(name or module, TABLE.get(module, {}) if name else modules(), alike=0.8)
+    suggestion = did_you_mean(name or module, TABLE.get(module, {}) if name else modules(), cutoff=0.8)
     equivalent = nearest_equivalent(module, name)
     remedy = suggestion if suggestion and (name or not equivalent) else f"Nearest: {equivalent}." if equivalent else ""
     return MissingCounterpartError(subject, "has no counterpart in Edgewright", remedy=remedy)

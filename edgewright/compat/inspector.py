@@ -214,11 +214,11 @@ class Inspector:
     ) -> None:
         """Write the table as TSV to a path or an open file."""
         lines = self._visible(include_units, include_delegate_debug_data)
-        numbered = [["" if i == 0 else i - 1, *line] for i, line in enumerate(lines)]
+        rows = [["" if i == 0 else i - 1, *line] for i, line in enumerate(lines)]
         if isinstance(file, str):
-            write_file(file, ["".join("\t".join(map(str, line)) + "\n" for line in numbered).encode()])
+            write_file(file, ["".join("\t".join(map(str, line)) + "\n" for line in rows).encode()])
         else:
-            csv.writer(file, delimiter="\t", lineterminator="\n").writerows(numbered)
+            csv.writer(file, delimiter="\t", lineterminator="\n").writerows(rows)
 
     def _visible(self, include_units: bool, include_delegate_debug_data: bool) -> list[list[Any]]:
         rows = [r for r in self.rows(include_units, include_delegate_debug_data) if r["event_name"] != _OVERHEAD_EVENT]
@@ -248,12 +248,12 @@ def _key(event: ProfileEvent) -> Key:
 
 
 def _duration(event: ProfileEvent) -> int:
-    spent = event.end_time - event.start_time
-    if spent < 0 and event.start_time < _WRAP:
-        spent += _WRAP
-    if spent < 0:
+    elapsed = event.end_time - event.start_time
+    if elapsed < 0 and event.start_time < _WRAP:
+        elapsed += _WRAP
+    if elapsed < 0:
         raise FormatError("an event must not end before it starts", where=event.name or "", value=event.end_time)
-    return spent
+    return elapsed
 
 
 def _format_cell(value: Any) -> str:

@@ -101,13 +101,13 @@ def _plain_import(statement: ast.Import, tree: ast.Module, unmigrated: list[Unmi
             continue
         if TABLE.get(alias.name) == {} and alias.asname is None:
             continue
-        ours = _replacement_module(alias, tree)
-        if ours is None:
+        module = _replacement_module(alias, tree)
+        if module is None:
             unchanged += 1
             replacement.append(f"import {_import_clause(alias.name, alias.asname or alias.name)}")
             unmigrated.append(Unmigrated(statement.lineno, alias.name, "name what is used: from ... import ..."))
         else:
-            replacement.append(f"import {_import_clause(ours, str(alias.asname))}")
+            replacement.append(f"import {_import_clause(module, str(alias.asname))}")
     return None if unchanged == len(statement.names) else replacement
 
 

@@ -21,7 +21,7 @@ from edgewright.forks import renew_in_child
 from edgewright.hints import not_among
 from edgewright.ir.graph import Array, Graph
 from edgewright.ir.numerics import Numerics
-from edgewright.logs import say
+from edgewright.logs import log_message
 
 if TYPE_CHECKING:
     from edgewright.engine.jit.driver import CompiledGraph
@@ -138,7 +138,7 @@ def unavailable_reason() -> str:
 @cache
 def _warn(problem: str) -> None:
     """Warn once per process."""
-    say("warning", "engine", "%s; device graphs run on the numpy reference, which is much slower", problem)
+    log_message("warning", "engine", "%s; device graphs run on the numpy reference, which is much slower", problem)
 
 
 class _Reference:

@@ -91,12 +91,12 @@ def match_layout(x: Any, shape: Any, name: str) -> Any:
 
     expected = tuple(n if isinstance(n, int | np.integer) else None for n in shape)
 
-    def fits(actual: tuple[int, ...]) -> bool:
+    def matches(actual: tuple[int, ...]) -> bool:
         return len(actual) == len(expected) and all(w in (None, g) for w, g in zip(expected, actual, strict=True))
 
-    if fits(x.shape):
+    if matches(x.shape):
         return np.ascontiguousarray(x)
-    if x.ndim == 4 and fits(x.transpose(0, 2, 3, 1).shape):
+    if x.ndim == 4 and matches(x.transpose(0, 2, 3, 1).shape):
         return np.ascontiguousarray(x.transpose(0, 2, 3, 1))
     raise SystemExit(f"{name} must have the shape {list(expected)}; got {list(x.shape)}")
 
@@ -151,15 +151,15 @@ def main() -> None:
 
 def measure_runs(run: Run, line: str) -> dict[str, Any]:
     """Times of the inferences that a line requests."""
-    times, spent = [], []
+    times, cpu_times = [], []
     count, _, pause = line.strip().partition(" ")
     for _ in range(int(count)):
         time.sleep(float(pause or 0) / 1e3)
         start, used = time.perf_counter(), time.process_time()
         run()
         times.append((time.perf_counter() - start) * 1e3)
-        spent.append((time.process_time() - used) * 1e3)
-    return {"times": times, "cpu": min(spent, default=0.0)}
+        cpu_times.append((time.process_time() - used) * 1e3)
+    return {"times": times, "cpu": min(cpu_times, default=0.0)}
 
 
 if __name__ == "__main__":

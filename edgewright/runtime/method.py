@@ -14,7 +14,7 @@ from edgewright.errors import (
     LimitError,
 )
 from edgewright.formats import schema
-from edgewright.logs import say
+from edgewright.logs import log_message
 from edgewright.runtime.arguments import check_instance
 from edgewright.runtime.binding import KernelStep, Values
 from edgewright.runtime.delegate_calls import DelegateStep
@@ -75,8 +75,8 @@ class Method:
         self._over_budget = self.metadata.instructions > limits.instructions and not jumps
         self._fast_path = None if self._specializer is not None or self._over_budget else self._find_fast_path()
         self._closed = False
-        say("debug", "runtime", "loaded %s: %d instructions, %d planned bytes", plan.name, self.metadata.instructions,
-                  self.metadata.planned_bytes)  # fmt: skip
+        log_message("debug", "runtime", "loaded %s: %d instructions, %d planned bytes", plan.name,
+                    self.metadata.instructions, self.metadata.planned_bytes)  # fmt: skip
 
     def _find_specializer(self, threads: int | None) -> ShapeSpecializer | None:
         dynamic = any(isinstance(v, TensorSlot) and v.dynamic for v in self._table.values)

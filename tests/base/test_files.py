@@ -245,7 +245,7 @@ def test_what_cannot_be_written_is_known_before(tmp_path: Path) -> None:
             check_writable(tmp_path / name)
         with pytest.raises(FileAccessError, match=f"(?s)cannot be written: .*{reason}"):
             write_file(tmp_path / name, [b"x"])
-    with pytest.raises(FileAccessError, match="cannot be made"):
+    with pytest.raises(FileAccessError, match="cannot be created"):
         make_folder(tmp_path / "a\0b")
 
 
@@ -266,7 +266,7 @@ def test_folders_to_come_and_streams_can_be_written_to(tmp_path: Path) -> None:
 def test_a_folder_that_this_user_may_not_write_to_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may write everywhere
     with pytest.raises(
-        FileAccessError, match=r"Permission denied\n  Write elsewhere, or change the folder's permissions"
+        FileAccessError, match=r"Permission denied\n  Write to another folder, or change the folder's permissions"
     ):
         check_writable(tmp_path / "a")
 

@@ -90,7 +90,7 @@ def test_full_disk_says_so_and_leaves_nothing(tmp_path: Path, monkeypatch: pytes
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr("os.replace", full)
-    with pytest.raises(files.FileAccessError, match=r"No space left on device\n  Make room there"):
+    with pytest.raises(files.FileAccessError, match=r"No space left on device\n  Free disk space"):
         files.write_file(target, [b"new"])
     assert [path.name for path in tmp_path.iterdir()] == ["m.pte"]
     assert target.read_bytes() == b"old"

@@ -144,7 +144,7 @@ def _split_flags(flags: Any) -> list[str]:
 
 def _option(name: str) -> Option:
     if name not in OPTIONS:
-        remedy = did_you_mean(name, OPTIONS, most=3) or f"Vela has {', '.join(OPTIONS)}."
+        remedy = did_you_mean(name, OPTIONS, limit=3) or f"Vela has {', '.join(OPTIONS)}."
         raise UsageError(f"{SUBJECT}: {name}", "must be an option of Vela", remedy=remedy)
     option = OPTIONS[name]
     if option.handling == REJECTED:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from edgewright.logs import say
+from edgewright.logs import log_message
 
 MAX_BYTES = 256 << 20  # least recently used entries are evicted first
 MAX_ENTRIES = 4096  # keeps a directory scan within milliseconds
@@ -106,7 +106,9 @@ class Cache:
                 return None
             payload = data[HEADER:]
             if data[:HEADER] != _header(key, payload):
-                say("warning", "engine.cache", "%s: entry %s is damaged; it will be made again", self.folder, key)
+                log_message(
+                    "warning", "engine.cache", "%s: entry %s is damaged; it will be made again", self.folder, key
+                )
                 _remove(folder, key + _SUFFIX)
                 return None
             return payload
@@ -179,7 +181,7 @@ class Cache:
 
     def _refuse(self, problem: str) -> None:
         if self.problem != problem:
-            say("warning", "engine.cache", "%s is not used: %s", self.folder, problem)
+            log_message("warning", "engine.cache", "%s is not used: %s", self.folder, problem)
         self.problem = problem
 
 
