@@ -61,7 +61,9 @@ def _quantizer(name: str, backend: Backend) -> list[str]:
     lines += ["```python", _import(name, cls), "```", "", text]
     for preset in _presets(sys.modules[cls.__module__]) if is_own else ():
         lines += ["", f"`{preset.__name__}{_arguments(preset)}`: {_text(preset)}"]
-    schemes = ((f"`{precision}`", backend.meanings[precision], _codes(operators[precision])) for precision in operators)
+    schemes = (
+        (f"`{precision}`", backend.precision_notes[precision], _codes(operators[precision])) for precision in operators
+    )
     return [*lines, "", *_table(("scheme", "meaning", "operators"), schemes)]
 
 

@@ -1,4 +1,4 @@
-"""Backends: how to compile for a family of devices, one package each.
+"""Backends: compilers for families of devices, one package each.
 
 A backend's ``ops.py`` says which operators it supports (``BACKEND``); the rest is optional: without a
 ``partitioner.py`` or ``quantizer.py`` of its own it gets the table's. ``registry.py`` finds backends and delegates.
@@ -32,7 +32,7 @@ def find_quantizer(name: str) -> Any:
 
 
 def _own_class(name: str, module: str, base: type) -> Any:
-    """The first class in a module of a backend that is made from ``base``, or None without such a module."""
+    """The first subclass of ``base`` in a module of a backend, or None if there is no such module."""
     path = f"{package_of(name)}.{module}"
     if find_spec(path) is None:
         return None

@@ -1,9 +1,9 @@
-"""The registry of backends and delegates: everything that finds one by name or id comes here.
+"""The registry of backends and delegates: lookup by name or id.
 
-A backend is a package: a folder beside this file with an ``ops.py``, or what an installed package offers under the
-entry point group ``edgewright.backends``. A delegate runs a backend's blobs on this machine. It is found by the backend
-id in the file, in this order: what the application registered, what comes with Edgewright, the entry point group
-``edgewright.delegates``, and the ``DELEGATE`` of a backend's ``delegate.py``. Nothing here needs torch.
+A backend is a package: a folder in ``backends/`` with an ``ops.py``, or an entry point of an installed package in the
+group ``edgewright.backends``. A delegate runs a backend's blobs on this machine. Delegates are looked up by the backend
+id in the file, in this order: those that the application registered, built-in ones, the entry point group
+``edgewright.delegates``, and the ``DELEGATE`` of a backend's ``delegate.py``. Nothing here imports torch.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ def discover() -> dict[str, str]:
     'edgewright.backends.xnnpack'
     """
     import pkgutil
-    from importlib.metadata import entry_points  # slow, and who runs a file of ours does not need it
+    from importlib.metadata import entry_points  # slow to import, and not needed to run built-in delegates
 
-    found = {entry.name: entry.value for entry in entry_points(group=BACKENDS)}
+    backends = {entry.name: entry.value for entry in entry_points(group=BACKENDS)}
     folders = [m.name for m in pkgutil.iter_modules(import_module("edgewright.backends").__path__) if m.ispkg]
     packages = {name: f"edgewright.backends.{name}" for name in folders}
-    found.update({name: package for name, package in packages.items() if find_spec(f"{package}.ops") is not None})
-    return dict(sorted(found.items()))
+    backends.update({name: package for name, package in packages.items() if find_spec(f"{package}.ops") is not None})
+    return dict(sorted(backends.items()))
 
 
 def package_of(name: str) -> str:
     """The package of a backend; ``UsageError`` with the nearest name if there is none."""
-    found = discover()
-    if name not in found:
-        rule = f"must be one of {', '.join(found)}"
-        raise UsageError(f"backend {name!r}", rule, remedy=did_you_mean(name, found))
-    return found[name]
+    backends = discover()
+    if name not in backends:
+        rule = f"must be one of {', '.join(backends)}"
+        raise UsageError(f"backend {name!r}", rule, remedy=did_you_mean(name, backends))
+    return backends[name]
 
 
 def load_backend(name: str) -> Backend:
@@ -63,8 +63,8 @@ def load_backend(name: str) -> Backend:
 
 _REGISTERED: dict[str, Factory] = {}
 
-# Delegates that come with Edgewright: backend id, module, class. They are imported when a file needs them.
-_OURS = {
+# Built-in delegates: backend id, module, class. They are imported when a file needs them.
+_BUILT_IN = {
     "EnnBackend": ("edgewright.backends.samsung.delegate", "EnnDelegate"),
     "EthosUBackend": ("edgewright.backends.ethos_u.delegate", "EthosUDelegate"),
     "NeutronBackend": ("edgewright.backends.nxp.delegate", "NeutronDelegate"),
@@ -72,8 +72,8 @@ _OURS = {
     "XnnpackBackend": ("edgewright.backends.xnnpack.delegate", "XnnpackDelegate"),
 }
 
-# What a file needs, in words, when its delegate is not here.
-_BACKENDS = {
+# Names of backends for error messages, by id.
+_TITLES = {
     "XnnpackBackend": "XNNPACK (any Arm or x86 CPU)",
     "QnnBackend": "Qualcomm AI Engine Direct",
     "EthosUBackend": "Arm Ethos-U",
@@ -96,34 +96,34 @@ def register_delegate(backend: str, factory: Factory) -> None:
 
 def find_delegate(backend: str) -> Factory | None:
     """The factory for a backend id, or None."""
-    if backend not in _REGISTERED and backend in _OURS:
-        module, name = _OURS[backend]
+    if backend not in _REGISTERED and backend in _BUILT_IN:
+        module, name = _BUILT_IN[backend]
         _REGISTERED[backend] = getattr(import_module(module), name)
-    if backend not in _REGISTERED and backend in _offered():
-        _REGISTERED[backend] = _offered()[backend].load()
+    if backend not in _REGISTERED and backend in _entry_points():
+        _REGISTERED[backend] = _entry_points()[backend].load()
     return _REGISTERED.get(backend) or _delegate_of_package(backend)
 
 
 def available_delegates() -> list[str]:
     """The ids of all delegates that can be used here."""
-    return sorted({*_REGISTERED, *_offered(), *_OURS})
+    return sorted({*_REGISTERED, *_entry_points(), *_BUILT_IN})
 
 
 def describe_backend(backend: str) -> str:
-    """A backend id with the name people know it by."""
-    return f"{backend} ({_BACKENDS[backend]})" if backend in _BACKENDS else backend
+    """A backend id and its common name."""
+    return f"{backend} ({_TITLES[backend]})" if backend in _TITLES else backend
 
 
 def forget_delegates() -> None:
-    """Look for backends again: for when some were installed meanwhile."""
+    """Clear the caches, so that newly installed backends are found."""
     _packages_by_id.cache_clear()
     _delegate_of_package.cache_clear()
 
 
 @cache
-def _offered() -> dict[str, EntryPoint]:
-    """What installed packages offer; asked once, because a file may name any number of delegates."""
-    from importlib.metadata import entry_points  # slow, and files of ours do not need it
+def _entry_points() -> dict[str, EntryPoint]:
+    """Delegates of installed packages; cached, because a file may name any number of delegates."""
+    from importlib.metadata import entry_points  # slow to import, and not needed for built-in delegates
 
     return {entry.name: entry for entry in entry_points(group=DELEGATES)}
 
@@ -133,11 +133,11 @@ def _delegate_of_package(backend_id: str) -> Factory | None:
     package = _packages_by_id().get(backend_id)
     if package is None or find_spec(f"{package}.delegate") is None:
         return None
-    found: Factory | None = getattr(import_module(f"{package}.delegate"), "DELEGATE", None)
-    return found
+    delegate: Factory | None = getattr(import_module(f"{package}.delegate"), "DELEGATE", None)
+    return delegate
 
 
 @cache
 def _packages_by_id() -> dict[str, str]:
-    """Packages by the id of their delegates; asked once, because a file may name any number of delegates."""
+    """Packages by the id of their delegates; cached, because a file may name any number of delegates."""
     return {load_backend(name).id: package for name, package in discover().items()}

@@ -12,7 +12,7 @@ from edgewright.ir.graph import Op, Value
 
 
 def rule(text: str) -> Callable[[Callable[[Op, Any], object]], Rule]:
-    """Decorator: make a ``Rule`` of a check function and the sentence that users see."""
+    """Decorator: a ``Rule`` from a check function and the sentence that users see."""
     return lambda check: Rule(text, check)
 
 

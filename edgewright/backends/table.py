@@ -137,7 +137,7 @@ class Backend:
 
     def __init__(
         self, name: str, rows: Iterable[OpSpec], rules: Iterable[Rule] = (), *, id: str = "", emit: Emit | None = None,
-        title: str = "", summary: str = "", meanings: Mapping[str, str] | None = None,
+        title: str = "", summary: str = "", precision_notes: Mapping[str, str] | None = None,
         absent: Mapping[str, str] | None = None, rounding: Rounding | None = None,
     ) -> None:  # fmt: skip
         self.name = name
@@ -150,7 +150,7 @@ class Backend:
         self.title = title or name
         self.summary = summary
         self.absent = dict(absent or {})
-        self.meanings = {**PRECISIONS, **(meanings or {})}  # descriptions of the precisions
+        self.precision_notes = {**PRECISIONS, **(precision_notes or {})}  # descriptions of the precisions
 
     def configs(self) -> dict[str, type[OperatorConfig]]:
         """One ``OperatorConfig`` class for each config name of the rows."""
@@ -236,17 +236,17 @@ def one_dtype() -> Rule:
     return Rule("all operands must have the same element type", check)
 
 
-def argument_is(name: str, *wanted: Any) -> Rule:
+def argument_is(name: str, *values: Any) -> Rule:
     """A non-tensor argument must have one of these values."""
-    shown = " or ".join(map(str, wanted))
+    text = " or ".join(map(str, values))
 
     def check(op: Op, target: Any) -> object:
         value = op.args.get(name)
-        if name not in op.args or any(value == w for w in wanted):
+        if name not in op.args or any(value == w for w in values):
             return OK
         return "None" if value is None else value
 
-    return Rule(f"{name} must be {shown}", check)
+    return Rule(f"{name} must be {text}", check)
 
 
 def static_shape() -> Rule:

@@ -62,6 +62,6 @@ def find_target(name: str) -> Target:
     return target
 
 
-def _advice(name: str, known: Iterable[str]) -> str:
-    wanted = name.rpartition(":")[2].strip().lower()
-    return f"{did_you_mean(wanted, known, limit=3)} `edgewright targets` lists them all.".lstrip()
+def _advice(name: str, names: Iterable[str]) -> str:
+    target = name.rpartition(":")[2].strip().lower()
+    return f"{did_you_mean(target, names, limit=3)} `edgewright targets` lists them all.".lstrip()

@@ -66,7 +66,7 @@ def test_a_full_phone_is_known_before_anything_is_pushed(cli: Cli, ready: list[o
     )
     command.chmod(0o755)
     done = cli("device", "push", *ready)
-    assert "phone ABC123: has 1.00 KiB free for /data/local/tmp" in done.err and "Make room on the phone" in done.err
+    assert "phone ABC123: has 1.00 KiB free for /data/local/tmp" in done.err and "Free space on the phone" in done.err
     assert list((phones[0].root / FOLDER).iterdir()) == []
 
 
@@ -75,7 +75,7 @@ def test_a_phone_that_gets_full_says_so_and_keeps_no_part_of_a_file(
 ) -> None:
     phones[0].room = 1000  # for every file but the program
     done = cli("device", "push", *ready)
-    assert "adb push" in done.err and "No space left on device" in done.err and "Make room on the phone" in done.err
+    assert "adb push" in done.err and "No space left on device" in done.err and "Free space on the phone" in done.err
     there = {path.name for path in (phones[0].root / FOLDER).iterdir()}
     assert "libQnnHtp.so" in there and not any(name.startswith("m.pte") for name in there)
     phones[0].room = None

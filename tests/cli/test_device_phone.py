@@ -149,7 +149,7 @@ def test_phones_that_cannot_be_used_are_named(cli: Cli, ready: list[object], pho
     other = StandIn("DEF456", tmp_path / "other", model="Pixel", properties={"ro.soc.model": "SM8550"})
     phones.append(other)
     done = cli("device", "push", *ready)
-    assert "must say which of 2 phones; got ABC123 (Stand_In), DEF456 (Pixel)" in done.err
+    assert "must select one of 2 phones; got ABC123 (Stand_In), DEF456 (Pixel)" in done.err
     assert cli("device", "push", *ready, "--serial", "DEF456").code == 0 and (other.root / FOLDER).exists()
     done = cli("device", "push", *ready, "-s", "GHI789")
     assert "must be a phone that is connected; got GHI789" in done.err and "ABC123, DEF456" in done.err
@@ -210,7 +210,7 @@ def test_missing_files_are_named(cli: Cli, ready: list[object], model: Path, bui
 
 
 def test_a_missing_runner_is_named(cli: Cli, model: Path, build: Path, sdk: Path, phones: list[StandIn]) -> None:
-    assert "or --runner must say" in cli("device", "push", model, "--qnn-sdk", sdk).err
+    assert "or --runner must name" in cli("device", "push", model, "--qnn-sdk", sdk).err
     runner = build / "examples/qualcomm/executor_runner/qnn_executor_runner"
     assert cli("device", "push", model, "--qnn-sdk", sdk, "--runner", runner).code == 0
     (build / "lib/libqnn_executorch_backend.so").unlink()

@@ -137,7 +137,7 @@ def test_a_quantized_model_beside_its_original(cli: Cli, tmp_path: Path) -> None
     alone = cli(*common, "--calibrate", INT8[-1])
     assert alone.code == 0 and "not compared with a float model: it is quantized already" in alone.out
     strict = cli(*common, "--strict")
-    assert strict.code == 14 and "it is quantized already, and no original" in strict.err
+    assert strict.code == 14 and "it is quantized already, and there is no original" in strict.err
     beside = cli(*common, "--calibrate", INT8[-1], "--original", NET, "--strict", "--json")
     assert json.loads(beside.out)["targets"]["xnnpack"]["sqnr"] > 20
 
@@ -274,7 +274,7 @@ def test_doctor_fails_for_a_target_that_cannot_be_made(cli: Cli) -> None:
 
 
 def test_doctor_tells_wrong_versions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor_checks, "wanted_range", lambda package: ">=99" if package == "torchao" else "")
+    monkeypatch.setattr(doctor_checks, "supported_range", lambda package: ">=99" if package == "torchao" else "")
     found = {f.what: f for f in doctor.diagnose()}
     assert found["torchao"].state == "wrong version"
     assert found["torchao"].fix == "pip install 'torchao>=99'"

@@ -181,7 +181,7 @@ def test_delegates_of_installed_packages_are_found(monkeypatch: pytest.MonkeyPat
         def load(self) -> Any:
             return Fake
 
-    monkeypatch.setattr(backend_registry, "_offered", lambda: {"OtherBackend": Entry()})
+    monkeypatch.setattr(backend_registry, "_entry_points", lambda: {"OtherBackend": Entry()})
     assert require_delegate("OtherBackend") is Fake and "OtherBackend" in RUNTIME.delegates
     with pytest.raises(MissingDelegateError, match=r"CoreMLBackend \(Apple Core ML\): is not installed"):
         require_delegate("CoreMLBackend")

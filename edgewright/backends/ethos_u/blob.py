@@ -84,16 +84,16 @@ def _pack(tensors: Sequence[Tensor]) -> bytes:
     return b"".join([struct.pack("<i", len(packed)), *packed])
 
 
-def read_blob(data: Buffer, named: Mapping[str, Buffer] | None = None) -> Blob:
-    """Read and validate a blob. ``named``: the data that external blocks refer to."""
+def read_blob(data: Buffer, named_data: Mapping[str, Buffer] | None = None) -> Blob:
+    """Read and validate a blob. ``named_data``: the data that external blocks refer to."""
     view = memoryview(data).cast("B")
     try:
         payloads, external = _blocks(view)
         for name, key in external.items():
-            if named is None or key not in named:
+            if named_data is None or key not in named_data:
                 remedy = "Load the program with the .ptd files that were written with it."
                 raise MissingDataError(f"Ethos-U {name}", f"is external, under the key {key}", remedy=remedy)
-            payloads[name] = memoryview(named[key]).cast("B")
+            payloads[name] = memoryview(named_data[key]).cast("B")
         if len(payloads["scratch_size"]) != 4:
             raise FormatError("must be 4 bytes", where="scratch_size", value=len(payloads["scratch_size"]))
         (scratch,) = struct.unpack("<I", payloads["scratch_size"])

@@ -34,8 +34,8 @@ def _quotient(low: TosaLowering, a: Value, b: Value, quantized: tuple[Value, Val
     divisor = fixed_point.binary(low, "maximum", magnitude, 1)
     inverse, shift = fixed_point.reciprocal(low, divisor)  # 1 / size = inverse * 2**(shift - 52)
     is_negative = fixed_point.binary(low, "minimum", fixed_point.binary(low, "maximum", b, -1), 0)
-    sign = fixed_point.binary(low, "add", fixed_point.shift_left(low, is_negative, 1), 1)  # 1 for zero as well
-    product = fixed_point.mul(low, fixed_point.mul(low, a, sign), inverse, shift=8)  # 15 + 22 bits, shifted to 29
+    b_sign = fixed_point.binary(low, "add", fixed_point.shift_left(low, is_negative, 1), 1)  # 1 for zero as well
+    product = fixed_point.mul(low, fixed_point.mul(low, a, b_sign), inverse, shift=8)  # 15 + 22 bits, shifted to 29
     quotient = fixed_point.shift_right(low, product, fixed_point.subtract_from(low, 30, shift))
     # Division by zero saturates.
     is_zero = fixed_point.binary(low, "sub", divisor, magnitude)

@@ -21,13 +21,13 @@ def operand(low: TosaLowering, value: Value, order: Order) -> Value:
     rank = len(order)
     if len(value.shape) == rank:
         return low.get(value, order)
-    stored = low.get(value)
+    tensor = low.get(value)
     expanded = (
-        low.reshape(stored, [1] * (rank - len(stored.bound)) + list(stored.bound)) if not stored.constant else None
+        low.reshape(tensor, [1] * (rank - len(tensor.bound)) + list(tensor.bound)) if not tensor.constant else None
     )
     if expanded is None:
-        assert stored.data is not None
-        return low.const(stored.data.reshape((1,) * (rank - stored.data.ndim) + stored.data.shape).transpose(order))
+        assert tensor.data is not None
+        return low.const(tensor.data.reshape((1,) * (rank - tensor.data.ndim) + tensor.data.shape).transpose(order))
     return low.transpose(expanded, order)
 
 
@@ -115,16 +115,16 @@ def clamp(low: TosaLowering, op: Op) -> None:
     """Clamping activations: at most a change of scale."""
     x, out = op.args["self"], result(op)
     order = common_order(low, op, len(out.shape))
-    stored = low.get(x, order)
+    tensor = low.get(x, order)
     limits = activation_limits(op.kind, op)
     if limits is None:
         _clamp_by_tensors(low, op)
     elif out.q is None:
-        low.alias(out, order, low.clamp(stored, *limits))
+        low.alias(out, order, low.clamp(tensor, *limits))
     elif x.q == out.q:
-        low.alias(out, order, low.clamp(stored, *quantized_limits(out, limits)))
+        low.alias(out, order, low.clamp(tensor, *quantized_limits(out, limits)))
     else:
-        wide = low.rescale(stored, INT32, 1.0, zero_of(x))
+        wide = low.rescale(tensor, INT32, 1.0, zero_of(x))
         low.alias(out, order, low.requantize(wide, out, scale_of(x), limits))
 
 
@@ -168,10 +168,10 @@ def glu(low: TosaLowering, op: Op) -> None:
     x = op.args["self"]
     rank = len(x.shape)
     order = common_order(low, op, rank)
-    stored = low.get(x, order)
+    tensor = low.get(x, order)
     axis = order.index(op.args["dim"] % rank)
-    size = [n // 2 if a == axis else n for a, n in enumerate(stored.bound)]
-    first, gate = (low.slice(stored, [at if a == axis else 0 for a in range(rank)], size) for at in (0, size[axis]))
+    size = [n // 2 if a == axis else n for a, n in enumerate(tensor.bound)]
+    first, gate = (low.slice(tensor, [at if a == axis else 0 for a in range(rank)], size) for at in (0, size[axis]))
     if x.q.dtype.itemsize == 1:
         sigmoid_gate = fixed_point.exact_table(low, gate, sigmoid(dequantize(np.arange(-128, 128), x.q)) * 2**15)
     else:

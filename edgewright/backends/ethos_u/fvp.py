@@ -137,8 +137,8 @@ class FvpOutput:
             self.cycles = int(match.group(1))
 
 
-def run(platform: Platform, show: Callable[[str], None]) -> FvpOutput:
-    """Run the platform to completion, passing its output to ``show``; raise if it or the program failed."""
+def run(platform: Platform, on_line: Callable[[str], None]) -> FvpOutput:
+    """Run the platform to completion and call ``on_line`` with each line; raise if it or the program failed."""
     report = FvpOutput()
     try:
         process = subprocess.Popen(
@@ -151,7 +151,7 @@ def run(platform: Platform, show: Callable[[str], None]) -> FvpOutput:
             assert process.stdout is not None
             for line in process.stdout:
                 report.add(line.rstrip("\r\n"))
-                show(report.lines[-1])
+                on_line(report.lines[-1])
             code = process.wait(_GRACE)
         except subprocess.TimeoutExpired as error:
             raise VendorError(platform.board.executable, "closed its output and did not end") from error

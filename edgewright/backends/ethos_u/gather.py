@@ -22,8 +22,8 @@ def _emit_gather(low: TosaLowering, values: Value, indices: Value) -> Value:
 
 def _int32_indices(low: TosaLowering, index: Value, order: Order | None = None) -> Value:
     """Indices as int32."""
-    stored = low.get(index, order)
-    return low.const(stored.data, np.int32) if stored.data is not None and stored.dtype != INT32 else stored
+    tensor = low.get(index, order)
+    return low.const(tensor.data, np.int32) if tensor.data is not None and tensor.dtype != INT32 else tensor
 
 
 def _flat_indices(low: TosaLowering, index: Value) -> Value:
@@ -64,12 +64,12 @@ def gather(low: TosaLowering, op: Op) -> None:
     rank = len(x.shape)
     dim = op.args["dim"] % rank
     order = (*(d for d in range(rank) if d != dim), dim)
-    stored = low.get(x, order)
+    tensor = low.get(x, order)
     for axis, d in enumerate(order[:-1]):
-        stored = slice_axis(low, stored, axis, 0, index.bound[d])
-    count = math.prod(stored.bound[:-1])
+        tensor = slice_axis(low, tensor, axis, 0, index.bound[d])
+    count = math.prod(tensor.bound[:-1])
     indices = low.reshape(_int32_indices(low, index, order), [count, index.bound[dim]])
-    gathered = _emit_gather(low, low.reshape(stored, [count, x.bound[dim], 1]), indices)
+    gathered = _emit_gather(low, low.reshape(tensor, [count, x.bound[dim], 1]), indices)
     low.alias(out, order, low.reshape(requantize_to(low, x, out, gathered), [out.bound[d] for d in order]))
 
 
@@ -88,15 +88,17 @@ def _linear_indices(low: TosaLowering, op: Op) -> tuple[Value, list[int]]:
     shape = list(np.broadcast_shapes(*(i.bound for i in indices)))
     total: Value | None = None
     for d, index in zip(dims, indices, strict=True):
-        stored = _int32_indices(low, index)
-        stored = low.reshape(stored, [1] * (max(len(shape), 1) - len(stored.bound)) + list(stored.bound))
-        stored = _wrap_negative(low, stored, x.bound[d])
+        indices_1d = _int32_indices(low, index)
+        indices_1d = low.reshape(
+            indices_1d, [1] * (max(len(shape), 1) - len(indices_1d.bound)) + list(indices_1d.bound)
+        )
+        indices_1d = _wrap_negative(low, indices_1d, x.bound[d])
         if total is not None:
-            size = low.const(np.full([1] * len(stored.bound), x.bound[d]), np.int32)
+            size = low.const(np.full([1] * len(indices_1d.bound), x.bound[d]), np.int32)
             total = low.node("mul", total.bound, INT32, a=total, b=size, shift=0)
-            joint = np.broadcast_shapes(total.bound, stored.bound)
-            stored = low.node("add", joint, INT32, a=total, b=stored)
-        total = stored
+            joint = np.broadcast_shapes(total.bound, indices_1d.bound)
+            indices_1d = low.node("add", joint, INT32, a=total, b=indices_1d)
+        total = indices_1d
     assert total is not None
     return low.reshape(total, [1, math.prod(shape)]), shape
 
@@ -174,13 +176,13 @@ def slice_scatter(low: TosaLowering, op: Op) -> None:
     """``slice_scatter`` and ``select_scatter``: concatenate the parts before, written, and after."""
     x, source, out = op.args["self"], op.args["src"], result(op)
     dim = op.args["dim"] % len(x.shape)
-    stored = requantize_to(low, x, out, low.get(x))
+    tensor = requantize_to(low, x, out, low.get(x))
     middle = requantize_to(low, source, out, low.get(source))
     first, count = written_range(op)
     middle = low.reshape(middle, [count if d == dim else s for d, s in enumerate(x.bound)])
     after = first + count
-    parts = [slice_axis(low, stored, dim, 0, first)] if first else []
-    parts += [middle] + ([slice_axis(low, stored, dim, after, x.bound[dim] - after)] if after < x.bound[dim] else [])
+    parts = [slice_axis(low, tensor, dim, 0, first)] if first else []
+    parts += [middle] + ([slice_axis(low, tensor, dim, after, x.bound[dim] - after)] if after < x.bound[dim] else [])
     low.alias(out, identity(len(out.shape)), concat(low, parts, dim))
 
 

@@ -117,10 +117,10 @@ def invert(low: TosaLowering, op: Op) -> None:
     """``logical_not`` and ``bitwise_not``."""
     x, out = op.args["self"], result(op)
     order = _order(low, op)
-    stored = low.get(x, order)
+    tensor = low.get(x, order)
     kind = "logical_not" if op.kind == "logical_not" or out.dtype == BOOL else "bitwise_not"
-    stored = _cast(low, stored, BOOL) if kind == "logical_not" else stored
-    low.alias(out, order, low.node(kind, stored.bound, stored.dtype, input=stored))
+    tensor = _cast(low, tensor, BOOL) if kind == "logical_not" else tensor
+    low.alias(out, order, low.node(kind, tensor.bound, tensor.dtype, input=tensor))
 
 
 def shift(low: TosaLowering, op: Op) -> None:

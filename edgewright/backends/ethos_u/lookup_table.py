@@ -31,8 +31,8 @@ _HALF = 1 << 15
 _ROUNDED_OPS = ("remainder", "fmod", "floor_divide")  # not lowered to tables
 
 
-def dequantize(stored: Array, q: QParams) -> Array:
-    return np.asarray((stored - np.asarray(q.zero_point)) * np.asarray(q.scale), np.float32)
+def dequantize(raw: Array, q: QParams) -> Array:
+    return np.asarray((raw - np.asarray(q.zero_point)) * np.asarray(q.scale), np.float32)
 
 
 def to_steps(values: Array, q: QParams) -> Array:
@@ -67,9 +67,9 @@ class TablePiece:
     def factor(self) -> int:
         return (1 << 16) // self.size
 
-    def value(self, stored: Array) -> Array:
+    def value(self, raw: Array) -> Array:
         """Contribution of the table, in 128ths of a step."""
-        position = np.clip((stored - self.middle) * self.factor, -_HALF, _HALF - 1) + _HALF
+        position = np.clip((raw - self.middle) * self.factor, -_HALF, _HALF - 1) + _HALF
         table = np.asarray(self.entries, np.int64)
         low = position >> 7
         return np.asarray((table[low] << 7) + (table[low + 1] - table[low]) * (position & 127))
@@ -103,7 +103,7 @@ def _rise(target: Array, start: int, size: int) -> float:
 
 
 def _fit_tables(target: Array, cuts: list[tuple[int, int]]) -> tuple[tuple[TablePiece, ...], Array]:
-    stored = np.arange(-_HALF, _HALF)
+    inputs = np.arange(-_HALF, _HALF)
     total = np.zeros(1 << 16)
     fitted: list[TablePiece] = []
     for start, size in cuts:
@@ -116,17 +116,17 @@ def _fit_tables(target: Array, cuts: list[tuple[int, int]]) -> tuple[tuple[Table
             entries[0] = 0  # zero before the piece
         entries = _limit_slopes(np.round(entries))
         piece = TablePiece(start, size, tuple(int(e) for e in entries))
-        total = total + piece.value(stored)
+        total = total + piece.value(inputs)
         fitted.append(piece)
     return tuple(fitted), np.abs(np.floor(total / 128 + 0.5) - target)
 
 
 def _limit_slopes(entries: Array) -> Array:
     """Clip entries, and the differences of neighbours, to 16 bits."""
-    limited = np.clip(entries, -_HALF, _HALF - 1)
-    for i in range(1, limited.size):
-        limited[i] = min(max(limited[i], limited[i - 1] - _HALF), limited[i - 1] + _HALF - 1)
-    return limited
+    clipped = np.clip(entries, -_HALF, _HALF - 1)
+    for i in range(1, clipped.size):
+        clipped[i] = min(max(clipped[i], clipped[i - 1] - _HALF), clipped[i - 1] + _HALF - 1)
+    return clipped
 
 
 def _fill_nan(values: Array) -> Array:
@@ -229,12 +229,12 @@ def unary(float_node: str = "") -> Lower:
     def lower(low: TosaLowering, op: Op) -> None:
         (_, x), out = tensor_operand(op), result(op)
         order = common_order(low, op, len(out.shape))
-        stored = low.get(x, order)
+        tensor = low.get(x, order)
         if out.q is None or x.q is None:
-            low.alias(out, order, low.node(float_node, stored.bound, FLOAT32, input=stored))
+            low.alias(out, order, low.node(float_node, tensor.bound, FLOAT32, input=tensor))
             return
         function, key = reference_function(op)
-        low.alias(out, order, apply_table(low, stored, function, x.q, out.q, *key))
+        low.alias(out, order, apply_table(low, tensor, function, x.q, out.q, *key))
 
     return lower
 

@@ -171,12 +171,12 @@ class TosaLowering(FlatteningLowering):
         stored = self.rescale(acc, out.q.dtype, np.asarray(factor, np.float64) / scale, 0, zero_of(out))
         return self.clamp_to(stored, out, limits)
 
-    def clamp_to(self, stored: Value, out: Value, limits: tuple[float, float] | None = None) -> Value:
-        """Clamp stored integers to the range of ``out`` and of a fused activation."""
+    def clamp_to(self, tensor: Value, out: Value, limits: tuple[float, float] | None = None) -> Value:
+        """Clamp integers to the range of ``out`` and of a fused activation."""
         assert out.q is not None
         low, high = quantized_limits(out, limits)
         info = np.iinfo(out.q.dtype)
-        return stored if (low, high) == (info.min, info.max) else self.clamp(stored, low, high)
+        return tensor if (low, high) == (info.min, info.max) else self.clamp(tensor, low, high)
 
     def clamp(self, x: Value, low: float, high: float) -> Value:
         return self.node("clamp", x.bound, x.dtype, input=x, min_val=low, max_val=high)

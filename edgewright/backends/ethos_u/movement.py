@@ -30,11 +30,11 @@ def same_quantization(x: Value, out: Value) -> bool:
     return (x.q.scale, x.q.zero_point, x.q.dtype) == (out.q.scale, out.q.zero_point, out.q.dtype)
 
 
-def requantize_to(low: TosaLowering, x: Value, out: Value, stored: Value) -> Value:
-    """``stored``, which holds values of ``x``, in the quantization of ``out``."""
+def requantize_to(low: TosaLowering, x: Value, out: Value, tensor: Value) -> Value:
+    """``tensor``, which has elements of ``x``, requantized to the encoding of ``out``."""
     if same_quantization(x, out):
-        return stored
-    return low.rescale(stored, out.dtype, scale_of(x) / scale_of(out), zero_of(x), zero_of(out))
+        return tensor
+    return low.rescale(tensor, out.dtype, scale_of(x) / scale_of(out), zero_of(x), zero_of(out))
 
 
 def copy(low: TosaLowering, op: Op) -> None:
@@ -99,10 +99,10 @@ def slice_dim(low: TosaLowering, op: Op) -> None:
     rank = len(x.shape)
     dim = op.args["dim"] % rank
     order = common_order(low, op, rank)
-    stored = low.get(x, order)
+    tensor = low.get(x, order)
     for out, indices in zip(op.outputs, read_indices(op, x.bound[dim], dim=0), strict=False):
         if out is not None:
-            selected = requantize_to(low, x, out, take(low, stored, order.index(dim), indices))
+            selected = requantize_to(low, x, out, take(low, tensor, order.index(dim), indices))
             if len(out.shape) == rank:
                 low.alias(out, order, selected)
             else:  # ``select`` and ``unbind`` leave the dimension out
@@ -116,12 +116,12 @@ def take_each_dim(indices: Callable[[Op, Value, int], Sequence[int]]) -> Callabl
     def lower(low: TosaLowering, op: Op) -> None:
         x, out = op.args["self"], result(op)
         order = common_order(low, op, len(x.shape))
-        stored = low.get(x, order)
+        tensor = low.get(x, order)
         for dim in range(len(x.shape)):
-            wanted_indices = list(indices(op, x, dim))
-            if wanted_indices != list(range(x.bound[dim])):
-                stored = take(low, stored, order.index(dim), wanted_indices)
-        low.alias(out, order, requantize_to(low, x, out, stored))
+            selected = list(indices(op, x, dim))
+            if selected != list(range(x.bound[dim])):
+                tensor = take(low, tensor, order.index(dim), selected)
+        low.alias(out, order, requantize_to(low, x, out, tensor))
 
     return lower
 
@@ -215,16 +215,16 @@ def pad(low: TosaLowering, op: Op) -> None:
     sides = [[0, 0]] * (rank - len(padding_arg) // 2) + [
         padding_arg[i : i + 2] for i in range(len(padding_arg) - 2, -1, -2)
     ]
-    stored = requantize_to(low, x, out, low.get(x, order))
+    tensor = requantize_to(low, x, out, low.get(x, order))
     for axis, d in enumerate(order):
-        first, last = max(-sides[d][0], 0), stored.bound[axis] - max(-sides[d][1], 0)
-        stored = slice_axis(low, stored, axis, first, last - first)
+        first, last = max(-sides[d][0], 0), tensor.bound[axis] - max(-sides[d][1], 0)
+        tensor = slice_axis(low, tensor, axis, first, last - first)
     padding = [max(side, 0) for d in order for side in sides[d]]
     if any(padding):
         fill = low.const(quantize_scalar(op.args.get("value") or 0, out).reshape(1))
         shape = [out.bound[d] for d in order]
-        stored = low.node("pad", shape, stored.dtype, input=stored, padding=padding, value=fill)
-    low.alias(out, order, stored)
+        tensor = low.node("pad", shape, tensor.dtype, input=tensor, padding=padding, value=fill)
+    low.alias(out, order, tensor)
 
 
 def quantize_scalar(number: float, like: Value) -> Array:

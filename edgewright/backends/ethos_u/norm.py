@@ -29,12 +29,12 @@ from edgewright.lowering.passes.layout import NHWC, identity, order_with_last
 
 
 def normalize(
-    low: TosaLowering, x: Value, stored: Value, axes: Sequence[int], centred: bool, eps: float
+    low: TosaLowering, x: Value, tensor: Value, axes: Sequence[int], subtract_mean: bool, eps: float
 ) -> tuple[Value, float]:
     """Deviations over the root of their mean square plus ``eps``: int32 values and their unit."""
-    narrow = stored.dtype is not None and stored.dtype.itemsize == 1
+    narrow = tensor.dtype is not None and tensor.dtype.itemsize == 1
     steps = eps / scale_of(x) ** 2
-    moments = compute_moments(low, low.rescale(stored, INT32, 1.0, zero_of(x)), axes, narrow, centred, steps)
+    moments = compute_moments(low, low.rescale(tensor, INT32, 1.0, zero_of(x)), axes, narrow, subtract_mean, steps)
     square = _add_eps(low, moments, steps)
     root, shift = fixed_point.rsqrt(low, square)
     product_shift = 7 if narrow else 12  # a 16-bit (or 21-bit) deviation times a 22-bit root, reduced to 31 bits
@@ -97,8 +97,8 @@ def apply_affine(
     return scaled, unit
 
 
-def layer_norm(centred: bool) -> Any:
-    """``layer_norm`` (``centred``) and ``rms_norm``."""
+def layer_norm(subtract_mean: bool) -> Any:
+    """``layer_norm`` (``subtract_mean``) and ``rms_norm``."""
 
     def lower(low: TosaLowering, op: Op) -> None:
         x, out = op.args["input"], result(op)
@@ -106,7 +106,7 @@ def layer_norm(centred: bool) -> Any:
         rows = low.reshape(low.get(x), [1, math.prod(static_sizes(x)) // count, count])
         eps = op.args.get("eps")
         normalized, unit = normalize(
-            low, x, rows, [2], centred, float(np.finfo(np.float32).eps) if eps is None else eps
+            low, x, rows, [2], subtract_mean, float(np.finfo(np.float32).eps) if eps is None else eps
         )
         normalized, unit = apply_affine(low, op, normalized, unit, count, [1, 1, count])
         low.alias(
@@ -129,12 +129,12 @@ def group_norm(low: TosaLowering, op: Op) -> None:
     group = op.args.get("num_groups", op.args.get("group", c))
     channels_last = len(x.shape) == 4 and NHWC in low.orders(x)
     order = NHWC if channels_last else identity(len(x.shape))
-    stored = low.get(x, order)
+    tensor = low.get(x, order)
     view, axes = ([n, area, group, c // group], [1, 3]) if channels_last else ([1, n * group, c // group * area], [2])
-    normalized, unit = normalize(low, x, low.reshape(stored, view), axes, True, op.args["eps"])
+    normalized, unit = normalize(low, x, low.reshape(tensor, view), axes, True, op.args["eps"])
     flat, shape = ([n, area, c], [1, 1, c]) if channels_last else ([n, c, area], [1, c, 1])
     normalized, unit = apply_affine(low, op, low.reshape(normalized, flat), unit, area * (c // group), shape)
-    low.alias(out, order, low.reshape(low.requantize(normalized, out, unit, op.args.get("limits")), stored.bound))
+    low.alias(out, order, low.reshape(low.requantize(normalized, out, unit, op.args.get("limits")), tensor.bound))
 
 
 def batch_norm(low: TosaLowering, op: Op) -> None:
@@ -147,17 +147,17 @@ def batch_norm(low: TosaLowering, op: Op) -> None:
     slope = (1.0 if weight is None else weight) / np.sqrt(var + op.args["eps"])
     offset = (0.0 if bias is None else bias) - mean * slope
     order = order_with_last(1, len(x.shape))
-    stored = low.get(x, order)
-    c = stored.bound[-1]
+    tensor = low.get(x, order)
+    c = tensor.bound[-1]
     if x.q is None:
         shape = [1] * (len(order) - 1) + [c]
         scaled = low.node(
-            "mul", stored.bound, FLOAT32, a=stored, b=low.const(slope.reshape(shape), np.float32), shift=0
+            "mul", tensor.bound, FLOAT32, a=tensor, b=low.const(slope.reshape(shape), np.float32), shift=0
         )
         start = low.const(np.broadcast_to(offset, c).reshape(shape), np.float32)
-        low.finish(op, order, low.node("add", stored.bound, FLOAT32, a=scaled, b=start))
+        low.finish(op, order, low.node("add", tensor.bound, FLOAT32, a=scaled, b=start))
         return
-    flat = low.reshape(stored, [stored.bound[0], math.prod(stored.bound[1:-1]), 1, c])
+    flat = low.reshape(tensor, [tensor.bound[0], math.prod(tensor.bound[1:-1]), 1, c])
     # Each channel's weight is 127 in its own scale, which becomes part of the output multiplier.
     scales = np.maximum(np.abs(slope), 2.0**-40) / 127
     wide = INT32 if x.q.dtype.itemsize == 1 else INT48
@@ -169,4 +169,4 @@ def batch_norm(low: TosaLowering, op: Op) -> None:
         stride=[1, 1], dilation=[1, 1],
     )  # fmt: skip
     requantized = low.requantize(acc, out, scales * scale_of(x), op.args.get("limits"))
-    low.alias(out, order, low.reshape(requantized, stored.bound))
+    low.alias(out, order, low.reshape(requantized, tensor.bound))

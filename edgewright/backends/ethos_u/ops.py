@@ -41,6 +41,6 @@ BACKEND = Backend(
     COMMON_RULES,
     id="EthosUBackend",
     title="Arm Ethos-U",
-    meanings={FLOAT: "unquantized integers and bools (floating point only in TOSA export)"},
+    precision_notes={FLOAT: "unquantized integers and bools (floating point only in TOSA export)"},
     summary="Ethos-U55, U65 and U85 NPUs, through TOSA and Arm's Vela compiler. Commands for U55 and U65-256 run here.",
 )

@@ -56,8 +56,8 @@ def _reshape_chain(value: Value, readers: dict[Value, list[Op]], outputs: set[Va
         if op.kind in _MATMULS and op.args["input"] is value:
             continue
         out = op.outputs[0] if op.kind in _RESHAPES else None
-        more = _reshape_chain(out, readers, outputs) if out is not None and out.q == value.q else None
-        if more is None:
+        rest = _reshape_chain(out, readers, outputs) if out is not None and out.q == value.q else None
+        if rest is None:
             return None
-        chain += more
+        chain += rest
     return chain

@@ -22,10 +22,10 @@ def pixel_shuffle(low: TosaLowering, op: Op) -> None:
     image = to_nhwc_image(low, op.args["self"], 2)
     n, h, w, c = image.bound
     f = op.args["upscale_factor"]
-    each = c // f**2
-    parts = low.transpose(low.reshape(image, [n * h * w, each, f, f]), [0, 2, 3, 1])
-    transposed = low.transpose(low.reshape(parts, [n * h, w, f, f * each]), [0, 2, 1, 3])
-    _alias_result(low, op, low.reshape(transposed, [n, h * f, w * f, each]))
+    channels = c // f**2
+    parts = low.transpose(low.reshape(image, [n * h * w, channels, f, f]), [0, 2, 3, 1])
+    transposed = low.transpose(low.reshape(parts, [n * h, w, f, f * channels]), [0, 2, 1, 3])
+    _alias_result(low, op, low.reshape(transposed, [n, h * f, w * f, channels]))
 
 
 def pixel_unshuffle(low: TosaLowering, op: Op) -> None:
@@ -91,15 +91,15 @@ def tril(low: TosaLowering, op: Op) -> None:
     """Multiply by a mask of ones and zeros: no rounding."""
     x, out = op.args["self"], result(op)
     order = common_order(low, op, len(x.shape))
-    stored = low.get(x, order)
+    tensor = low.get(x, order)
     ones = OPS["tril"].call({**op.args, "self": np.ones([1] * (len(x.shape) - 2) + list(x.bound[-2:]))})[0]
     mask = np.asarray(ones).transpose(order)
-    if stored.dtype == BOOL:
-        masked = low.node("logical_and", stored.bound, BOOL, a=stored, b=low.const(mask, np.bool_))
-    elif stored.dtype in (FLOAT32, INT32):
-        masked = low.node("mul", stored.bound, stored.dtype, a=stored, b=low.const(mask, stored.dtype), shift=0)
+    if tensor.dtype == BOOL:
+        masked = low.node("logical_and", tensor.bound, BOOL, a=tensor, b=low.const(mask, np.bool_))
+    elif tensor.dtype in (FLOAT32, INT32):
+        masked = low.node("mul", tensor.bound, tensor.dtype, a=tensor, b=low.const(mask, tensor.dtype), shift=0)
     else:
-        wide = low.rescale(stored, INT32, 1.0, zero_of(x))
-        acc = low.node("mul", stored.bound, INT32, a=wide, b=low.const(mask, np.int32), shift=0)
-        masked = low.rescale(acc, stored.dtype, 1.0, 0, zero_of(x))
+        wide = low.rescale(tensor, INT32, 1.0, zero_of(x))
+        acc = low.node("mul", tensor.bound, INT32, a=wide, b=low.const(mask, np.int32), shift=0)
+        masked = low.rescale(acc, tensor.dtype, 1.0, 0, zero_of(x))
     low.alias(out, order, requantize_to(low, x, out, masked))

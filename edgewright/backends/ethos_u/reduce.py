@@ -18,7 +18,7 @@ from edgewright.lowering.passes.layout import Order, common_order, identity
 Lower = Callable[[TosaLowering, Op], None]
 
 
-def held_order(low: TosaLowering, x: Value) -> Order:
+def available_order(low: TosaLowering, x: Value) -> Order:
     """The non-default dimension order a tensor is stored in, if there is one."""
     return next((o for o in low.orders(x) if o != identity(len(o))), identity(len(x.shape)))
 
@@ -30,16 +30,16 @@ def sum_or_mean(mean: bool) -> Lower:
         x, out, dims = op.args["self"], result(op), reduced_dims(op)
         count = math.prod(x.bound[d] for d in dims)
         unit = scale_of(x) / (count if mean else 1)
-        order = held_order(low, x)
-        stored = low.get(x, order)
+        order = available_order(low, x)
+        tensor = low.get(x, order)
         axes = [order.index(d) for d in dims]
         if mean and axes == [1, 2] and len(order) == 4:
-            alias_reduced(low, op, order, dims, global_average(low, op, x, stored))
+            alias_reduced(low, op, order, dims, global_average(low, op, x, tensor))
             return
-        if x.q is not None and axes == [1, 2] and len(order) == 4 and max(stored.bound[1:3]) <= MAX_WINDOW:
-            acc = window_sum(low, stored, x, stored.bound[1:3], [1, 1], [0] * 4)
+        if x.q is not None and axes == [1, 2] and len(order) == 4 and max(tensor.bound[1:3]) <= MAX_WINDOW:
+            acc = window_sum(low, tensor, x, tensor.bound[1:3], [1, 1], [0] * 4)
         else:
-            acc = stored if x.q is None else low.rescale(stored, INT32, 1.0, zero_of(x))
+            acc = tensor if x.q is None else low.rescale(tensor, INT32, 1.0, zero_of(x))
             for axis in axes:
                 acc = axis_sum(low, acc, axis)
         if x.q is None and mean:
@@ -68,7 +68,7 @@ def reduce_each_dim(kind: str) -> Lower:
     def lower(low: TosaLowering, op: Op) -> None:
         x, out = op.args["self"], result(op)
         dims = [] if kind == "reduce_any" and op.args.get("dim") == [] else reduced_dims(op)
-        order = held_order(low, x)
+        order = available_order(low, x)
         reduced = low.get(x, order)
         if kind == "reduce_any" and reduced.dtype != BOOL:
             reduced = low.node("cast", reduced.bound, BOOL, input=reduced, dtype="bool")
@@ -104,13 +104,13 @@ def cumsum(low: TosaLowering, op: Op) -> None:
     """Hillis-Steele scan: each step adds the partial sums twice as far back."""
     x, out = op.args["self"], result(op)
     order = common_order(low, op, len(x.shape))
-    stored, unit = low.get(x, order), scale_of(x)
+    tensor, unit = low.get(x, order), scale_of(x)
     if not order:
-        low.alias(out, order, low.requantize(low.rescale(stored, INT32, 1.0, zero_of(x)), out, unit))
+        low.alias(out, order, low.requantize(low.rescale(tensor, INT32, 1.0, zero_of(x)), out, unit))
         return
     axis = order.index(op.args["dim"] % len(order))
-    size = stored.bound[axis]
-    acc = stored if x.q is None else low.rescale(stored, INT32, 1.0, zero_of(x))
+    size = tensor.bound[axis]
+    acc = tensor if x.q is None else low.rescale(tensor, INT32, 1.0, zero_of(x))
     distance = 1
     while distance < size:
         padding = [distance if i == 2 * axis else 0 for i in range(2 * len(order))]

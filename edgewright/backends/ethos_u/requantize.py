@@ -11,11 +11,11 @@ def requantize(low: TosaLowering, op: Op) -> None:
     """Change scale or signedness, keeping the real values."""
     x, out = op.args["self"], result(op)
     order = common_order(low, op, len(out.shape))
-    stored = low.get(x, order)
+    tensor = low.get(x, order)
     if x.dtype.kind == "u" and out.dtype is not None and out.dtype.kind == "u":
-        stored, zero = low.rescale(stored, INT32, 1.0, zero_of(x)), 0  # TOSA cannot rescale unsigned to unsigned
+        tensor, zero = low.rescale(tensor, INT32, 1.0, zero_of(x)), 0  # TOSA cannot rescale unsigned to unsigned
     else:
         zero = zero_of(x)
     assert out.q is not None
-    rescaled = low.rescale(stored, out.q.dtype, scale_of(x) / scale_of(out), zero, zero_of(out))
+    rescaled = low.rescale(tensor, out.q.dtype, scale_of(x) / scale_of(out), zero, zero_of(out))
     low.alias(out, order, low.clamp_to(rescaled, out))

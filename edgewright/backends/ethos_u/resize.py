@@ -42,34 +42,34 @@ def repeat_factor(indices: list[int], size: int) -> int:
 
 def nearest(low: TosaLowering, op: Op) -> None:
     x, out = resize_input(op), result(op)
-    stored, indices = low.get(x, NHWC), nearest_indices(op)
-    factors = [repeat_factor(p, s) for p, s in zip(indices, stored.bound[1:3], strict=True)]
-    if stored.bound[0] == 1 and factors[0] == factors[1] and factors[0] in (2, 4, 8):
-        resized = _upsample(low, stored, factors[0])
+    tensor, indices = low.get(x, NHWC), nearest_indices(op)
+    factors = [repeat_factor(p, s) for p, s in zip(indices, tensor.bound[1:3], strict=True)]
+    if tensor.bound[0] == 1 and factors[0] == factors[1] and factors[0] in (2, 4, 8):
+        resized = _upsample(low, tensor, factors[0])
     else:
-        resized = stored
+        resized = tensor
         for axis in (1, 2):
             resized = _repeat(low, resized, axis, indices[axis - 1], factors[axis - 1])
     low.alias(out, NHWC, requantize_to(low, x, out, resized))
 
 
-def _upsample(low: TosaLowering, stored: Value, factor: int) -> Value:
+def _upsample(low: TosaLowering, tensor: Value, factor: int) -> Value:
     """The NPU's own 2x upsampling, as RESIZE."""
-    n, h, w, c = stored.bound
+    n, h, w, c = tensor.bound
     return low.node(
-        "resize", [n, h * factor, w * factor, c], stored.dtype, input=stored, scale=[2 * factor, 2] * 2,
+        "resize", [n, h * factor, w * factor, c], tensor.dtype, input=tensor, scale=[2 * factor, 2] * 2,
         offset=[1 - factor] * 2, border=[factor - 1] * 2, mode="nearest",
     )  # fmt: skip
 
 
-def _repeat(low: TosaLowering, stored: Value, axis: int, indices: list[int], factor: int) -> Value:
+def _repeat(low: TosaLowering, tensor: Value, axis: int, indices: list[int], factor: int) -> Value:
     if factor == 1:
-        return stored
+        return tensor
     if not factor:
-        return take(low, stored, axis, indices)
-    outer, inner = math.prod(stored.bound[: axis + 1]), math.prod(stored.bound[axis + 1 :])
-    repeated = tile(low, low.reshape(stored, [outer, 1, inner]), [1, factor, 1])
-    return low.reshape(repeated, [s * factor if a == axis else s for a, s in enumerate(stored.bound)])
+        return take(low, tensor, axis, indices)
+    outer, inner = math.prod(tensor.bound[: axis + 1]), math.prod(tensor.bound[axis + 1 :])
+    repeated = tile(low, low.reshape(tensor, [outer, 1, inner]), [1, factor, 1])
+    return low.reshape(repeated, [s * factor if a == axis else s for a, s in enumerate(tensor.bound)])
 
 
 def slice_count(op: Op) -> int:
@@ -109,12 +109,12 @@ def inconsistent_scales(op: Op) -> object:
 
 def bilinear(low: TosaLowering, op: Op) -> None:
     x, out = resize_input(op), result(op)
-    stored = low.get(x, NHWC)
+    tensor = low.get(x, NHWC)
     (yn, yd, yo, yb), (xn, xd, xo, xb) = resize_params(op)
-    dtype: Any = stored.dtype if x.q is None else INT32 if x.q.dtype.itemsize == 1 else INT48
+    dtype: Any = tensor.dtype if x.q is None else INT32 if x.q.dtype.itemsize == 1 else INT48
     shape = [out.bound[d] for d in NHWC]
-    acc = low.node("resize", shape, dtype, input=stored, scale=[yn, yd, xn, xd], offset=[yo, xo], border=[yb, xb],
+    acc = low.node("resize", shape, dtype, input=tensor, scale=[yn, yd, xn, xd], offset=[yo, xo], border=[yb, xb],
                    mode="bilinear")  # fmt: skip
     if x.q is not None:  # weights sum to one, so the zero point is preserved
-        acc = requantize_to(low, x, out, low.rescale(acc, stored.dtype, 1 / (yn * xn)))
+        acc = requantize_to(low, x, out, low.rescale(acc, tensor.dtype, 1 / (yn * xn)))
     low.alias(out, NHWC, acc)

@@ -20,10 +20,10 @@ MAX_REGIONS = 256
 @rule("element counts of the windows must have a common multiple below 2**23 (2**15 for 16 bits)")
 def window_count_multiple(op: Op, target: Any) -> object:
     size = op.args["self"].bound[-2:] if op.kind.endswith("2d") else (1, op.args["self"].bound[-1])
-    counted = pool.window_counts(op, size)
-    if op.args["self"].q is None or counted.min() == counted.max():
+    counts = pool.window_counts(op, size)
+    if op.args["self"].q is None or counts.min() == counts.max():
         return OK
-    largest = pool.max_scaled_sum(op, counted)
+    largest = pool.max_scaled_sum(op, counts)
     return OK if largest < 1 << 31 else largest
 
 
@@ -59,10 +59,10 @@ def max_summed(op: Op, target: Any) -> object:
     if x.q is None or not x.shape:
         return OK
     dims = [op.args["dim"] % len(x.shape)] if op.kind == "cumsum" else reduced_dims(op)
-    counted = [x.bound[d] for d in dims]
-    if math.prod(counted) > 1 << (22 if x.q.dtype.itemsize == 1 else 14):
-        return math.prod(counted)
-    return max(counted) if not on_family(target, "u85") and max(counted, default=0) > 1 << 16 else OK
+    sizes = [x.bound[d] for d in dims]
+    if math.prod(sizes) > 1 << (22 if x.q.dtype.itemsize == 1 else 14):
+        return math.prod(sizes)
+    return max(sizes) if not on_family(target, "u85") and max(sizes, default=0) > 1 << 16 else OK
 
 
 @rule("divisors must be positive")

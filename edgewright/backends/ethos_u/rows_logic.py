@@ -126,12 +126,12 @@ def plain_cast(op: Op, target: Any) -> object:
     return OK
 
 
-def _row(op: str, lower: Any, *rules: Rule, **more: Any) -> OpSpec:
-    return OpSpec(op, lower, (logic_unit, *rules), ANY, **more)
+def _row(op: str, lower: Any, *rules: Rule, **options: Any) -> OpSpec:
+    return OpSpec(op, lower, (logic_unit, *rules), ANY, **options)
 
 
-def _gather_row(op: str, lower: Any, *rules: Rule, **more: Any) -> OpSpec:
-    return OpSpec(op, lower, (gather_unit, gathered_types, index_types, *rules), ANY, **more)
+def _gather_row(op: str, lower: Any, *rules: Rule, **options: Any) -> OpSpec:
+    return OpSpec(op, lower, (gather_unit, gathered_types, index_types, *rules), ANY, **options)
 
 
 ROWS: tuple[OpSpec, ...] = (

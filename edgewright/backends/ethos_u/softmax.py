@@ -29,13 +29,13 @@ def _shifted_exponentials(low: TosaLowering, op: Op) -> tuple[Value, Value, Orde
     x = op.args["self"]
     rank = len(x.shape)
     order = next((o for o in low.orders(x)), identity(rank))
-    stored = low.get(x, order) if rank else low.reshape(low.get(x), [1])
+    tensor = low.get(x, order) if rank else low.reshape(low.get(x), [1])
     axis = order.index(op.args["dim"] % rank) if rank else 0
-    shape = [1 if a == axis else s for a, s in enumerate(stored.bound)]
-    maximum = low.node("reduce_max", shape, stored.dtype, input=stored, axis=axis)
-    wide = [low.rescale(v, INT32, 1.0, zero_of(x)) for v in (stored, maximum)]
+    shape = [1 if a == axis else s for a, s in enumerate(tensor.bound)]
+    maximum = low.node("reduce_max", shape, tensor.dtype, input=tensor, axis=axis)
+    wide = [low.rescale(v, INT32, 1.0, zero_of(x)) for v in (tensor, maximum)]
     below = fixed_point.binary(low, "sub", wide[0], wide[1])
-    return below, _exponentials(low, below, x, _max_exponential(stored.bound[axis])), order, axis
+    return below, _exponentials(low, below, x, _max_exponential(tensor.bound[axis])), order, axis
 
 
 def _max_exponential(count: int) -> float:

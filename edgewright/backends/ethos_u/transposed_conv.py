@@ -62,8 +62,8 @@ def _phase_convolutions(
                        weight=low.const(np.concatenate(phases)), pad=pads, dilation=[1, 1], **args)  # fmt: skip
         row_phase = low.requantize(acc, result(op), units, op.args.get("limits"))
         rows.append(low.reshape(row_phase, [n, high, wide * sx, out]))
-    joined = rows[0]
+    row_phases = rows[0]
     if sy > 1:
-        joined = low.node("concat", [n, high, sy * wide * sx, out], joined.dtype, inputs=rows, axis=2)
-    interleaved = low.reshape(joined, [n, high * sy, wide * sx, out])
+        row_phases = low.node("concat", [n, high, sy * wide * sx, out], row_phases.dtype, inputs=rows, axis=2)
+    interleaved = low.reshape(row_phases, [n, high * sy, wide * sx, out])
     return low.slice(interleaved, [0, *padding, 0], [n, *size, out])

@@ -35,16 +35,16 @@ class Moments:
 
 
 def compute_moments(
-    low: TosaLowering, x: Value, axes: Sequence[int], narrow: bool, centred: bool, eps: float
+    low: TosaLowering, x: Value, axes: Sequence[int], narrow: bool, subtract_mean: bool, eps: float
 ) -> Moments:
     """Moments of int32 ``x`` over axes. ``eps`` (in squared steps) will be added; ``narrow``: x has 8 bits."""
     count = math.prod(x.bound[a] for a in axes)
-    max_square = 2.0**14 if centred else 2.0**16
+    max_square = 2.0**14 if subtract_mean else 2.0**16
     if not narrow:
-        return _moments_int16(low, x, axes, count, centred, eps)
+        return _moments_int16(low, x, axes, count, subtract_mean, eps)
     bits = math.floor(SQUARE_BITS - math.log2(max_square + eps))
     dropped = max(0, math.ceil(math.log2(count / _MAX_SQUARES)))
-    if not centred:
+    if not subtract_mean:
         total = fixed_point.reduce_sum(low, fixed_point.mul(low, x, x, shift=dropped), axes)
         return Moments(
             fixed_point.shift_left(low, x, 7), 7, low.rescale(total, INT32, 2.0 ** (bits + dropped) / count), 2.0**bits
@@ -67,11 +67,13 @@ def compute_moments(
     return Moments(deviation, 7, fixed_point.binary(low, "sub", total, extra), 2.0**bits)
 
 
-def _moments_int16(low: TosaLowering, x: Value, axes: Sequence[int], count: int, centred: bool, eps: float) -> Moments:
+def _moments_int16(
+    low: TosaLowering, x: Value, axes: Sequence[int], count: int, subtract_mean: bool, eps: float
+) -> Moments:
     """16-bit inputs: shift deviations left into the headroom, then drop low bits of the squares so that sums fit."""
     deviation = fixed_point.shift_left(low, x, 4)
     residual = None
-    if centred:
+    if subtract_mean:
         mean = low.rescale(fixed_point.reduce_sum(low, x, axes), INT32, 2.0**13 / count)
         nearest = fixed_point.shift_right(low, mean, 9)
         residual = fixed_point.binary(
@@ -117,10 +119,10 @@ def _headroom(low: TosaLowering, x: Value, axes: Sequence[int]) -> Value:
 
 def variance(low: TosaLowering, op: Op) -> None:
     x, out = op.args["self"], result(op)
-    dims, (order, stored, axes) = reduced_dims(op), _reduction_input(low, op)
+    dims, (order, tensor, axes) = reduced_dims(op), _reduction_input(low, op)
     count = math.prod(x.bound[d] for d in dims)
     narrow = x.q.dtype.itemsize == 1
-    moments = compute_moments(low, low.rescale(stored, INT32, 1.0, zero_of(x)), axes, narrow, True, 0.0)
+    moments = compute_moments(low, low.rescale(tensor, INT32, 1.0, zero_of(x)), axes, narrow, True, 0.0)
     factor = scale_of(x) ** 2 / moments.unit * count / (count - _correction(op))
     mean_square = (
         moments.mean_square

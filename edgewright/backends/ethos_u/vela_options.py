@@ -23,8 +23,8 @@ _OPERATORS = re.compile(r"[A-Za-z0-9_,]{1,4096}")
 TEXT = "text"  # a key of the in-process compiler's configuration
 SPEC = "spec"  # a field of the compile spec
 CLI = "cli"  # supported by Vela's command line only
-ALWAYS_ON = "met"  # always on, nothing to do
-REJECTED = "refused"  # contradicts a delegate
+ALWAYS_ON = "always on"
+REJECTED = "rejected"  # contradicts a delegate
 
 
 @dataclass(frozen=True)
@@ -195,7 +195,7 @@ def _check_conflicts(flags: Sequence[Flag]) -> None:
         first = seen.setdefault(flag.option.name, flag)
         if first.value != flag.value:
             raise UsageError(
-                f"{SUBJECT}: {flag.option.name}", "must be given once", value=f"{first.argument} {flag.argument}"
+                f"{SUBJECT}: {flag.option.name}", "must be passed once", value=f"{first.argument} {flag.argument}"
             )
     if "--enable-debug-db" in seen and "--output-dir" not in seen:
         raise UsageError(f"{SUBJECT}: --enable-debug-db", "needs --output-dir, which says where the database goes")

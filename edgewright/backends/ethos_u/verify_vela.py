@@ -45,8 +45,8 @@ def _random_input(value: Value, rng: np.random.Generator) -> Array:
     if value.dtype == np.bool_:
         return rng.integers(0, 2, value.bound).astype(np.bool_)
     limits: Any = np.iinfo(value.dtype)
-    most = min(limits.max, 32767)  # also keeps int32 indices and sums small
-    return rng.integers(max(limits.min, -most), most, value.bound, endpoint=True).astype(value.dtype)
+    maximum = min(limits.max, 32767)  # also keeps int32 indices and sums small
+    return rng.integers(max(limits.min, -maximum), maximum, value.bound, endpoint=True).astype(value.dtype)
 
 
 def _simulate(compiled: VelaOutput, inputs: list[Array]) -> list[Array]:

@@ -56,19 +56,19 @@ class NeutronLowering(FlatteningLowering):
         q = QParams(largest / 127, 0, INT8, -127, 127)
         return self.quantized_constant(np.clip(np.round(real / q.scale), -127, 127), q)
 
-    def permute(self, held: Value, made: Value, dims: list[int]) -> None:
-        made.q = held.q  # its integer range may be wider than the value's
-        if is_trivial_permutation(held.bound, dims):
-            self.emit(f"{PREFIX}RESHAPE", made, **self._reshape_args(held, made.bound))
+    def permute(self, source: Value, out: Value, dims: list[int]) -> None:
+        out.q = source.q  # its integer range may be wider than the value's
+        if is_trivial_permutation(source.bound, dims):
+            self.emit(f"{PREFIX}RESHAPE", out, **self._reshape_args(source, out.bound))
         else:
-            self.emit(f"{PREFIX}TRANSPOSE", made, inputs=[held, self.int_constant(dims)])
+            self.emit(f"{PREFIX}TRANSPOSE", out, inputs=[source, self.int_constant(dims)])
 
-    def copy(self, held: Value, made: Value) -> None:
-        made.q = held.q
-        self.emit(f"{PREFIX}RESHAPE", made, **self._reshape_args(held, made.bound))
+    def copy(self, source: Value, out: Value) -> None:
+        out.q = source.q
+        self.emit(f"{PREFIX}RESHAPE", out, **self._reshape_args(source, out.bound))
 
-    def _reshape_args(self, held: Value, shape: Sequence[int]) -> dict[str, Any]:
-        return {"inputs": [held, self.int_constant(list(shape))], "new_shape": list(shape)}
+    def _reshape_args(self, source: Value, shape: Sequence[int]) -> dict[str, Any]:
+        return {"inputs": [source, self.int_constant(list(shape))], "new_shape": list(shape)}
 
     def reshape(self, x: Value, shape: Sequence[int]) -> Value:
         if x.bound == tuple(shape):
@@ -89,7 +89,7 @@ class NeutronLowering(FlatteningLowering):
         return self.node("SLICE", size, x.q, [x, self.int_constant(list(start)), self.int_constant(list(size))])
 
     def pad(self, x: Value, pads: Sequence[tuple[int, int]], value: int) -> Value:
-        """Pad with a constant, given as a stored integer."""
+        """Pad with a constant, passed as a raw integer."""
         if not any(map(any, pads)):
             return x
         shape = [n + a + b for n, (a, b) in zip(x.bound, pads, strict=True)]

@@ -83,11 +83,11 @@ def reduce(kind: str) -> Lower:
     def lower(low: NeutronLowering, op: Op) -> None:
         x, out, dims = op.args["self"], output(op), reduced_dims(op)
         rank = len(x.shape)
-        order, keep = common_order(low, op, rank), bool(op.args.get("keepdim", False))
+        order, keepdim = common_order(low, op, rank), bool(op.args.get("keepdim", False))
         axes = sorted(order.index(d) for d in dims)
-        final = order if keep else tuple(d - sum(g < d for g in dims) for d in order if d not in dims)
+        final = order if keepdim else tuple(d - sum(g < d for g in dims) for d in order if d not in dims)
         operands = [low.get(x, order), low.int_constant(axes)]
-        reduced = low.node(kind, [out.bound[d] for d in final], out.q, operands, keep_dims=keep)
+        reduced = low.node(kind, [out.bound[d] for d in final], out.q, operands, keep_dims=keepdim)
         low.finish(op, final, reduced)
 
     return lower

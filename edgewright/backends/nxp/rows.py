@@ -18,17 +18,17 @@ UNIT, SIGNED = (
 SELF = Same("self")
 
 
-def _row(op: str, lower: Any, *rules: Rule, **ports: Port) -> OpSpec:
-    return OpSpec(op, lower, rules, INT, ports=ports)
+def _row(op: str, lower: Any, *checks: Rule, **ports: Port) -> OpSpec:
+    return OpSpec(op, lower, checks, INT, ports=ports)
 
 
-def _fused(op: str, lower: Any, *rules: Rule, numbers: bool = False, **ports: Port) -> OpSpec:
+def _fused(op: str, lower: Any, *checks: Rule, numbers: bool = False, **ports: Port) -> OpSpec:
     """A row that can fuse a following activation."""
-    return OpSpec(op, lower, rules, INT, ACTIVATIONS, ports=ports, numbers=numbers)
+    return OpSpec(op, lower, checks, INT, ACTIVATIONS, ports=ports, numbers=numbers)
 
 
-def _movement(lower: Any, *ops: str, more: tuple[Rule, ...] = ()) -> tuple[OpSpec, ...]:
-    return tuple(OpSpec(op, lower, (rules.one_qparams, *more), INT) for op in ops)
+def _movement(lower: Any, *ops: str, extra_rules: tuple[Rule, ...] = ()) -> tuple[OpSpec, ...]:
+    return tuple(OpSpec(op, lower, (rules.one_qparams, *extra_rules), INT) for op in ops)
 
 
 _CONVOLUTION = (rules.constant_weights, rules.weight_axis, rules.window_params_fit, rules.kernel_fits)
@@ -102,15 +102,18 @@ _IMAGES = (
 
 _MOVES = (
     *_movement(movement.forward_input, "clone"),
-    *_movement(movement.forward_input, "expand", more=(rules.no_broadcast,)),
+    *_movement(movement.forward_input, "expand", extra_rules=(rules.no_broadcast,)),
     OpSpec("dropout", movement.forward_input, (rules.one_qparams,), INT, ports={"out": Same("input")}),
     *_movement(movement.permute, "permute", "transpose", "t"),
     *_movement(movement.view, "view", "reshape", "flatten"),
     *_movement(movement.squeeze, "squeeze", "unsqueeze"),
-    *_movement(movement.slice_, "slice", "narrow", "select", more=(rules.contiguous_slice,)),
-    *_movement(movement.pad, "pad", more=(rules.nonnegative_padding,)),
+    *_movement(movement.slice_, "slice", "narrow", "select", extra_rules=(rules.contiguous_slice,)),
+    *_movement(movement.pad, "pad", extra_rules=(rules.nonnegative_padding,)),
     *_movement(
-        movement.mirror_pad, "pad_by_mode", "reflection_pad", more=(rules.reflect_only, rules.nonnegative_padding)
+        movement.mirror_pad,
+        "pad_by_mode",
+        "reflection_pad",
+        extra_rules=(rules.reflect_only, rules.nonnegative_padding),
     ),
     *_movement(movement.cat, "cat"),
 )

@@ -52,7 +52,7 @@ def require(flavor: str | None = None) -> None:
             f"{INSTALL} (NXP's package index), or compile for simulation on the host: "
             'generate_neutron_compile_spec("imxrt700", simulate_only=True), edgewright compile --simulate-only.'
         )
-        raise MissingError(package, "is not installed; microcode for Neutron is made by NXP's converter", remedy=remedy)
+        raise MissingError(package, "is not installed, and microcode for Neutron needs NXP's converter", remedy=remedy)
 
 
 def convert(tflite: bytes, target: str, *, flavor: str | None = None, **options: bool) -> bytes:

@@ -28,15 +28,15 @@ _STATES = {
     "no permissions": "Give your user access to it: apt install android-sdk-platform-tools-common.",
 }
 _NO_PHONE = "Plug a phone in with USB debugging on, or adb connect HOST:PORT; adb devices lists those that are seen."
-_DISCONNECTED = "Plug the phone in again; adb devices says whether it is there. What was done is not done again."
+_DISCONNECTED = "Plug the phone in again; adb devices says whether it is there. Finished steps are not repeated."
 _FOLDER_HINT = "Name a folder that adb's shell may write to: --device-folder /data/local/tmp/NAME."
 # Remedies by command ("": any) and by text in adb's output.
 _ADVICE = (
-    ("push", "no space left", "Make room on the phone: adb shell df -h /data/local/tmp says how much there is."),
+    ("push", "no space left", "Free space on the phone: adb shell df -h /data/local/tmp shows how much there is."),
     ("push", "permission denied", _FOLDER_HINT),
     ("push", "read-only file system", _FOLDER_HINT),
     ("push", "no such file or directory", _FOLDER_HINT),
-    ("pull", "no space left", "Make room on this machine, or name another folder with --output-folder."),
+    ("pull", "no space left", "Free disk space on this machine, or name another folder with --output-folder."),
     ("pull", "no such file or directory", "The runner wrote nothing; its log says why: edgewright device run."),
     ("", "unauthorized", _STATES["unauthorized"]),
     ("", "no permissions", _STATES["no permissions"]),
@@ -78,11 +78,11 @@ class Adb:
             if not match:
                 raise MissingError("phone", "must be connected", remedy=_NO_PHONE)
             return match
-        named = [d for d in match if d.serial == self._serial]
-        if not named:
+        matching = [d for d in match if d.serial == self._serial]
+        if not matching:
             listing = f"Those seen: {', '.join(d.serial for d in match)}." if match else _NO_PHONE
             raise UsageError("--serial", "must be a phone that is connected", value=self._serial, remedy=listing)
-        return named
+        return matching
 
     def choose(self) -> Device:
         """Select the phone to use; raises unless exactly one is ready."""
@@ -91,7 +91,7 @@ class Adb:
         if len(ready) > 1:
             listed = ", ".join(f"{d.serial} ({d.model})" if d.model else d.serial for d in ready)
             remedy = f"Name one: --serial {ready[0].serial}."
-            raise UsageError("--serial", f"must say which of {len(ready)} phones", value=listed, remedy=remedy)
+            raise UsageError("--serial", f"must select one of {len(ready)} phones", value=listed, remedy=remedy)
         if not ready:
             others = "".join(f"; {d.serial} is {d.state}" for d in match[1:])
             raise MissingError(

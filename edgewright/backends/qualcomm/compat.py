@@ -28,7 +28,7 @@ class QnnExecuTorchBackendType(enum.IntEnum):
 
 class QnnQuantizer(_Quantizer):
     """Edgewright's quantizer with ExecuTorch's constructor. ``strict`` is ignored: rejected operators stay in floating
-    point, and the partitioner's report gives the reason."""
+    point, and the partitioner's report has the reason."""
 
     def __init__(
         self, backend: QnnExecuTorchBackendType = QnnExecuTorchBackendType.kHtpBackend,

@@ -63,13 +63,13 @@ class QnnDelegate:
             self.how = f"{soc.name}: {twin.how}; this program is for this machine only"
             return
         blob = read_blob(source.blob)
-        why = why_twin()
-        if why:
+        reason = why_twin()
+        if reason:
             self._runner = twin = QnnTwinRunner(
-                find_twin(source, "QNN", why, _LIBRARIES), source.memory, source.threads
+                find_twin(source, "QNN", reason, _LIBRARIES), source.memory, source.threads
             )
-            self.how = f"{soc.name}: {twin.how}, not Qualcomm's emulator: {why}"
-            _warn_twin(why)
+            self.how = f"{soc.name}: {twin.how}, not Qualcomm's emulator: {reason}"
+            _warn_twin(reason)
             return
         _check_intact(blob)
         self._runner = emulated = EmulatedContext(blob.context, int(soc), source.method, source.memory)
@@ -116,15 +116,15 @@ def why_twin() -> str:
 
 
 @cache
-def _warn_twin(why: str) -> None:
+def _warn_twin(reason: str) -> None:
     """Warn once per process."""
-    log.warning("host twins run in place of Qualcomm's emulator: %s", why)
+    log.warning("host twins run in place of Qualcomm's emulator: %s", reason)
 
 
 def _check_intact(blob: Blob) -> None:
     if blob.intact or os.environ.get(TRUST) == "1":
         return
-    rule = "must be the hash of its context, which Qualcomm's library would be given unchecked"
+    rule = "must be the hash of its context, because Qualcomm's library does not check it"
     remedy = f"Compile it again, or set {TRUST}=1 if it is stock's own and you trust it."
     raise FormatError(rule, where="QNN blob.signature", value=blob.signature, offset=4, remedy=remedy)
 

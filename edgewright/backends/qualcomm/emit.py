@@ -66,14 +66,14 @@ def compile_graph(device: Graph, target: QnnTarget, name: str) -> bytes:
     return compile_graphs([(name, device)], target)
 
 
-def compile_graphs(named: Sequence[tuple[str, Graph]], target: QnnTarget) -> bytes:
+def compile_graphs(graphs: Sequence[tuple[str, Graph]], target: QnnTarget) -> bytes:
     """Compile several device graphs, by method name, to one context binary."""
     options: dict[str, Any] = {"fp16": target.fp16, "level": target.level, "vtcm": target.vtcm}
     options["flags"] = [_FLAGS[flag] for flag in target.flags]
     with Session(int(target.soc)) as session:
-        context = Context(session, sharing=target.sharing and len(named) > 1)
+        context = Context(session, sharing=target.sharing and len(graphs) > 1)
         try:
-            for name, device in named:
+            for name, device in graphs:
                 builder = QnnGraphBuilder(context, name, **options)
                 GraphEmitter(builder, device).run()
                 builder.finalize()

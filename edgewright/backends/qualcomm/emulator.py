@@ -69,7 +69,7 @@ class EmulatedContext:
                 if self._process.usable:  # it may have been killed while this thread waited for it
                     _, outputs = self._process.ask({"do": "run", "id": self._number}, parts, total)
         if [len(m) for m in outputs] != [e.nbytes for e in self.outputs]:
-            raise VendorError("QNN emulator", "must give outputs of their sizes", value=[len(m) for m in outputs][:8])
+            raise VendorError("QNN emulator", "must return outputs of their sizes", value=[len(m) for m in outputs][:8])
         return [
             np.frombuffer(bytearray(m), e.dtype).reshape(e.dims) for m, e in zip(outputs, self.outputs, strict=True)
         ]
@@ -101,7 +101,7 @@ def _tensor_descs(items: Any) -> list[TensorDesc]:
             name, dims, dtype = item
             desc = TensorDesc(str(name), tuple(dims), np.dtype(str(dtype)).name)
         except (TypeError, ValueError) as error:
-            raise VendorError("QNN emulator", "must say name, shape and type", value=str(item)[:80]) from error
+            raise VendorError("QNN emulator", "must describe name, shape and type", value=str(item)[:80]) from error
         if len(desc.dims) > 8 or any(type(n) is not int or not 0 < n < 1 << 31 for n in desc.dims):
             raise FormatError("must have tensors of fixed shapes", where="QNN context", value=str(item)[:80])
         descs.append(desc)

@@ -2,7 +2,7 @@
 
 Protocol: the host sends one request (``open``, ``run`` or ``close``) over a socket pair and waits for one response,
 with a deadline. ``Process.lock`` serializes requests, so a response always belongs to the request before it; if a
-request is interrupted or times out, the process is killed, because a late response would be taken for the next one. A
+request is interrupted or times out, the process is killed, because a late response would be read as the next one. A
 thread that opens a context gets an idle process, or a new one up to a limit: single-threaded programs use one process,
 threads do not wait for each other, and a context that hangs blocks only the contexts of its process.
 """
@@ -43,7 +43,7 @@ def timeout() -> float:
     except ValueError:
         seconds = 0.0
     if not 0 < seconds < threading.TIMEOUT_MAX:
-        remedy = f"Such as {TIMEOUT}={_DEFAULT_TIMEOUT:g}, which is what holds without it."
+        remedy = f"Such as {TIMEOUT}={_DEFAULT_TIMEOUT:g}, the default."
         raise UsageError(TIMEOUT, "must be a number of seconds above 0", value=text, remedy=remedy)
     return seconds
 
@@ -69,21 +69,21 @@ class Process:
     def usable(self) -> bool:
         return self.owner == os.getpid() and self.child.poll() is None
 
-    def ask(self, header: dict[str, Any], parts: Sequence[Any], most: int) -> tuple[dict[str, Any], list[bytes]]:
-        """Send a request and return its response, of at most ``most`` bytes; raises errors the response reports.
+    def ask(self, header: dict[str, Any], parts: Sequence[Any], max_bytes: int) -> tuple[dict[str, Any], list[bytes]]:
+        """Send a request and return its response, of at most ``max_bytes``; raises errors the response reports.
         Requires ``lock``."""
         seconds = timeout()
         deadline = time.monotonic() + seconds
         try:
             send(self.connection, header, parts, deadline)
-            response, parts_out = receive(self.connection, most, deadline)
+            response, parts_out = receive(self.connection, max_bytes, deadline)
         except PeerClosed:
             raise self._crash_error() from None
         except TimeoutError:
             self.stop()
             rule = f"must answer within {seconds:g} s; it was killed"
             raise VendorError("QNN emulator", rule, remedy=f"Raise {TIMEOUT}, in seconds; {_TWIN_HINT}") from None
-        except BaseException:  # the response is still in flight and would be taken for the next one
+        except BaseException:  # the response is still in flight and would be read as the next one
             self.stop()
             raise
         raise_error(response)

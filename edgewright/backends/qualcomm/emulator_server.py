@@ -33,12 +33,12 @@ def release(build: str) -> str:
     return ".".join(build.removeprefix("v").split(".")[:2])
 
 
-def check_version(built: str, here: str) -> None:
+def check_version(built: str, library: str) -> None:
     """Reject a context from a newer compiler with a better message than the library's."""
-    numbers_of = [tuple(int(n) for n in re.findall(r"\d{1,9}", release(b))) for b in (built, here)]
+    numbers_of = [tuple(int(n) for n in re.findall(r"\d{1,9}", release(b))) for b in (built, library)]
     if numbers_of[0] > numbers_of[1]:
-        rule = f"was built with QNN {release(built)}, and this library is {release(here)}"
-        remedy = f"Compile with QNN {release(here)} or older, or update the library to {release(built)} or newer."
+        rule = f"was built with QNN {release(built)}, and this library is {release(library)}"
+        remedy = f"Compile with QNN {release(library)} or older, or update the library to {release(built)} or newer."
         raise VersionError(rule, where="QNN context", remedy=remedy)
 
 
@@ -86,10 +86,10 @@ def load(binary: bytes, soc: int, method: str) -> LoadedContext:
 
 def _graph(graphs: tuple[BinaryGraph, ...], method: str) -> BinaryGraph:
     """The graph with the method's name, or the only one."""
-    named = [g for g in graphs if g.name == method]
-    if len(named) != 1 and len(graphs) != 1:
+    matching = [g for g in graphs if g.name == method]
+    if len(matching) != 1 and len(graphs) != 1:
         raise FormatError(f"must hold one graph, or one called {method!r}", where="QNN context", value=len(graphs))
-    return named[0] if len(named) == 1 else graphs[0]
+    return matching[0] if len(matching) == 1 else graphs[0]
 
 
 def run(loaded: LoadedContext, inputs_raw: list[bytes]) -> list[np.ndarray[Any, Any]]:

@@ -40,9 +40,9 @@ def estimate(device: Graph, target: QnnTarget) -> dict[str, Any]:
         "mac_utilisation": macs / peak_macs if peak_macs else 0.0,
         "memory": {"sram": min(largest, vtcm), "dram": weights + max(0, largest - vtcm)},
         "figures": {
-            f"{peak.tops.value:g} TOPS": peak.tops.cited,
-            f"{peak.memory.value:g} GB/s": peak.memory.cited,
-            f"{clock / 1e9:g} GHz": peak.clock.cited,
+            f"{peak.tops.value:g} TOPS": peak.tops.citation,
+            f"{peak.memory.value:g} GB/s": peak.memory.citation,
+            f"{clock / 1e9:g} GHz": peak.clock.citation,
         },
         "layers": layers,
     }

@@ -38,7 +38,7 @@ class NameExclusions:
             candidates = [name for name in self.seen[option] if option == NODES or name.count(".") > 1]
             for name in sorted(names - self.seen[option].keys()):
                 hint = did_you_mean(name, candidates) or f"There are {', '.join(candidates[:_SHOWN])}."
-                log.warning("%s: nothing is called %r, and nothing is left out for it. %s", option, name, hint)
+                log.warning("%s: nothing is called %r, so nothing is excluded. %s", option, name, hint)
 
 
 def _names(option: str, names_arg: Any) -> frozenset[str]:

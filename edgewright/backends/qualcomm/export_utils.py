@@ -46,8 +46,8 @@ _TEXTS = {
     "soc_model": "the SoC, such as SM8550", "build_folder": "ExecuTorch's build; not needed here",
     "host": "where adb's server is", "device": "the phone's serial number",
     "ip": "where results are sent to", "pre_gen_pte": "a folder with programs that were compiled before",
-    "skip_delegate_node_ids": "nodes to leave alone, with commas", "target": "the phone's system",
-    "skip_delegate_node_ops": "operators to leave alone, with commas", "direct_build_folder": "not supported",
+    "skip_delegate_node_ids": "nodes to exclude, separated by commas", "target": "the phone's system",
+    "skip_delegate_node_ops": "operators to exclude, separated by commas", "direct_build_folder": "not supported",
     "config_file": "all of these, as JSON",
 }  # fmt: skip
 _FLAGS = ("online_prepare", "compile_only", "shared_buffer", "skip_push", "dump_intermediate_outputs",
@@ -110,11 +110,11 @@ class QnnConfig:
     @classmethod
     def load_config(cls, config: argparse.Namespace | str) -> QnnConfig:
         """From a script's arguments or a JSON file."""
-        found = json.loads(Path(config).read_text(encoding="utf-8")) if isinstance(config, str) else vars(config)
-        known = {f.name for f in fields(cls)}
-        if not found.get("soc_model"):
-            raise UsageError("soc_model", "must be given", remedy="--soc_model SM8650")
-        return cls(**{name: value for name, value in found.items() if name in known and value is not None})
+        settings = json.loads(Path(config).read_text(encoding="utf-8")) if isinstance(config, str) else vars(config)
+        names = {f.name for f in fields(cls)}
+        if not settings.get("soc_model"):
+            raise UsageError("soc_model", "is required", remedy="--soc_model SM8650")
+        return cls(**{name: value for name, value in settings.items() if name in names and value is not None})
 
 
 def setup_common_args_and_variables(parser: argparse.ArgumentParser | None = None) -> argparse.ArgumentParser:
@@ -152,7 +152,7 @@ def build_executorch_binary(
     metadata: dict[str, Any] | None = None, qnn_intermediate_debugger: Any = None, passes_job: Any = None,
     passes_dependency: Any = None, qat_training_data: Any = None, op_package_options: Any = None,
 ) -> None:  # fmt: skip
-    """Quantize (if asked), compile and write ``file_name.pte``. With ``compile_only`` the script ends here."""
+    """Quantize (if requested), compile and write ``file_name.pte``. With ``compile_only`` the script ends here."""
     if qnn_config.pre_gen_pte:
         return
     _reject(qnn_intermediate_debugger, "qnn_intermediate_debugger", "`edgewright compare` compares layer by layer.")
@@ -171,21 +171,21 @@ def build_executorch_binary(
         model, dataset[0], specs, metadata, skip_node_id_set=qnn_config.skip_delegate_node_ids,
         skip_node_op_set=qnn_config.skip_delegate_node_ops, passes_job=passes_job, dep_table=passes_dependency,
     )  # fmt: skip
-    ends = not qnn_config.shared_buffer  # or the caller gives memory that the phone's processors share
-    planning = MemoryPlanningPass(alloc_graph_input=ends, alloc_graph_output=ends)
+    alloc_io = not qnn_config.shared_buffer  # otherwise the caller provides memory that the phone's processors share
+    planning = MemoryPlanningPass(alloc_graph_input=alloc_io, alloc_graph_output=alloc_io)
     manager.to_executorch(ExecutorchBackendConfig(memory_planning_pass=planning)).save(f"{file_name}.pte")
     if qnn_config.compile_only:
         raise SystemExit(0)
 
 
-def _reject(given: Any, name: str, remedy: str) -> None:
-    if given is not None:
+def _reject(value: Any, name: str, remedy: str) -> None:
+    if value is not None:
         raise UsageError(name, "is not supported", remedy=remedy)
 
 
 def _calibrate(model: torch.nn.Module, quantizer: QnnQuantizer, dataset: Sequence[tuple[Any, ...]]) -> Any:
     exported = torch.export.export(model, dataset[0])
-    with preserve_buffers(exported), torch.no_grad():  # or a cache would start with what it was calibrated on
+    with preserve_buffers(exported), torch.no_grad():  # otherwise a cache would start with calibration data
         ready = prepare_pt2e(exported.module(), quantizer, tuple(dataset[0]))
         calibrate(ready, dataset)
     return convert_pt2e(ready)
@@ -199,22 +199,22 @@ def generate_inputs(
     if inputs is None:
         return None, []
     lines, files = [], []
-    for number, given in enumerate(inputs):
-        flat = [x for item in given for x in (item if isinstance(item, list | tuple) else [item])]
-        names = [f"{prefix_input_filename}_input_{number}_{place}.raw" for place in range(len(flat))]
+    for number, call in enumerate(inputs):
+        flat = [x for item in call for x in (item if isinstance(item, list | tuple) else [item])]
+        names = [f"{prefix_input_filename}_input_{number}_{index}.raw" for index in range(len(flat))]
         for name, value in zip(names, flat, strict=True):
             files.append(str(Path(dest_path) / name))
             to_array(torch.as_tensor(value).contiguous()).tofile(files[-1])
         lines.append(" ".join(names))
-    listed = Path(dest_path) / input_list_filename
-    listed.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return str(listed), files
+    list_path = Path(dest_path) / input_list_filename
+    list_path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return str(list_path), files
 
 
 class SimpleADB:
     """Stand-in for a phone: runs the program on the host and writes the same files.
 
-    A phone is asked for with ``edgewright device run``.
+    ``edgewright device run`` runs programs on a phone.
     """
 
     def __init__(
@@ -234,7 +234,7 @@ class SimpleADB:
 
     def push(self, inputs: Sequence[Any] | None = None, files: Any = None, backends: Any = None, **_: Any) -> None:
         """Set the inputs of the inferences."""
-        self._inputs = [tuple(given) for given in inputs or ()]
+        self._inputs = [tuple(call) for call in inputs or ()]
 
     def execute(self, custom_runner_cmd: Any = None, method_index: int = 0, iteration: int = 1, **_: Any) -> None:
         """Run all inferences."""
@@ -243,8 +243,8 @@ class SimpleADB:
         program = Runtime.get().load_program(self.pte_path[0])
         method = program.load_method(program.method_names[method_index])
         log.warning("%s runs on this machine", self.pte_path[0].name)
-        self._outputs = [method.execute([torch.as_tensor(x) for x in given], profile=self._profile)
-                         for given in self._inputs]  # fmt: skip
+        self._outputs = [method.execute([torch.as_tensor(x) for x in call], profile=self._profile)
+                         for call in self._inputs]  # fmt: skip
 
     def pull(
         self, host_output_path: str, device_output_path: Any = None, callback: Callable[[], Any] | None = None
@@ -254,8 +254,8 @@ class SimpleADB:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         for number, outputs in enumerate(self._outputs):
-            for place, output in enumerate(outputs):
-                np.asarray(output).tofile(folder / f"output_{number}_{place}.raw")
+            for index, output in enumerate(outputs):
+                np.asarray(output).tofile(folder / f"output_{number}_{index}.raw")
         if callback is not None:
             callback()
 

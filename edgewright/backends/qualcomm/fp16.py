@@ -33,11 +33,11 @@ def _cast(x: Value, out: Value, dtype: ScalarType) -> Op:
 def _replace_values(op: Op, fp32: dict[Value, Value]) -> Op:
     """A copy of an operator with other operands and outputs."""
 
-    def replaced(argument: Any) -> Any:
+    def substitute(argument: Any) -> Any:
         if isinstance(argument, list | tuple):
-            return type(argument)(replaced(v) for v in argument)
+            return type(argument)(substitute(v) for v in argument)
         return fp32.get(argument, argument) if isinstance(argument, Value) else argument
 
     return replace(
-        op, args={name: replaced(v) for name, v in op.args.items()}, outputs=[replaced(o) for o in op.outputs]
+        op, args={name: substitute(v) for name, v in op.args.items()}, outputs=[substitute(o) for o in op.outputs]
     )

@@ -72,10 +72,10 @@ def reduction(kind: str) -> Lower:
         x = op.args["self"]
         rank = len(x.shape)
         order, dims = common_order(low, op, rank), reduced_dims(op)
-        keep = bool(op.args.get("keepdim"))
-        final = order if keep else tuple(d - sum(g < d for g in dims) for d in order if d not in dims)
+        keepdim = bool(op.args.get("keepdim"))
+        final = order if keepdim else tuple(d - sum(g < d for g in dims) for d in order if d not in dims)
         axes = as_uint32(sorted(order.index(d) for d in dims))
-        low.finish(op, final, kind, [low.get(x, order)], axes=axes, keep_dims=keep)
+        low.finish(op, final, kind, [low.get(x, order)], axes=axes, keep_dims=keepdim)
 
     return lower
 

@@ -77,7 +77,7 @@ def find_runner(build_folder: str | None, runner: str | None) -> RunnerFiles:
     """ExecuTorch's runner: the given file, or found in the folder of an Android build."""
     if runner is None and build_folder is None:
         remedy = "Build it (backends/qualcomm/scripts/build.sh of ExecuTorch) and name the folder: -b build-android."
-        raise UsageError("--build_folder", "or --runner must say where qnn_executor_runner is", remedy=remedy)
+        raise UsageError("--build_folder", "or --runner must name the path of qnn_executor_runner", remedy=remedy)
     if runner is None:
         folder = Path(str(build_folder))
         return _check_arch(RunnerFiles(_first_file([folder], _RUNNERS), _first_file([folder], _BACKENDS)))

@@ -179,10 +179,8 @@ class QnnLowering(GroupLowering):
             return self.constant(np.full(shape, number, like.dtype))
         top = like.q.qmax
         scale = abs(float(number)) / top or 1.0
-        quantize_per_tensor, zero = (0, 0) if number == 0 else (top, 0) if number > 0 else (0, top)
-        return self.constant(
-            np.full(shape, quantize_per_tensor, like.q.dtype), replace(like.q, scale=scale, zero_point=zero)
-        )
+        raw, zero = (0, 0) if number == 0 else (top, 0) if number > 0 else (0, top)
+        return self.constant(np.full(shape, raw, like.q.dtype), replace(like.q, scale=scale, zero_point=zero))
 
 
 # ------------------------------------------------------------------------------------------------------------- values

@@ -50,7 +50,7 @@ def receive(source: socket.socket, limit: int, deadline: float | None = None) ->
     except (ValueError, KeyError, TypeError, OverflowError) as error:
         raise VendorError("QNN emulator", "must answer in its own language", value=repr(error)[:80]) from error
     if any(n < 0 for n in sizes) or sum(sizes) != total:
-        raise VendorError("QNN emulator", "must say the sizes of its answer", value=sizes[:8])
+        raise VendorError("QNN emulator", "must list the sizes of its response", value=sizes[:8])
     return header, [_receive_exactly(source, n, deadline) for n in sizes]
 
 
@@ -59,10 +59,10 @@ def _receive_exactly(source: socket.socket, count: int, deadline: float | None) 
     view = memoryview(buffer)
     while view:
         with _socket_deadline(source, deadline):
-            got = source.recv_into(view)
-        if not got:
+            received = source.recv_into(view)
+        if not received:
             raise PeerClosed
-        view = view[got:]
+        view = view[received:]
     return bytes(buffer)
 
 
@@ -92,8 +92,8 @@ def raise_error(header: dict[str, Any]) -> None:
         return
     error_class = getattr(errors, str(header["error"]), None)
     fields = {name: str(header.get(name, ""))[:2000] for name in (*_FIELDS, "value")}
-    more: dict[str, Any] = {"remedy": fields["remedy"], **({"value": fields["value"]} if fields["value"] else {})}
+    details: dict[str, Any] = {"remedy": fields["remedy"], **({"value": fields["value"]} if fields["value"] else {})}
     if isinstance(error_class, type) and issubclass(error_class, FormatError):
-        raise error_class(fields["rule"], where=fields["where"], file=fields["file"], **more)
+        raise error_class(fields["rule"], where=fields["where"], file=fields["file"], **details)
     kind = error_class if isinstance(error_class, type) and issubclass(error_class, EdgewrightError) else VendorError
-    raise kind(fields["subject"], fields["rule"], **more)
+    raise kind(fields["subject"], fields["rule"], **details)

@@ -38,8 +38,8 @@ def _convolutions() -> tuple[OpSpec, ...]:
     )
 
 
-def _spec(op: str, lower: Any, *checks: Rule, precisions: tuple[str, ...] = ANY, **more: Any) -> OpSpec:
-    return OpSpec(op, lower, (rules.all_or_none, *checks), precisions, **more)
+def _spec(op: str, lower: Any, *checks: Rule, precisions: tuple[str, ...] = ANY, **options: Any) -> OpSpec:
+    return OpSpec(op, lower, (rules.all_or_none, *checks), precisions, **options)
 
 
 _UNARY_RULES = {
@@ -89,14 +89,14 @@ def _elementwise() -> tuple[OpSpec, ...]:
     )
 
 
-def _binary(op: str, lower: Any, *more: Rule, precisions: tuple[str, ...] = ANY) -> OpSpec:
+def _binary(op: str, lower: Any, *extra_rules: Rule, precisions: tuple[str, ...] = ANY) -> OpSpec:
     checks = (
         rules.all_or_none,
         rules.equal_bit_width,
         common.computed_operand,
         common.unit_alpha,
         common.true_division,
-        *more,
+        *extra_rules,
     )
     return OpSpec(op, lower, checks, precisions, ACTIVATIONS, numbers=True)
 
@@ -110,7 +110,7 @@ def _comparison(op: str, kind: str) -> OpSpec:
 
 def _image_ops() -> tuple[OpSpec, ...]:
     average = (rules.all_or_none, rules.pool_window, rules.avg_pool_divisor)
-    factors, both = (common.exact_scale_factors,), ("upsample", "resize")
+    factors, prefixes = (common.exact_scale_factors,), ("upsample", "resize")
     inside = {"out": Same("input")}  # outputs are within the input's range; sharing its scale measured more accurate
     reductions = {"mean": "ReduceMean", "sum": "ReduceSum", "amax": "ReduceMax", "amin": "ReduceMin"}
     return (
@@ -130,10 +130,10 @@ def _image_ops() -> tuple[OpSpec, ...]:
         _spec("log_softmax", image.log_softmax, common.not_scalar),
         _spec("pixel_shuffle", image.pixel_shuffle("DepthToSpace"), common.four_dims),
         _spec("pixel_unshuffle", image.pixel_shuffle("SpaceToDepth"), common.four_dims),
-        *(_spec(f"{how}_nearest2d", image.nearest, *factors) for how in both),
+        *(_spec(f"{prefix}_nearest2d", image.nearest, *factors) for prefix in prefixes),
         _spec("upsample_bilinear2d", image.bilinear, *factors, ports=inside),
         _spec("resize_bilinear2d", image.bilinear, *factors, ports={"out": Same("self")}),
-        *(_spec(f"{how}_bicubic2d", image.bicubic, *factors, rules.bicubic_corners) for how in both),
+        *(_spec(f"{prefix}_bicubic2d", image.bicubic, *factors, rules.bicubic_corners) for prefix in prefixes),
         _spec("channel_shuffle", image.channel_shuffle),
         _spec("grid_sampler_2d", image.grid_sample, rules.grid_sample_mode, ports=inside),
         _spec("grid_sampler_3d", image.grid_sample, rules.grid_sample_mode, precisions=(STATIC,), ports=inside),
@@ -223,8 +223,8 @@ ABSENT = {
     "index_put with accumulate": "of real numbers the compiler crashes, and of integers the sums are wrong",
     "rand": "the CPU's numbers are the same every time for the same seed",
     "randn": "the CPU's numbers are the same every time for the same seed",
-    "scatter_add": "real numbers are refused, and the sums of integers are wrong",
-    "scatter_reduce": "real numbers are refused, and the sums and products of integers are wrong",
+    "scatter_add": "floating point is rejected, and integer sums are wrong",
+    "scatter_reduce": "floating point is rejected, and integer sums and products are wrong",
     "skip_ops": "no operator: one of several results, which the importer reads",
 }
 
@@ -234,7 +234,7 @@ BACKEND = Backend(
     EVERYWHERE,
     id="QnnBackend",
     title="Qualcomm AI Engine Direct",
-    meanings={FLOAT: "fp16, and integers and bool that are not quantized"},
+    precision_notes={FLOAT: "fp16, and integers and bool that are not quantized"},
     absent=ABSENT,
     # Whole networks are as far from exact results as if 16-bit integers were off by up to 33 steps an operator
     # (weights of 16 bits), and real numbers, which have 16 bits, by 2**-9 (softmax). Twice that is the bound.

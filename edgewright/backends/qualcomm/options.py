@@ -122,7 +122,7 @@ def read_options(data: Buffer) -> QnnOptions:
             raise FormatError(f"must be at least {_SMALLEST} bytes", value=len(view))
         options = read_root(QnnOptions, view)
         if options.soc_info is None or options.backend_options is None:
-            raise FormatError("must say SoC and backend")
+            raise FormatError("must contain SoC and backend")
     except FormatError as error:
         raise error.inside("QNN options") from None
     return options

@@ -70,11 +70,13 @@ class QnnPartitioner(Partitioner):
         self, compiler_specs: Sequence[Any], skip_node_id_set: Any = None, skip_node_op_set: Any = None,
         *, exclude: Sequence[Any] = (), verbose: bool = False, simulate_only: bool = False,
         optimization_level: int = 3, shared: SharedContexts | None = None, spills: SharedSpills | None = None,
-        integer_state: bool = True, skips: NameExclusions | None = None,
+        integer_state: bool = True, name_exclusions: NameExclusions | None = None,
     ) -> None:  # fmt: skip
         super().__init__(exclude, verbose=verbose)
-        self.skips = skips if skips is not None else NameExclusions(skip_node_id_set, skip_node_op_set)
-        self.exclude.append(as_exclusion(self.skips))
+        self.name_exclusions = (
+            name_exclusions if name_exclusions is not None else NameExclusions(skip_node_id_set, skip_node_op_set)
+        )
+        self.exclude.append(as_exclusion(self.name_exclusions))
         self.integer_state = integer_state
         self.simulate_only = simulate_only
         self.compiler_specs = compiler_specs
@@ -109,15 +111,15 @@ class QnnPartitioner(Partitioner):
     def rejections(self, op: Op) -> list[str]:
         """Violated rules, else the verdict of Qualcomm's validator."""
         reasons = super().rejections(self._index_narrowing.narrow(op))
-        return reasons if reasons or self.simulate_only else self._probed(op)
+        return reasons if reasons or self.simulate_only else self._probe_rejections(op)
 
-    def _probed(self, op: Op) -> list[str]:
+    def _probe_rejections(self, op: Op) -> list[str]:
         outputs = [o for o in op.outputs if o is not None]
         inputs = list(dict.fromkeys(v for v in op.inputs() if not v.constant))
         single = Graph("probe", [*inputs], [*outputs], [op])
         device = QnnLowering(single, BACKEND.rows, self._target).run()
-        refusal = probe_for(self._target).rejection(signature(op, outputs), device)
-        return [] if refusal is None else [refusal]
+        rejection = probe_for(self._target).rejection(signature(op, outputs), device)
+        return [] if rejection is None else [rejection]
 
     def keep(self, ops: Sequence[Op]) -> bool:
         return any(op.kind not in IDLE for op in ops)
@@ -186,18 +188,18 @@ def to_edge_transform_and_lower_to_qnn(
     several = isinstance(module, Mapping)
     modules = dict(module) if several else {"forward": module}
     partitioners, exported, shared, spills = {}, {}, SharedContexts(), SharedSpills()
-    skips = NameExclusions(skip_node_id_set, skip_node_op_set)
-    for name, each in modules.items():
+    name_exclusions = NameExclusions(skip_node_id_set, skip_node_op_set)
+    for name, method_module in modules.items():
         specs = _for_method(compiler_specs, name)
         partitioner = QnnPartitioner(
             specs, optimization_level=optimization_level, shared=shared if _shares(modules, specs) else None,
-            spills=spills, integer_state=integer_state, skips=skips,
+            spills=spills, integer_state=integer_state, name_exclusions=name_exclusions,
         )  # fmt: skip
         partitioners[name] = [partitioner]
         shapes = _shapes(dynamic_shapes, name, several)
-        exported[name] = _export(name, each, _for_method(inputs, name), shapes)
+        exported[name] = _export(name, method_module, _for_method(inputs, name), shapes)
     lowered = to_edge_transform_and_lower(exported, transform_passes, partitioners, constant_methods)
-    skips.warn_unused()
+    name_exclusions.warn_unused()
     for (partitioner,) in partitioners.values():
         _warn_empty(partitioner.reports.values())
     targets = {p.target() for (p,) in partitioners.values() if p.shared is not None}
@@ -219,10 +221,10 @@ def _warn_empty(reports: Iterable[PartitionReport]) -> None:
 
 def _export(name: str, module: Any, inputs: Any, shapes: Any) -> ExportedProgram:
     if not isinstance(module, torch.nn.Module):
-        remedy = "Give the model, or what convert_pt2e made of it; QnnPartitioner takes what is exported already."
+        remedy = "Pass the model or the result of convert_pt2e. For an exported program, use QnnPartitioner."
         raise UsageError(f"module of {name!r}", "must be a torch.nn.Module", value=type(module).__name__, remedy=remedy)
     if not isinstance(inputs, tuple):
-        remedy = "Give a tuple, or a dict of tuples by method."
+        remedy = "Pass a tuple, or a dict of tuples by method."
         raise UsageError(f"inputs of {name!r}", "must be a tuple", value=type(inputs).__name__, remedy=remedy)
     return export(module, inputs, dynamic_shapes=shapes)
 
@@ -243,6 +245,6 @@ def _for_method(argument: Any, method: str) -> Any:
         return argument
     if method not in argument:
         names = list(map(str, argument))
-        rule = f"must be among those given ({', '.join(names)})"
+        rule = f"must be one of {', '.join(names)}"
         raise UsageError(f"method {method!r}", rule, remedy=did_you_mean(method, names))
     return argument[method]

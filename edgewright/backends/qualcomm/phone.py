@@ -35,7 +35,7 @@ _LOG_REMEDY = "Its log is above; --verbose and compile specs with debug=True say
 _LINK_REMEDY = "The phone lacks a library that the runner was built with; adb push it into the folder."
 _EXIT_REMEDIES = {  # remedies by the runner's exit code
     126: "The runner cannot be executed there: name a folder below /data/local/tmp with --device-folder.",
-    137: "Android ended it, most often for want of memory: close other programs.",
+    137: "Android killed it, usually because memory was low: close other programs.",
     139: "It crashed: build runner and backend from one release of ExecuTorch, with the QNN whose libraries are used.",
 }
 LineCallback = Callable[[str], None]
@@ -106,21 +106,23 @@ class Phone:
         chipsets, output = get_soc_to_chipset_map(), self.soc.upper()
         vendor = self.adb.property("ro.soc.manufacturer")
         if vendor and vendor.lower() not in _MAKERS and not any_soc:
-            remedy = "Plug in a phone with a Snapdragon, or say --any-soc to try all the same."
+            remedy = "Plug in a phone with a Snapdragon, or pass --any-soc to try anyway."
             raise UsageError("program", "was compiled for Qualcomm's SoCs, and this phone's is by", value=vendor,
                              remedy=remedy)  # fmt: skip
         if output in chipsets and CHIPSETS[chipsets[output]].arch != needs.arch and not any_soc:
             rule = f"was compiled for {needs.soc.name} (Hexagon V{needs.arch}), and this phone is"
             value = f"{output} (V{CHIPSETS[chipsets[output]].arch})"
-            remedy = f"Compile it for {output}, or say --any-soc to try all the same."
+            remedy = f"Compile it for {output}, or pass --any-soc to try anyway."
             raise UsageError("program", rule, value=value, remedy=remedy)
         if not libraries:
             self._check_files(names_on_phone(needs.arch))
         htp = next((f for f in libraries if f.name == "libQnnHtp.so"), None)
-        here = find_build_id(htp.read_bytes()) if htp is not None else self.qnn_build(str(self.folder / "libQnnHtp.so"))
-        if here and needs.build:
-            check_version(needs.build, here)
-        return release(here) if here else "unknown"
+        library_build = (
+            find_build_id(htp.read_bytes()) if htp is not None else self.qnn_build(str(self.folder / "libQnnHtp.so"))
+        )
+        if library_build and needs.build:
+            check_version(needs.build, library_build)
+        return release(library_build) if library_build else "unknown"
 
     def _check_files(self, names: Sequence[str]) -> None:
         """Raise if files that will not be pushed are missing."""
@@ -161,7 +163,7 @@ class Phone:
         if len(arguments) < 4 or not arguments[3].isdecimal() or int(arguments[3]) * 1024 >= needed:
             return
         rule = f"has {size(1024 * int(arguments[3]))} free for {self.folder}, and {size(needed)} are to be pushed"
-        remedy = "Make room on the phone, or name a folder elsewhere with --device-folder."
+        remedy = "Free space on the phone, or name another folder with --device-folder."
         raise VendorError(f"phone {self.device.serial}", rule, remedy=remedy)
 
     def _md5_sums(self, names: Sequence[str]) -> dict[str, str]:
@@ -171,12 +173,12 @@ class Phone:
         socs = [_SUM.match(line.strip()) for line in output.splitlines()]
         return {m.group(2).removeprefix("./"): m.group(1) for m in socs if m is not None}
 
-    def _shell_checked(self, command: str, what: str) -> None:
+    def _shell_checked(self, command: str, action: str) -> None:
         code, output = self.adb.shell(command)
         if code:
             remedy = f"The folder must be one that adb's shell may write to, such as {FOLDER}."
             raise VendorError(
-                f"phone {self.device.serial}", f"must {what}", value=output[-_SHOWN:] or code, remedy=remedy
+                f"phone {self.device.serial}", f"must {action}", value=output[-_SHOWN:] or code, remedy=remedy
             )
 
     # --------------------------------------------------------------------------------------------------------- runs

@@ -51,11 +51,11 @@ def quantization_scheme(op: Op, target: Any) -> object:
 def _blocks_fit(op: Op, value: Value, target: Any) -> bool:
     x, q = op.args.get("input"), value.q
     assert q is not None
-    plain_types = op.kind in ("linear", "conv1d", "conv2d") and op.args.get("groups", 1) == 1 and _is_weight(op, value)
-    plain_types = plain_types and all(n == 1 for n in value.bound[2:])
+    is_pointwise = op.kind in ("linear", "conv1d", "conv2d") and op.args.get("groups", 1) == 1 and _is_weight(op, value)
+    is_pointwise = is_pointwise and all(n == 1 for n in value.bound[2:])
     wide = isinstance(x, Value) and str(x.dtype) == "uint16" and q.qmax <= 7
     return (
-        plain_types
+        is_pointwise
         and wide
         and (q.block or 0) % BLOCK_MULTIPLE == 0
         and (target is None or target.htp.arch >= BLOCKWISE_ARCH)
@@ -115,8 +115,8 @@ def float_allowed(op: Op, target: Any) -> object:
     if op.kind in CONSTANT_OPS:
         return OK
     types = {op.args[n] for n in _FLOAT_CONSTANTS if isinstance(op.args.get(n), Value)}
-    float_operands = [v.name for v in tensors(op) if v.q is None and str(v.dtype) in _FLOATS and v not in types]
-    return ", ".join(float_operands) if float_operands else OK
+    floats = [v.name for v in tensors(op) if v.q is None and str(v.dtype) in _FLOATS and v not in types]
+    return ", ".join(floats) if floats else OK
 
 
 @rule("inputs and outputs must all be quantized, or none")
@@ -262,14 +262,14 @@ def avg_pool_divisor(op: Op, target: Any) -> object:
 
 def uniform_windows(rank: int) -> Rule:
     @rule(f"the input must have rank {rank}, with sizes that are multiples of the output size")
-    def checked(op: Op, target: Any) -> object:
+    def check(op: Op, target: Any) -> object:
         x, out = op.args["self"], op.outputs[0]
         if len(x.shape) != rank or out is None:
             return f"rank {len(x.shape)}"
         pairs = list(zip(x.bound[2:], out.bound[2:], strict=True))
         return OK if all(m and n % m == 0 for n, m in pairs) else x.bound
 
-    return checked
+    return check
 
 
 @rule("padding must not be negative, and its value must be representable in the tensor")

@@ -36,12 +36,12 @@ _SCHEMES = {
     QuantDtype.use_16a4w_block: (16, 7),  # and in blocks, those of ``set_block_size_map``
     QuantDtype.use_8a4w: (8, 7),
 }
-# What ExecuTorch has besides, and why it is refused.
-_OTHERS = {
-    QuantDtype.use_fp16a8w: "real numbers beside integer weights have no operator on the HTP",
-    QuantDtype.use_16a2w: "weights of 2 bits are not known to be right on the HTP",
+# Schemes of ExecuTorch that are not supported, and why.
+_UNSUPPORTED = {
+    QuantDtype.use_fp16a8w: "the HTP has no operators with floating-point activations and integer weights",
+    QuantDtype.use_16a2w: "2-bit weights have not been verified on the HTP",
 }
-_EPSILON = 1e-4  # the range that the smallest scale has
+_EPSILON = 1e-4  # range of the smallest scale
 
 
 def get_qnn_quantization_config(
@@ -51,26 +51,29 @@ def get_qnn_quantization_config(
     """The configuration of a scheme, with weights per channel or per tensor. ``act_observer``: observer of activations;
     ``eps``: smallest scale; ``act_symmetric``: quantize activations symmetrically, except those with a fixed range."""
     if quant_dtype not in _SCHEMES:
-        given, names = getattr(quant_dtype, "name", quant_dtype), [s.name for s in _SCHEMES]
-        remedy = _OTHERS.get(quant_dtype) or did_you_mean(given, names)
-        raise UsageError("quant_dtype", f"must be one of {', '.join(names)}", value=given, remedy=remedy)
-    bits, most = _SCHEMES[quant_dtype]
+        requested, names = getattr(quant_dtype, "name", quant_dtype), [s.name for s in _SCHEMES]
+        remedy = _UNSUPPORTED.get(quant_dtype) or did_you_mean(requested, names)
+        raise UsageError("quant_dtype", f"must be one of {', '.join(names)}", value=requested, remedy=remedy)
+    bits, max_weight = _SCHEMES[quant_dtype]
     last = (1 << bits) - 1
     epsilon = _EPSILON / last if eps is None else eps
-    byte = min(most, 127)
-    ends = ((0, last), (-byte, byte))
-    made = symmetric_config(is_per_channel, is_qat, False, *ends, bits=bits, unsigned=True, epsilon=epsilon)
+    int8_max = min(max_weight, 127)
+    limits = ((0, last), (-int8_max, int8_max))
+    config = symmetric_config(is_per_channel, is_qat, False, *limits, bits=bits, unsigned=True, epsilon=epsilon)
     if act_observer is not None:
         observer = act_observer.with_args(eps=epsilon)
         if is_qat:
             observer = FakeQuantize.with_args(observer=act_observer, eps=epsilon)
-        made = replace(made, activation=replace(made.activation, observer_or_fake_quant_ctr=observer))
+        config = replace(config, activation=replace(config.activation, observer_or_fake_quant_ctr=observer))
     if act_symmetric:
-        made = replace(made, activation=replace(made.activation, qscheme=torch.per_tensor_symmetric))
-    if most > byte:
-        specs = {name: weight_spec(axis, is_qat, (-most, most), epsilon) for name, axis in (("one", None), ("by", 0))}
-        made = replace(made, weight=specs["by" if is_per_channel else "one"], weight_per_tensor=specs["one"])
-    return made
+        config = replace(config, activation=replace(config.activation, qscheme=torch.per_tensor_symmetric))
+    if max_weight > int8_max:
+        specs = {
+            name: weight_spec(axis, is_qat, (-max_weight, max_weight), epsilon)
+            for name, axis in (("one", None), ("by", 0))
+        }
+        config = replace(config, weight=specs["by" if is_per_channel else "one"], weight_per_tensor=specs["one"])
+    return config
 
 
 @dataclass
@@ -88,11 +91,11 @@ class ModuleQConfig:
 
     def __post_init__(self) -> None:
         if self.is_embedding_per_channel:
-            rule = "must be False: what an embedding gives has one scale on the HTP, and so has its table"
-            raise UsageError("is_embedding_per_channel", rule, value=True, remedy="Leave it out, or take use_16a8w.")
+            rule = "must be False: results of embeddings have one scale on the HTP, and so do their tables"
+            raise UsageError("is_embedding_per_channel", rule, value=True, remedy="Leave it out, or use use_16a8w.")
 
     def config(self, linear: bool) -> QuantizationConfig:
         """The configuration of linear layers, or of all other operators."""
         by_channel = self.is_linear_per_channel if linear else self.is_conv_per_channel
-        watched = (self.act_observer, self.eps, self.act_symmetric)
-        return get_qnn_quantization_config(self.quant_dtype, by_channel, self.is_qat, *watched)
+        observer_args = (self.act_observer, self.eps, self.act_symmetric)
+        return get_qnn_quantization_config(self.quant_dtype, by_channel, self.is_qat, *observer_args)

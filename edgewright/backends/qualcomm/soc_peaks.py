@@ -41,16 +41,16 @@ class Figure:
     """A figure and its basis. ``source``: a key of ``SOURCES``; empty if the figure is assumed."""
 
     value: float
-    why: str
+    derivation: str
     source: str = ""
 
     @property
     def basis(self) -> str:
         """The source and its statement, or "assumed" and the reason."""
-        return f"{self.source}: {self.why}" if self.source else f"{ASSUMED}: {self.why}"
+        return f"{self.source}: {self.derivation}" if self.source else f"{ASSUMED}: {self.derivation}"
 
     @property
-    def cited(self) -> str:
+    def citation(self) -> str:
         """The basis with its URL."""
         return f"{self.basis} ({SOURCES[self.source][1]})" if self.source else self.basis
 
@@ -66,13 +66,13 @@ class SocPeaks:
 
 
 _TOPS = {
-    _C.SM8350: Figure(26, "up to 26 TOPS of the whole AI Engine", "Liliputing"),
+    _C.SM8350: Figure(26, "up to 26 TOPS of the entire AI Engine", "Liliputing"),
     _C.SA8295: Figure(30, "30 TOPS of its NPU", "CnEVPost"),
     _C.SA8255: Figure(48, "10 to 48 TOPS, by variant", "e-com-net"),
     _C.SM8550: Figure(48, "QCS8550, the same for other devices, has 48 TOPS of 8 bits", "EEWorld"),
     _C.SM8650: Figure(45, "45 TOPS of 8 bits", "RunLocalAI"),
     _C.SC8380XP: Figure(45, "45 TOPS of the NPU of Snapdragon X Elite", "The Daily Scout"),
-    _C.QCM6490: Figure(12, "12 TOPS are often said of its AI Engine; no source was found"),
+    _C.QCM6490: Figure(12, "12 TOPS are often quoted for its AI Engine, without a source"),
 }
 # Other SoCs, by Hexagon version.
 _TOPS_BY_ARCH = {

@@ -14,9 +14,9 @@ from edgewright.lowering.passes.layout import Order, common_order, identity, ord
 Lower = Callable[[QnnLowering, Op], None]
 
 
-def _reduced_order(order: Order, dim: int, keep: bool) -> Order:
+def _reduced_order(order: Order, dim: int, keepdim: bool) -> Order:
     """The dimension order without a reduced dimension."""
-    return order if keep else tuple(d - (d > dim) for d in order if d != dim)
+    return order if keepdim else tuple(d - (d > dim) for d in order if d != dim)
 
 
 def arg_reduce(kind: str) -> Lower:
@@ -24,7 +24,7 @@ def arg_reduce(kind: str) -> Lower:
 
     def lower(low: QnnLowering, op: Op) -> None:
         x, out = op.args["self"], output_of(op)
-        keep = bool(op.args.get("keepdim"))
+        keepdim = bool(op.args.get("keepdim"))
         if op.args.get("dim") is None:
             flat = low.reshape(low.get(x), [math.prod(x.bound)])
             result = low.plain_temporary([1] if out.shape else [])
@@ -32,8 +32,8 @@ def arg_reduce(kind: str) -> Lower:
             low.alias(out, identity(len(out.shape)), low.reshape(result, out.bound))
             return
         (dim,), order = reduced_dims(op), common_order(low, op, len(x.shape))
-        final = _reduced_order(order, dim, keep)
-        low.finish(op, final, kind, [low.get(x, order)], axis=order.index(dim), keep_dims=keep)
+        final = _reduced_order(order, dim, keepdim)
+        low.finish(op, final, kind, [low.get(x, order)], axis=order.index(dim), keep_dims=keepdim)
 
     return lower
 
@@ -44,16 +44,16 @@ def reduce_with_index(kind: str, arg_kind: str) -> Lower:
     def lower(low: QnnLowering, op: Op) -> None:
         x = op.args["self"]
         (dim,), order = reduced_dims(op), common_order(low, op, len(x.shape))
-        keep = bool(op.args.get("keepdim"))
-        final, source = _reduced_order(order, dim, keep), low.get(x, order)
+        keepdim = bool(op.args.get("keepdim"))
+        final, source = _reduced_order(order, dim, keepdim), low.get(x, order)
         values, *index_outputs = op.outputs
         if values is not None:
             result = low.make(values, final)
             values_out = result if values.q is not None or x.q is None else low.temporary(result.bound, source)
-            low.node(kind, [source], values_out, axes=as_uint32([order.index(dim)]), keep_dims=keep)
+            low.node(kind, [source], values_out, axes=as_uint32([order.index(dim)]), keep_dims=keepdim)
         for index in index_outputs:
             if index is not None:
-                low.node(arg_kind, [source], low.make(index, final), axis=order.index(dim), keep_dims=keep)
+                low.node(arg_kind, [source], low.make(index, final), axis=order.index(dim), keep_dims=keepdim)
 
     return lower
 

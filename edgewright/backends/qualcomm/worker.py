@@ -30,12 +30,12 @@ def compile_in_subprocess(device: Graph, target: QnnTarget, name: str) -> bytes:
     return compile_graphs_in_subprocess([(name, device)], target)
 
 
-def compile_graphs_in_subprocess(named: Sequence[tuple[str, Graph]], target: QnnTarget) -> bytes:
+def compile_graphs_in_subprocess(graphs: Sequence[tuple[str, Graph]], target: QnnTarget) -> bytes:
     """Compile several device graphs, by method name, to one context binary."""
-    name = ", ".join(method for method, _ in named)
+    name = ", ".join(method for method, _ in graphs)
     with tempfile.TemporaryDirectory(prefix="edgewright-qnn-") as folder:
         job, result_file = Path(folder) / "job", Path(folder) / "made"
-        job.write_bytes(pickle.dumps((named, target)))
+        job.write_bytes(pickle.dumps((graphs, target)))
         paths = [str(Path(__file__).parents[3]), os.environ.get("PYTHONPATH", "")]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in paths if p)}
         command = [sys.executable, "-m", _MODULE, str(job), str(result_file)]
@@ -63,7 +63,7 @@ def _run(command: list[str], environment: dict[str, str], name: str) -> subproce
 
 
 def main(job: str, result_file: str) -> None:
-    """Do what the job says; an error of ours is a result, too."""
+    """Run a job. An ``EdgewrightError`` is written as its result."""
     result: bytes | EdgewrightError
     try:
         result = compile_graphs(*pickle.loads(Path(job).read_bytes()))

@@ -46,13 +46,13 @@ def adaptive_avg_pool(low: EnnLowering, op: Op) -> None:
 
 def reduce(kind: str, with_quant_dtype: bool) -> Lower:
     def lower(low: EnnLowering, op: Op) -> None:
-        keep = bool(op.args.get("keepdim"))
+        keepdim = bool(op.args.get("keepdim"))
         low.finish(
             op,
             kind,
             [low.get(op.args["self"])],
             with_quant_dtype=with_quant_dtype,
-            keep_dims=keep,
+            keep_dims=keepdim,
             axis=reduced_dims(op),
         )
 

@@ -52,40 +52,40 @@ class EnnLowering(GroupLowering):
         made: list[Value | None] = [outs] if isinstance(outs, Value) else list(outs)
         self.graph.ops.append(Op(PREFIX + kind, {"inputs": list(inputs), **params}, made, self.origin))
 
-    def permute(self, held: Value, made: Value, dims: list[int]) -> None:
-        self.node("TRANSPOSE", [held], made, perm=dims)
+    def permute(self, source: Value, out: Value, dims: list[int]) -> None:
+        self.node("TRANSPOSE", [source], out, perm=dims)
 
-    def copy(self, held: Value, made: Value) -> None:
-        self.node("RESHAPE", [held], made, new_shape=list(made.bound))
+    def copy(self, source: Value, out: Value) -> None:
+        self.node("RESHAPE", [source], out, new_shape=list(out.bound))
 
-    def reshape(self, held: Value, shape: Sequence[int]) -> Value:
+    def reshape(self, source: Value, shape: Sequence[int]) -> Value:
         """Reshape a tensor."""
-        if tuple(shape) == held.bound:
-            return held
-        if held.data is not None:
-            return self.constant(held.data.reshape(tuple(shape)), held.q)
-        made = self.temporary(shape, held)
-        self.copy(held, made)
-        return made
+        if tuple(shape) == source.bound:
+            return source
+        if source.data is not None:
+            return self.constant(source.data.reshape(tuple(shape)), source.q)
+        out = self.temporary(shape, source)
+        self.copy(source, out)
+        return out
 
-    def requantize_like(self, held: Value, like: Value) -> Value:
+    def requantize_like(self, source: Value, like: Value) -> Value:
         """Convert to the quantization parameters of ``like``: dequantize and quantize, as ExecuTorch does."""
-        if same_encoding(held, like):
-            return held
-        made = self.temporary(held.bound, like)
-        self.convert(held, made)
-        return made
+        if same_encoding(source, like):
+            return source
+        out = self.temporary(source.bound, like)
+        self.convert(source, out)
+        return out
 
-    def convert(self, held: Value, made: Value) -> None:
+    def convert(self, source: Value, out: Value) -> None:
         """Append the quantize or dequantize nodes that convert between the parameters of two values."""
-        if held.q is None:
-            self.node("QUANTIZE", [held], made, **qparams_args(made))
-        elif made.q is None:
-            self.node("DEQUANTIZE", [held], made, **qparams_args(held))
+        if source.q is None:
+            self.node("QUANTIZE", [source], out, **qparams_args(out))
+        elif out.q is None:
+            self.node("DEQUANTIZE", [source], out, **qparams_args(source))
         else:
-            real = Value("temporary", FLOAT32, held.bound, identity(len(held.bound)))
-            self.node("DEQUANTIZE", [held], real, **qparams_args(held))
-            self.node("QUANTIZE", [real], made, **qparams_args(made))
+            real = Value("temporary", FLOAT32, source.bound, identity(len(source.bound)))
+            self.node("DEQUANTIZE", [source], real, **qparams_args(source))
+            self.node("QUANTIZE", [real], out, **qparams_args(out))
 
     # ----------------------------------------------------------------------------------------------------- results
 
@@ -97,23 +97,23 @@ class EnnLowering(GroupLowering):
         out = self.make(output(op))
         self.node(kind, inputs, out, **params, **(quant_dtype_arg(out) if with_quant_dtype else {}))
 
-    def move(self, op: Op, kind: str, held: Value, /, **params: Any) -> None:
+    def move(self, op: Op, kind: str, source: Value, /, **params: Any) -> None:
         """Append a data-movement node, and a conversion if the output has different quantization parameters."""
         out = output(op)
-        if same_encoding(held, out):
-            self.node(kind, [held], self.make(out), **params)
+        if same_encoding(source, out):
+            self.node(kind, [source], self.make(out), **params)
         else:
-            moved = self.temporary(out.bound, held)
-            self.node(kind, [held], moved, **params)
+            moved = self.temporary(out.bound, source)
+            self.node(kind, [source], moved, **params)
             self.convert(moved, self.make(out))
 
-    def clamp(self, held: Value, made: Value, low: float, high: float) -> None:
+    def clamp(self, source: Value, out: Value, low: float, high: float) -> None:
         """Append a clamp."""
         if (low, high) == (0.0, float("inf")):
-            self.node("RELU", [held], made, **quant_dtype_arg(made))
+            self.node("RELU", [source], out, **quant_dtype_arg(out))
         else:
             ends = {"minimum": float(max(low, -FLOAT32_MAX)), "maximum": float(min(high, FLOAT32_MAX))}
-            self.node("CLIP", [held], made, **ends, **quant_dtype_arg(made))
+            self.node("CLIP", [source], out, **ends, **quant_dtype_arg(out))
 
     # ---------------------------------------------------------------------------------------------------- operands
 

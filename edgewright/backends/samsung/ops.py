@@ -33,7 +33,7 @@ def _products() -> tuple[OpSpec, ...]:
         rules.output_padding_within_padding, rules.grouped_transposed_per_tensor,
     )  # fmt: skip
     kinds = ("conv1d", "conv2d", "conv_transpose1d", "conv_transpose2d")
-    added = (constant("self", "mat2"), rules.all_or_none, rules.unit_alpha_beta, rules.bias_per_column)
+    addmm_rules = (constant("self", "mat2"), rules.all_or_none, rules.unit_alpha_beta, rules.bias_per_column)
     return (
         *(OpSpec(op, conv.convolution, checks, ANY, ACTIVATIONS) for op in kinds),
         OpSpec(
@@ -43,7 +43,7 @@ def _products() -> tuple[OpSpec, ...]:
             ANY,
             ACTIVATIONS,
         ),
-        OpSpec("addmm", conv.addmm, added, (FLOAT,), ACTIVATIONS),
+        OpSpec("addmm", conv.addmm, addmm_rules, (FLOAT,), ACTIVATIONS),
         OpSpec("mm", conv.mm, (rules.all_or_none, rules.one_quantized_dtype), ANY),
         OpSpec("bmm", conv.bmm, (rules.all_or_none, rules.one_quantized_dtype, common.computed_operand), ANY),
     )
@@ -67,14 +67,14 @@ def _elements() -> tuple[OpSpec, ...]:
         checks = (rules.all_or_none, rules.one_quantized_dtype, *pair)
         return OpSpec(op, el.node(kind, with_quant_dtype, *names), checks, precisions, numbers=True)
 
-    def alone(op: str, kind: str, with_quant_dtype: bool) -> OpSpec:
+    def unfused(op: str, kind: str, with_quant_dtype: bool) -> OpSpec:
         ports = _CALIBRATED_OUTPUT if op in ("tanh", "hardsigmoid") else {}
         return _element(
             op, el.node(kind, with_quant_dtype), precisions=(FLOAT,) if op in _FLOAT_ONLY else ANY, ports=ports
         )
 
     return (
-        *(alone(op, *kind) for op, kind in el.UNARY.items()),
+        *(unfused(op, *kind) for op, kind in el.UNARY.items()),
         *(both(op, *kind, "self", "other") for op, kind in el.BINARY.items()),
         both("rsub", "SUB", True, "other", "self"),
         OpSpec("pow", el.power, (common.computed_operand,), (FLOAT,), numbers=True),
@@ -166,7 +166,7 @@ BACKEND = Backend(
     GLOBAL_RULES,
     id="EnnBackend",
     title="Samsung Exynos",
-    meanings={FLOAT: "floating point: fp16 on the NPU"},
+    precision_notes={FLOAT: "floating point: fp16 on the NPU"},
     rounding=Rounding(real=2.0**-10),
     summary="NPUs of Exynos 2500 and 2600, by way of Samsung's AI LiteCore. The host runs the ENN graph.",
 )

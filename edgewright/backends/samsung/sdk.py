@@ -29,15 +29,15 @@ class Sdk:
 
 def find_sdk() -> Sdk | None:
     """The installed compiler, or None. A folder in the environment variable must be valid."""
-    named = os.environ.get(ROOT_VARIABLE, "")
-    if named:
-        missing = [n for n in LIBRARIES if not (Path(named) / FOLDER / n).is_file()]
+    root = os.environ.get(ROOT_VARIABLE, "")
+    if root:
+        missing = [n for n in LIBRARIES if not (Path(root) / FOLDER / n).is_file()]
         if missing:
             rule = f"must hold {FOLDER}/{missing[0]}"
             raise MissingError(
-                ROOT_VARIABLE, rule, value=named, remedy="Set it to the folder that holds the SDK's 'lib'."
+                ROOT_VARIABLE, rule, value=root, remedy="Set it to the folder that holds the SDK's 'lib'."
             )
-        return Sdk(Path(named))
+        return Sdk(Path(root))
     folder = Path(*adaptors.PACKAGE.split("."))
     for path in map(Path, sys.path):
         if all(any((path / folder).glob(f"{name}.*")) for name in adaptors.MODULES):
@@ -48,6 +48,6 @@ def find_sdk() -> Sdk | None:
 def require() -> Sdk:
     compiler = find_sdk()
     if compiler is None:
-        rule = "is not installed; programs for Exynos NPUs are made by Samsung's compiler"
+        rule = "is not installed, and programs for Exynos NPUs need Samsung's compiler"
         raise MissingError("Exynos AI LiteCore", rule, remedy=REMEDY)
     return compiler

@@ -84,7 +84,7 @@ def _alias(text: str, name: str) -> Any:
     return None if match is None else _C_TYPES.get((match[1] or match[2]).replace("std::", ""))
 
 
-def _fields(text: str, name: str, wanted: set[str], enums: Any, ids: Any) -> list[tuple[str, Any]] | None:
+def _fields(text: str, name: str, expected: set[str], enums: Any, ids: Any) -> list[tuple[str, Any]] | None:
     """The fields of a structure, in order; None if no header has it."""
     match = re.search(rf"struct\s+{name}\s*\{{([^}}]*)\}}", text) or re.search(
         rf"typedef\s+struct\s*\w*\s*\{{([^}}]*)\}}\s*{name}\s*;", text
@@ -95,9 +95,9 @@ def _fields(text: str, name: str, wanted: set[str], enums: Any, ids: Any) -> lis
     for item in (i.split("=")[0].strip() for i in match[1].split(";")):
         if item:
             fields.append(_field(item, name, enums, ids))
-    if {n for n, _ in fields} != wanted:
+    if {n for n, _ in fields} != expected:
         listed = ", ".join(n for n, _ in fields)
-        raise VendorError(f"AI LiteCore's {name}", f"must have the fields {', '.join(sorted(wanted))}", value=listed)
+        raise VendorError(f"AI LiteCore's {name}", f"must have the fields {', '.join(sorted(expected))}", value=listed)
     return fields
 
 

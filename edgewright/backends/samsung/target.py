@@ -120,14 +120,14 @@ def gen_samsung_backend_compile_spec(
 
 
 def _chipset(value: Any) -> SamsungChipset:
-    known = {chip.name: chip for chip in PRODUCT_NAMES}
+    by_name = {chip.name: chip for chip in PRODUCT_NAMES}
     if isinstance(value, SamsungChipset) and value in PRODUCT_NAMES:
         return value
-    if not isinstance(value, str) or value.upper() not in known:
+    if not isinstance(value, str) or value.upper() not in by_name:
         rule = f"must be one of {', '.join(f'{chip.name} ({name})' for chip, name in PRODUCT_NAMES.items())}"
         invalid = getattr(value, "name", value)
-        raise UsageError("chipset", rule, value=invalid, remedy=did_you_mean(invalid, known))
-    return known[value.upper()]
+        raise UsageError("chipset", rule, value=invalid, remedy=did_you_mean(invalid, by_name))
+    return by_name[value.upper()]
 
 
 def _mode(value: Any) -> PerformanceMode:

@@ -46,29 +46,29 @@ class _Reader:
     def run(self) -> Graph:
         graph = Graph("xnnpack")
         externals: list[tuple[int, int, Value]] = []
-        for stored in self.blob.graph.xvalues:
-            value = self._value(stored)
-            self.values[stored.tensor.id_out] = value
-            if stored.tensor.external_id != NONE:
-                externals.append((stored.tensor.external_id, stored.tensor.flags, value))
+        for xvalue in self.blob.graph.xvalues:
+            value = self._value(xvalue)
+            self.values[xvalue.tensor.id_out] = value
+            if xvalue.tensor.external_id != NONE:
+                externals.append((xvalue.tensor.external_id, xvalue.tensor.flags, value))
         for _, flags, value in sorted(externals, key=lambda e: e[0]):
             (graph.inputs if flags & INPUT else graph.outputs).append(value)
         graph.ops = [self._op(node) for node in self.blob.graph.xnodes]
         return graph
 
-    def _value(self, stored: XValue) -> Value:
-        tensor = stored.tensor
+    def _value(self, xvalue: XValue) -> Value:
+        tensor = xvalue.tensor
         if tensor.datatype not in DTYPES:
             raise FormatError("element type is not supported", where=f"value {tensor.id_out}", value=tensor.datatype)
         shape = tuple(tensor.dims or ())
         value = Value(f"v{tensor.id_out}", DTYPES[tensor.datatype], shape, tuple(range(len(shape))))
-        value.q = self._quant(stored)
+        value.q = self._quant(xvalue)
         if tensor.constant_buffer_idx:
             value.data = self._constant(tensor)
         return value
 
-    def _quant(self, stored: XValue) -> QParams | None:
-        quant, datatype = stored.quant, stored.tensor.datatype
+    def _quant(self, xvalue: XValue) -> QParams | None:
+        quant, datatype = xvalue.quant, xvalue.tensor.datatype
         if quant is None:
             return None
         dtype = DTYPES[datatype]
@@ -114,8 +114,8 @@ class _Reader:
         array: Array = data[:size].view(dtype).reshape(shape)
         return array
 
-    def _op(self, stored: XNode) -> Op:
-        row, node = stored.row, stored.node
+    def _op(self, xnode: XNode) -> Op:
+        row, node = xnode.row, xnode.node
         args: dict[str, Any] = {}
         outputs: list[Value | None] = []
         for name, argument in row.ids.items():
@@ -137,14 +137,14 @@ class _Reader:
             args["align_corners"] = bool(node.flags & ALIGN_CORNERS)
         if row.op == "linear":
             args["transposed"] = bool(node.flags & TRANSPOSED)
-        limits = stored.output_min_max
+        limits = xnode.output_min_max
         if row.clamps and limits is not None:
             args["limits"] = (limits.output_min, limits.output_max)
         return Op(row.op, args, outputs)
 
 
 def _unpack_int4(data: Array, shape: tuple[int, ...], name: int) -> Array:
-    """Unpack two int4 values per byte: even index in the low nibble, biased by 8, rows padded to whole bytes."""
+    """Unpack two int4 values per byte: even index in the low nibble, biased by 8, rows padded to full bytes."""
     columns = shape[-1] + shape[-1] % 2 if shape else 0
     size = int(np.prod(shape[:-1], dtype=object)) * columns // 2
     if data.size < size:

@@ -42,7 +42,7 @@ from edgewright.ir.graph import Graph, Op, QParams, Value
 def to_blob(graph: Graph) -> tuple[Blob, dict[str, Buffer]]:
     """Encode a device graph; returns the blob and its constants by key."""
     writer = _Writer(graph)
-    return writer.run(), writer.named
+    return writer.run(), writer.named_data
 
 
 class _Writer:
@@ -51,7 +51,7 @@ class _Writer:
         self.ids: dict[Value, int] = {}
         self.xvalues: list[XValue] = []
         self.constants = [ConstantData()]
-        self.named: dict[str, Buffer] = {}
+        self.named_data: dict[str, Buffer] = {}
         externals = [*graph.inputs, *graph.outputs]
         self.external = {v: i for i, v in enumerate(externals)}
 
@@ -113,7 +113,7 @@ class _Writer:
         index = next((i for i, c in enumerate(self.constants) if c.named_key == key), None)
         if index is not None:
             return index
-        self.named[key] = data
+        self.named_data[key] = data
         self.constants.append(ConstantData(offset=NAMED_OFFSET, size=len(data), named_key=key))
         return len(self.constants) - 1
 

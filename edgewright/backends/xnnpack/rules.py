@@ -22,7 +22,7 @@ CONVOLUTIONS = ("conv1d", "conv2d", "conv_transpose1d", "conv_transpose2d")
 
 
 def rule(text: str) -> Callable[[Callable[[Op], object]], Rule]:
-    """Decorator: make a ``Rule`` of a check function and the sentence that users see."""
+    """Decorator: a ``Rule`` from a check function and the sentence that users see."""
     return lambda check: Rule(text, lambda op, target: check(op))
 
 
@@ -64,12 +64,12 @@ def requant_range(op: Op) -> object:
     scales = [np.asarray(v.q.scale, np.float64) for v in op.inputs() if v.q is not None and not v.q.dynamic]
     out_scale = np.asarray(out.q.scale, np.float64)
     if op.kind in ("add", "sub", "rsub"):
-        factors, least = [g / out_scale for g in scales], 2.0**-10
+        factors, minimum = [g / out_scale for g in scales], 2.0**-10
     elif op.kind in ("mul", "linear", *CONVOLUTIONS):
-        factors, least = ([math.prod(scales) / out_scale] if scales else []), 2.0**-16 if op.kind == "mul" else 0.0
+        factors, minimum = ([math.prod(scales) / out_scale] if scales else []), 2.0**-16 if op.kind == "mul" else 0.0
     else:
-        factors, least = [g / out_scale for g in scales], 2.0**-8
-    invalid = [float(f) for factor in factors for f in np.ravel(factor) if not least <= f < 2.0**8]
+        factors, minimum = [g / out_scale for g in scales], 2.0**-8
+    invalid = [float(f) for factor in factors for f in np.ravel(factor) if not minimum <= f < 2.0**8]
     return f"a factor of {invalid[0]:.3g}" if invalid else OK
 
 

@@ -125,7 +125,7 @@ def test_specs_are_values() -> None:
         ({"extra_flags": "--accelerator-config=ethos-u85-256"}, "must be the target of the spec, ethos-u55-128"),
         ({"extra_flags": "--memory-mode=Sram_Only", "memory_mode": "Shared_Sram"}, "memory_mode of the spec"),
         ({"extra_flags": "--output-format=tflite"}, "must be raw"),
-        ({"extra_flags": "--optimise=Size --optimise=Performance"}, "must be given once"),
+        ({"extra_flags": "--optimise=Size --optimise=Performance"}, "must be passed once"),
         ({"extra_flags": "--debug-force-legacy-core"}, "does not read TOSA"),
         ({"extra_flags": "--separate-io-regions"}, "one region"),
         ({"extra_flags": "--list-configs x"}, "compiles nothing"),

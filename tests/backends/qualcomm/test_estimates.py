@@ -31,7 +31,7 @@ def convolution(kind: str = "uint8", size: int = 16, channels: int = 64) -> Grap
 def test_every_soc_has_figures_with_a_source(soc: QcomChipset) -> None:
     found = peaks(soc)
     for figure in (found.tops, found.memory, found.clock):
-        assert figure.value > 0 and figure.why
+        assert figure.value > 0 and figure.derivation
         assert figure.source in SOURCES if figure.source else figure.basis.startswith(f"{ASSUMED}: ")
     made = estimate(convolution(), target_for(soc.name))
     assert len(made["figures"]) == 3 and all(made["figures"].values())
@@ -82,4 +82,4 @@ def test_every_source_is_used_and_has_an_address() -> None:
 
 def test_the_socs_of_phones_have_their_memory_from_a_source() -> None:
     for soc in (QcomChipset.SM8450, QcomChipset.SM8475, QcomChipset.SM8550, QcomChipset.SM8650, QcomChipset.SM8750):
-        assert peaks(soc).memory.source and "https://" in peaks(soc).memory.cited
+        assert peaks(soc).memory.source and "https://" in peaks(soc).memory.citation

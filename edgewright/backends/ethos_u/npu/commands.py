@@ -32,7 +32,7 @@ class Command:
 
     code: int
     name: str
-    meaning: str = "number"  # of the parameter: number, signed, fields, nothing
+    parameter_type: str = "number"  # number, signed, fields or nothing
     payload: str = ""  # "", address (40 bits, the high 8 in the parameter), length, scale
     fields: tuple[Field, ...] = ()
     families: frozenset[str] = _ALL
@@ -110,9 +110,9 @@ def _fields(code: int, name: str, fields: tuple[Field, ...], families: frozenset
     return Command(code, name, "fields", fields=fields, families=families)
 
 
-def _numbers(rows: str, meaning: str = "number", families: frozenset[str] = _ALL) -> list[Command]:
+def _numbers(rows: str, parameter_type: str = "number", families: frozenset[str] = _ALL) -> list[Command]:
     pairs = (row.split(":") for row in rows.split())
-    return [Command(int(code, 16), name, meaning, families=families) for code, name in pairs]
+    return [Command(int(code, 16), name, parameter_type, families=families) for code, name in pairs]
 
 
 def _payloads(rows: str, payload: str, families: frozenset[str] = _ALL) -> list[Command]:

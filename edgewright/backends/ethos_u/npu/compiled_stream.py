@@ -44,8 +44,8 @@ class Interpreter(Protocol):
 class Replay:
     """Compiled graphs and interpreted operations, in order. ``spent``: budget steps of a run."""
 
-    def __init__(self, parts: list[CompiledGraph | Executed], regions: list[int], spent: int) -> None:
-        self.parts, self.spent, self._regions = parts, spent, regions
+    def __init__(self, parts: list[CompiledGraph | Executed], regions: list[int], steps: int) -> None:
+        self.parts, self.steps, self._regions = parts, steps, regions
 
     @property
     def interpreted_count(self) -> int:
@@ -62,7 +62,7 @@ class Replay:
 
 
 class CompiledStream:
-    """Compiled form of a stream for given region sizes: compiled here, or loaded from the cache.
+    """A stream compiled for certain region sizes, or loaded from the cache.
 
     An interpreted run stores its trace in ``trace``; the next run compiles it.
     """
@@ -86,7 +86,7 @@ class CompiledStream:
     def replay(self, memories: dict[int, Array]) -> Replay | None:
         """The replay, or None if the stream has to be interpreted."""
         if self._replay is None and self.trace is not None:
-            self._replay = Replay(self._compile(self.trace, memories), self._regions, self.trace.spent)
+            self._replay = Replay(self._compile(self.trace, memories), self._regions, self.trace.steps)
             self.trace = None
             self._save(self._replay)
         return self._replay
@@ -115,7 +115,7 @@ class CompiledStream:
         compiled = replay.parts[0] if len(replay.parts) == 1 else None
         if isinstance(compiled, CompiledGraph):
             save_compiled(compiled, self._origin, self._key)
-            default_cache().put(cache_key("cost", self._key), replay.spent.to_bytes(_COST_BYTES, "little"))
+            default_cache().put(cache_key("cost", self._key), replay.steps.to_bytes(_COST_BYTES, "little"))
 
 
 def _sizes(memories: dict[int, Array]) -> dict[int, tuple[int, bool]]:
@@ -149,15 +149,15 @@ def _partition(trace: Trace, regions: dict[int, Array]) -> list[CoreGraphBuilder
 def _translate_runs(executed: Sequence[Executed], regions: dict[int, Array]) -> list[CoreGraphBuilder | Executed]:
     parts: list[CoreGraphBuilder | Executed] = []
     sizes = {region: array.size for region, array in regions.items()}
-    for one in executed:
-        if one.operation is None:
-            parts.append(one)
+    for operation in executed:
+        if operation.operation is None:
+            parts.append(operation)
             continue
-        builder = CoreGraphBuilder(sizes, regions[0], source=[one])
+        builder = CoreGraphBuilder(sizes, regions[0], source=[operation])
         try:
-            translate(builder, one.operation)
+            translate(builder, operation.operation)
         except NotTranslatedError:
-            parts.append(one)
+            parts.append(operation)
             continue
         if parts and isinstance(parts[-1], CoreGraphBuilder):
             _append(parts[-1], builder)
@@ -174,10 +174,10 @@ def _append(first: CoreGraphBuilder, second: CoreGraphBuilder) -> None:
 
 
 def _concatenate(builders: list[CoreGraphBuilder], regions: dict[int, Array]) -> CoreGraphBuilder:
-    joined = CoreGraphBuilder({region: array.size for region, array in regions.items()}, regions[0])
-    for one in builders:
-        _append(joined, one)
-    return joined
+    result = CoreGraphBuilder({region: array.size for region, array in regions.items()}, regions[0])
+    for builder in builders:
+        _append(result, builder)
+    return result
 
 
 def _compile_graph(
@@ -199,11 +199,11 @@ def _compile_graph(
 def bind_to_memory(plan: Plan, ranges: dict[str, list[ByteRange]], regions: list[int], sizes: list[int]) -> Plan:
     """A plan with its inputs and outputs bound to byte ranges of the regions, which become its outputs."""
 
-    def rebind(place: Address) -> Address:
-        if place.buffer not in ranges:
-            return place
-        where = ranges[place.buffer][place.index]
-        return Address("output", where.at + place.offset, regions.index(where.region))
+    def rebind(address: Address) -> Address:
+        if address.buffer not in ranges:
+            return address
+        where = ranges[address.buffer][address.index]
+        return Address("output", where.at + address.offset, regions.index(where.region))
 
     def rebind_slot(arg: KernelArg) -> KernelArg:
         return rebind(arg) if isinstance(arg, Address) else arg

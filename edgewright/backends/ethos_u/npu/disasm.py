@@ -47,7 +47,7 @@ def _value(instruction: Instruction) -> str:
         return str(payload)
     if command.fields:
         return " ".join(f"{f.name}={f.names.get(f.of(parameter), f.of(parameter))}" for f in command.fields)
-    return str(signed(parameter, 16) if command.meaning == "signed" else parameter)
+    return str(signed(parameter, 16) if command.parameter_type == "signed" else parameter)
 
 
 def _operation(instruction: Instruction, registers: Registers) -> str:

@@ -100,7 +100,7 @@ class Budget:
                 raise LimitError("feature map", f"must have at most {self.ELEMENTS} elements", value=count)
 
     @property
-    def spent(self) -> int:
+    def used(self) -> int:
         return self._steps - self._left
 
     def spend(self, steps: int) -> None:

@@ -58,7 +58,7 @@ class Npu:
         for instruction in self._program.instructions:
             name = instruction.command.name
             if name == "STOP":
-                self._trace.spent = self._budget.spent
+                self._trace.steps = self._budget.used
                 return self._trace
             if name in self._operations:
                 operation = _run_located(self._operations[name], instruction)
@@ -69,8 +69,8 @@ class Npu:
 
     def replay(self, replay: Replay) -> None:
         """Run a compiled replay of an earlier run on the current contents of memory."""
-        self._budget.spend(replay.spent)
-        self._budget = Budget(replay.spent)
+        self._budget.spend(replay.steps)
+        self._budget = Budget(replay.steps)
         replay.run(self, self._memory.regions)
 
     def run_one(self, executed: Executed) -> None:

@@ -100,7 +100,7 @@ class Trace:
     """The operations of a run. ``spent``: budget steps the run took."""
 
     executed: list[Executed] = field(default_factory=list)
-    spent: int = 0
+    steps: int = 0
     _constant_ranges: list[tuple[int | str, int, int]] = field(default_factory=list)  # (region, begin, end)
 
     def is_constant(self, region: int | str, at: int, length: int) -> bool:

@@ -68,11 +68,17 @@ def _narrow(data: Array, dtype: Any) -> Array:
 def _window_args(op: Convolution | Pool, depth: int) -> tuple[tuple[int, int, int], dict[str, Any]]:
     """Input shape and window arguments of a convolution or pool."""
     window, (height, width, _) = op.window, op.shape
-    tall, wide = (r - a - b for r, a, b in zip(window.reach((height, width)), window.before, window.after, strict=True))
-    if window.upscale != "none" or min(tall, wide) < 1:
+    height_in, width_in = (
+        r - a - b for r, a, b in zip(window.reach((height, width)), window.before, window.after, strict=True)
+    )
+    if window.upscale != "none" or min(height_in, width_in) < 1:
         raise NotTranslatedError("upscaled or empty input")
     padding = [window.before[0], window.after[0], window.before[1], window.after[1]]
-    return (tall, wide, depth), {"stride": list(window.stride), "padding": padding, "dilation": list(window.dilation)}
+    return (height_in, width_in, depth), {
+        "stride": list(window.stride),
+        "padding": padding,
+        "dilation": list(window.dilation),
+    }
 
 
 def _convolution(b: CoreGraphBuilder, op: Convolution) -> None:

@@ -114,7 +114,7 @@ class _SliceHeader:
         return 8 if self.run_shift == 3 else _CHUNK_BITS
 
     @property
-    def uncompressed(self) -> bool:
+    def is_uncompressed(self) -> bool:
         return self.shift == _UNCOMPRESSED
 
 
@@ -153,13 +153,15 @@ def _read_header(bits: _BitReader, run_shift: int, palette: _Palette) -> tuple[_
 
 def _decode_slice(bits: _BitReader, header: _SliceHeader, palette: _Palette) -> Array:
     width = header.shift
-    if header.uncompressed:
+    if header.is_uncompressed:
         width = (palette.entries.size - 1).bit_length() if palette.entries.size else palette.bits
     scanner = _ChunkScanner(bits, header, width)
     scanner.scan()
     bits.check()
-    quotients = np.zeros(header.count, np.int64) if header.uncompressed else _quotients(scanner.weights, header)
-    values = palette.values(scanner.weights.codes(bits, quotients, 0 if header.uncompressed else header.shift, width))
+    quotients = np.zeros(header.count, np.int64) if header.is_uncompressed else _quotients(scanner.weights, header)
+    values = palette.values(
+        scanner.weights.codes(bits, quotients, 0 if header.is_uncompressed else header.shift, width)
+    )
     if not header.has_runs:
         return values
     lengths = scanner.runs.codes(bits, _run_quotients(scanner.runs, header), header.run_shift, header.run_shift)
@@ -171,7 +173,7 @@ class _ChunkScanner:
 
     def __init__(self, bits: _BitReader, header: _SliceHeader, width: int) -> None:
         self._bits, self._header, self._width = bits, header, width
-        self._step = 8 if header.uncompressed and width > 5 else _CHUNK_BITS
+        self._step = 8 if header.is_uncompressed and width > 5 else _CHUNK_BITS
         self.weights, self.runs = _CodeChunks(), _CodeChunks()
 
     def scan(self) -> None:
@@ -184,7 +186,7 @@ class _ChunkScanner:
         """The loop of ``_scan_weights_and_runs`` for the common slice without zero runs."""
         bits, weights, left, pending = self._bits, self.weights, self._header.count, -1
         while left and bits.at <= bits.size:
-            ends = self._scan_weight_chunk(0 if self._header.uncompressed else bits.read(_CHUNK_BITS), left)
+            ends = self._scan_weight_chunk(0 if self._header.is_uncompressed else bits.read(_CHUNK_BITS), left)
             left -= ends
             if pending >= 0:
                 weights.remainders.append(bits.at)
@@ -199,10 +201,10 @@ class _ChunkScanner:
         pending = run_pending = -1  # codes whose remainders come next; -1: no chunk was read
         while bits.at <= bits.size:
             ahead = (header.count - left) - (header.run_count - runs_left)
-            take, take_run = left > 0 and ahead < 8, runs_left > 0 and ahead >= 0
-            unary = bits.read(_CHUNK_BITS) if take and not header.uncompressed else 0
-            run_ends = self._scan_run_chunk(runs_left) if take_run else -1
-            ends = self._scan_weight_chunk(unary, left) if take else -1
+            read_weights, read_runs = left > 0 and ahead < 8, runs_left > 0 and ahead >= 0
+            unary = bits.read(_CHUNK_BITS) if read_weights and not header.is_uncompressed else 0
+            run_ends = self._scan_run_chunk(runs_left) if read_runs else -1
+            ends = self._scan_weight_chunk(unary, left) if read_weights else -1
             if pending >= 0:
                 self.weights.remainders.append(bits.at)
                 bits.at += pending * self._width
@@ -211,7 +213,7 @@ class _ChunkScanner:
                 bits.at += run_pending * header.run_shift
             pending, run_pending = ends, run_ends
             left, runs_left = left - max(ends, 0), runs_left - max(run_ends, 0)
-            if not take and not take_run:
+            if not read_weights and not read_runs:
                 return
 
     def _scan_weight_chunk(self, unary: int, left: int) -> int:

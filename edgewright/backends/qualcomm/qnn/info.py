@@ -107,9 +107,9 @@ def _tensor(tensor: s.Tensor) -> BinaryTensor:
     return BinaryTensor(_text(body.name), dims, s.numpy_name(body.dtype), s.Tensor.from_buffer_copy(tensor))
 
 
-def _check_count(count: int, limit: int, what: str) -> None:
+def _check_count(count: int, limit: int, plural: str) -> None:
     if count > limit:
-        raise FormatError(f"must have at most {limit} {what}", where="QNN context", value=count)
+        raise FormatError(f"must have at most {limit} {plural}", where="QNN context", value=count)
 
 
 def _text(text: Any) -> str:

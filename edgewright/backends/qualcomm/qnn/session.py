@@ -98,11 +98,11 @@ class Context:
 
     def binary(self) -> bytes:
         """Serialize the context."""
-        size, written = c.c_uint64(), c.c_uint64()
+        size, written_size = c.c_uint64(), c.c_uint64()
         self.session.call("contextGetBinarySize", self.handle, c.byref(size))
         buffer = c.create_string_buffer(size.value)
-        self.session.call("contextGetBinary", self.handle, buffer, size, c.byref(written))
-        return buffer.raw[: written.value]
+        self.session.call("contextGetBinary", self.handle, buffer, size, c.byref(written_size))
+        return buffer.raw[: written_size.value]
 
     def retrieve(self, name: str) -> c.c_void_p:
         """A graph of a loaded binary."""

@@ -20,7 +20,7 @@ DTYPES = {
 DTYPE_NAMES = {number: name for name, number in DTYPES.items()}
 _SIGNS = {"s": "int", "u": "uint"}
 
-# How quantization is told: one scale, a scale per slice, both with fewer bits than are stored.
+# Encodings: one scale, a scale per slice, and both with fewer bits than the storage type.
 SCALE_OFFSET, AXIS, BITS, AXIS_BITS, BLOCKS = 0, 1, 2, 3, 5
 DEFINED = 1
 
