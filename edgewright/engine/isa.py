@@ -80,50 +80,52 @@ def _cpuinfo() -> str:
     return "\n".join(line for line in lines if line.startswith(stable))
 
 
-def host_isa(wanted: str | None = None) -> ISA:
+def host_isa(requested: str | None = None) -> ISA:
     """The best instruction set of this machine, or the requested lower level."""
-    wanted = wanted or os.environ.get(CPU_VARIABLE, "")
-    known = ARM_LEVELS if is_aarch64() else X86_LEVELS
-    if wanted not in ("", *known):
-        raise not_among(CPU_VARIABLE, wanted, known)
-    return replace(_arm(wanted) if is_aarch64() else _x86(wanted), bf16=_use_bf16(wanted))
+    requested = requested or os.environ.get(CPU_VARIABLE, "")
+    levels = ARM_LEVELS if is_aarch64() else X86_LEVELS
+    if requested not in ("", *levels):
+        raise not_among(CPU_VARIABLE, requested, levels)
+    return replace(_arm(requested) if is_aarch64() else _x86(requested), bf16=_use_bf16(requested))
 
 
-def _use_bf16(wanted: str) -> bool:
+def _use_bf16(requested: str) -> bool:
     """Whether float32 products are rounded to bf16; off by default."""
     setting = os.environ.get(BF16_VARIABLE, "")
     if setting not in ("", "0", "1"):
         raise UsageError(BF16_VARIABLE, "must be 0 or 1", value=setting)
     if setting != "1":
         return False
-    if is_aarch64() or wanted not in ("", "avx512") or not _machine()[1].get("avx512bf16"):
+    if is_aarch64() or requested not in ("", "avx512") or not _machine()[1].get("avx512bf16"):
         raise UsageError(
             BF16_VARIABLE, "needs a processor with AVX512_BF16", value="1", remedy=f"Unset {BF16_VARIABLE}."
         )
     return True
 
 
-def _arm(wanted: str) -> ISA:
+def _arm(requested: str) -> ISA:
     """``dotprod``: int8 by int8 dot products; ``i8mm``: also uint8 by int8."""
     cpu, features = _machine()
-    own = arm_features()
-    if wanted and not own[wanted]:
-        raise UsageError(CPU_VARIABLE, "must be one that this machine has", value=wanted, remedy="Use neon.")
-    name = wanted or next(name for name in reversed(ARM_LEVELS) if own[name])
-    have = {feature: own[feature] and ARM_LEVELS.index(feature) <= ARM_LEVELS.index(name) for feature in ARM_LEVELS}
-    flags = _feature_string({**features, **own, **have})
-    return ISA(name, 4, 32, have["dotprod"], False, cpu, flags, signed=have["dotprod"] and not have["i8mm"])
+    detected = arm_features()
+    if requested and not detected[requested]:
+        raise UsageError(CPU_VARIABLE, "must be one that this machine has", value=requested, remedy="Use neon.")
+    name = requested or next(name for name in reversed(ARM_LEVELS) if detected[name])
+    enabled = {
+        feature: detected[feature] and ARM_LEVELS.index(feature) <= ARM_LEVELS.index(name) for feature in ARM_LEVELS
+    }
+    flags = _feature_string({**features, **detected, **enabled})
+    return ISA(name, 4, 32, enabled["dotprod"], False, cpu, flags, signed=enabled["dotprod"] and not enabled["i8mm"])
 
 
-def _x86(wanted: str) -> ISA:
+def _x86(requested: str) -> ISA:
     cpu, features = _machine()
     if not all(features.get(name) for name in _AVX2):
         raise MissingError("engine", "needs AVX2 and FMA", value=cpu, remedy="Set EDGEWRIGHT_ENGINE=reference.")
     avx512, vnni = all(features.get(name) for name in _AVX512), bool(features.get("avx512vnni"))
-    have = {"avx2": True, "avxvnni": bool(features.get("avxvnni")) or (avx512 and vnni), "avx512": avx512}
-    if wanted and not have[wanted]:
-        raise UsageError(CPU_VARIABLE, "must be one that this machine has", value=wanted, remedy="Use avx2.")
-    name = wanted or next(name for name in reversed(X86_LEVELS) if have[name])
+    supported = {"avx2": True, "avxvnni": bool(features.get("avxvnni")) or (avx512 and vnni), "avx512": avx512}
+    if requested and not supported[requested]:
+        raise UsageError(CPU_VARIABLE, "must be one that this machine has", value=requested, remedy="Use avx2.")
+    name = requested or next(name for name in reversed(X86_LEVELS) if supported[name])
     if name == "avx512":
         flags = _feature_string({**features, "prefer-256-bit": False})
         return ISA(name, 16, 32, vnni, bool(features.get("avx512vbmi")), cpu, flags)
@@ -132,5 +134,7 @@ def _x86(wanted: str) -> ISA:
             name, 8, 16, False, False, "x86-64-v3", _feature_string(_without(features, "avx512", "avx10", "avxvnni"))
         )
     # 256-bit VNNI: the AVX-VNNI extension, or AVX-512 VNNI where a lower level is requested.
-    own = _without(features, "avx512", "avx10") if features.get("avxvnni") else {**features, "prefer-256-bit": True}
-    return ISA(name, 8, 16, True, False, "x86-64-v3", _feature_string(own))
+    level_features = (
+        _without(features, "avx512", "avx10") if features.get("avxvnni") else {**features, "prefer-256-bit": True}
+    )
+    return ISA(name, 8, 16, True, False, "x86-64-v3", _feature_string(level_features))

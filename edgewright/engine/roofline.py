@@ -121,16 +121,20 @@ def _reading(isa: ISA, size: int) -> Callable[[int], Plan]:
     module = Module()
     f = module.kernel("peak_read")
     source, kind = f.load_arg("ptr", 0), vec(isa.lanes, "i32")
-    each = 8 // WEIGHT_STREAMS
+    loads_per_stream = 8 // WEIGHT_STREAMS
 
     def unit(index: Reg) -> None:
         base = f.gep(source, f.mul(index, _PIECE))
 
         def once(i: Reg, sums: list[Reg]) -> list[Reg]:
-            places = [k // each * (_PIECE // WEIGHT_STREAMS) + k % each * isa.bytes for k in range(8)]
-            return [f.op("or", s, f.load(kind, f.gep(base, i), p)) for p, s in zip(places, sums, strict=True)]
+            offsets = [
+                k // loads_per_stream * (_PIECE // WEIGHT_STREAMS) + k % loads_per_stream * isa.bytes for k in range(8)
+            ]
+            return [f.op("or", s, f.load(kind, f.gep(base, i), p)) for p, s in zip(offsets, sums, strict=True)]
 
-        for at, total in enumerate(f.loop(_PIECE // WEIGHT_STREAMS, [const(0, kind)] * 8, once, step=each * isa.bytes)):
+        for at, total in enumerate(
+            f.loop(_PIECE // WEIGHT_STREAMS, [const(0, kind)] * 8, once, step=loads_per_stream * isa.bytes)
+        ):
             f.store(total, f.arg("scratch"), at * isa.bytes)
 
     f.for_range(f.arg("begin"), f.arg("end"), unit)

@@ -98,7 +98,7 @@ def make_runner(
         raise not_among(ENGINE_VARIABLE, setting, filter(None, _CHOICES))
     problem = "" if setting == "reference" else unavailable_reason()
     if setting == "reference":
-        return _Reference(graph(), numerics, memory, "numpy reference, as asked", dynamic)
+        return _Reference(graph(), numerics, memory, "numpy reference, as requested", dynamic)
     if not problem:
         try:
             return _Native(graph, numerics, memory, threads, None if dynamic or origin is None else origin(), dynamic)
@@ -189,7 +189,7 @@ class _Native:
 
         count, isa = thread_count(threads), host_isa()
         self.how = f"engine, {isa.name}, {count} thread{'s' if count > 1 else ''}"
-        self._make: Callable[[], Specialized] = lambda: _specialized(graph(), count, numerics, memory, dynamic)
+        self._make: Callable[[], Specialized] = lambda: _make_specialized(graph(), count, numerics, memory, dynamic)
         self._specialized: Specialized | None = None
         self._default: CompiledGraph | None = None
         self._lock = threading.Lock()
@@ -251,18 +251,18 @@ def _graph_io(graph: Graph) -> GraphIO:
     return tuple(tensor_spec(v) for v in graph.inputs), tuple(tensor_spec(v) for v in graph.outputs)
 
 
-def _specialized(graph: Graph, threads: int, numerics: Numerics, memory: int, dynamic: bool) -> Specialized:
+def _make_specialized(graph: Graph, threads: int, numerics: Numerics, memory: int, dynamic: bool) -> Specialized:
     from edgewright.engine.jit.shape_specialization import Specialized  # the compiler, which is large
 
     return Specialized(graph, threads, numerics, memory, dynamic=dynamic)
 
 
-def usable_outputs(offered: Sequence[Array | None], wanted: Sequence[TensorSpec]) -> list[Array]:
+def usable_outputs(offered: Sequence[Array | None], specs: Sequence[TensorSpec]) -> list[Array]:
     """The offered arrays where results can be written to them directly, else new arrays."""
-    if len(offered) != len(wanted):
-        raise ExecutionError("device graph", f"gives {len(wanted)} outputs", value=len(offered))
+    if len(offered) != len(specs):
+        raise ExecutionError("device graph", f"has {len(specs)} outputs", value=len(offered))
     arrays: list[Array] = []
-    for array, spec in zip(offered, wanted, strict=True):
+    for array, spec in zip(offered, specs, strict=True):
         fits = array is not None and array.dtype == spec.dtype and array.shape == spec.shape
         if array is None or not fits or not _writable(array) or any(np.may_share_memory(array, m) for m in arrays):
             array = np.empty(spec.shape, spec.dtype)

@@ -66,28 +66,30 @@ def tune(
     cpu: str | None = None,
     memory: int = MEMORY,
     inputs: Sequence[Array] | None = None,
-    tell: Callable[[str], None] | None = None,
+    on_round: Callable[[str], None] | None = None,
 ) -> Tuning:
     """Tune a graph of static shapes; improvements are stored and used by every later process.
 
-    ``inputs``: arrays to measure with, random by default. ``tell`` is called before every round.
+    ``inputs``: arrays to measure with, random by default. ``on_round`` is called before every round.
     """
     count, isa = thread_count(threads), host_isa(cpu)
     before = load_tuned(isa, count)
 
-    def compile_with(found: Mapping[str, int]) -> _TunedGraph:
-        params = TuningParams(found)
+    def compile_with(tuned: Mapping[str, int]) -> _TunedGraph:
+        params = TuningParams(tuned)
         plan = make_plan(graph, count, numerics, cpu, memory, params)
         return _TunedGraph(CompiledGraph(plan, 1), params)
 
-    tuner = _Tuner(compile_with, inputs, tell or (lambda text: None))
+    tuner = _Tuner(compile_with, inputs, on_round or (lambda text: None))
     for kind in KINDS:
-        tuner.look(kind)
-    rule, chosen = tuner.compare(count)
-    kept = bool(tuner.changes) and chosen < rule
-    if kept:
+        tuner.measure_options(kind)
+    default_time, tuned_time = tuner.compare(count)
+    improved = bool(tuner.changes) and tuned_time < default_time
+    if improved:
         store_tuned(isa, count, {**dict.fromkeys(set(before) & tuner.keys, 0), **tuner.tuned})
-    return Tuning(rule / 1e6, chosen / 1e6, len(tuner.keys), tuner.measured, tuple(tuner.changes.values()), kept)
+    return Tuning(
+        default_time / 1e6, tuned_time / 1e6, len(tuner.keys), tuner.measured, tuple(tuner.changes.values()), improved
+    )
 
 
 @dataclass(frozen=True)
@@ -105,17 +107,17 @@ class _Tuner:
         self,
         compile_with: Callable[[Mapping[str, int]], _TunedGraph],
         inputs: Sequence[Array] | None,
-        tell: Callable[[str], None],
+        on_round: Callable[[str], None],
     ) -> None:
-        self.compile_with, self.tell = compile_with, tell
+        self.compile_with, self.on_round = compile_with, on_round
         self.tuned: dict[str, int] = {}
         self.changes: dict[str, Change] = {}
         self.keys: set[str] = set()
         self.measured = 0
         self._rule = compile_with({})
-        self._inputs = made_up(self._rule.graph.plan.inputs) if inputs is None else list(inputs)
+        self._inputs = random_inputs(self._rule.graph.plan.inputs) if inputs is None else list(inputs)
 
-    def look(self, kind: str) -> None:
+    def measure_options(self, kind: str) -> None:
         """Measure every option of the decisions of one kind."""
         variant = self._rule if not self.tuned else self.compile_with(self.tuned)
         decisions = {d.key: d for d in variant.params.decisions if d.kind == kind}
@@ -124,47 +126,55 @@ class _Tuner:
         rounds = max((len(d.options) for d in decisions.values()), default=0)
         times: dict[str, list[float]] = {key: [] for key in decisions}
         for at in range(rounds):
-            self.tell(f"{kind}: option {at + 1} of {rounds}")
-            asked = {key: at for key, d in decisions.items() if at < len(d.options)}
-            variant = self.compile_with({**self.tuned, **asked}) if at else variant
+            self.on_round(f"{kind}: option {at + 1} of {rounds}")
+            requested = {key: at for key, d in decisions.items() if at < len(d.options)}
+            variant = self.compile_with({**self.tuned, **requested}) if at else variant
             variant.graph.run(self._inputs)
-            spent = self._measure(variant)
-            for key in asked:
-                times[key].append(_total(variant, spent, key))
+            step_times = self._measure(variant)
+            for key in requested:
+                times[key].append(_total(variant, step_times, key))
                 self.measured += at > 0
-        better = {key: int(np.argmin(spent)) for key, spent in times.items() if min(spent) < _MIN_RATIO * spent[0]}
+        better = {
+            key: int(np.argmin(step_times))
+            for key, step_times in times.items()
+            if min(step_times) < _MIN_RATIO * step_times[0]
+        }
         if better:
             self._confirm([decisions[key] for key in better], better, labels)
 
     def _confirm(self, decisions: list[Decision], better: dict[str, int], labels: dict[str, str]) -> None:
-        """Keep what is faster again, measured in turns."""
+        """Measure the default and the better options in turns, and adopt those that are faster again."""
         variants = [self.compile_with(self.tuned), self.compile_with({**self.tuned, **better})]
-        least: list[list[float]] = [[], []]
+        fastest: list[list[float]] = [[], []]
         for _ in range(_ROUNDS):
             for i, variant in enumerate(variants):
-                least[i] = _lesser(least[i], self._measure(variant))
-        if sum(least[1]) > _GAIN * sum(least[0]):
-            return  # what these nodes gain, others lose: caches are shared
+                fastest[i] = _elementwise_min(fastest[i], self._measure(variant))
+        if sum(fastest[1]) > _GAIN * sum(fastest[0]):
+            return  # other nodes lose more than these gain, because caches are shared
         for d in decisions:
-            rule, chosen = (_total(variant, spent, d.key) for variant, spent in zip(variants, least, strict=True))
-            if chosen < _MIN_RATIO * rule:
+            default_time, tuned_time = (
+                _total(variant, step_times, d.key) for variant, step_times in zip(variants, fastest, strict=True)
+            )
+            if tuned_time < _MIN_RATIO * default_time:
                 option = d.options[better[d.key]]
                 self.tuned[d.key] = better[d.key]
-                self.changes[d.key] = Change(labels[d.key], d.kind, d.options[0], option, rule / 1e3, chosen / 1e3)
+                self.changes[d.key] = Change(
+                    labels[d.key], d.kind, d.options[0], option, default_time / 1e3, tuned_time / 1e3
+                )
 
     def _measure(self, variant: _TunedGraph) -> list[float]:
-        """The least time of each step, in nanoseconds."""
+        """The shortest time of each step, in nanoseconds."""
         end, runs = time.perf_counter() + _SECONDS, 0
-        least: list[float] = []
+        fastest: list[float] = []
         while time.perf_counter() < end or runs < _RUNS:
             profile = Profile()
             variant.graph.run(self._inputs, profile=profile)
-            least = _lesser(least, [float(step.end - step.start) for step in profile.parts])
+            fastest = _elementwise_min(fastest, [float(step.end - step.start) for step in profile.parts])
             runs += 1
-        return least
+        return fastest
 
     def compare(self, threads: int) -> tuple[float, float]:
-        """Nanoseconds of an inference by the rules and as found, measured in turns."""
+        """Nanoseconds of an inference with default and with tuned options, measured in turns."""
         variants = [self._rule] + ([self.compile_with(self.tuned)] if self.tuned else [])
         graphs = [CompiledGraph(variant.graph.plan, threads) for variant in variants]
         best = [float("inf")] * len(variants)
@@ -179,25 +189,25 @@ class _Tuner:
         return best[0], best[-1]
 
 
-def _lesser(one: list[float], other: list[float]) -> list[float]:
-    return [min(pair) for pair in zip(one, other, strict=True)] if one else other
+def _elementwise_min(first: list[float], second: list[float]) -> list[float]:
+    return [min(pair) for pair in zip(first, second, strict=True)] if first else second
 
 
-def _total(variant: _TunedGraph, spent: list[float], key: str) -> float:
-    """Of all steps of the nodes that a decision is for."""
+def _total(variant: _TunedGraph, step_times: list[float], key: str) -> float:
+    """The time of all steps of the nodes that a decision concerns."""
     nodes = dict.fromkeys(d.node for d in variant.params.decisions if d.key == key)
-    return sum(spent[i] for node in nodes for i in variant.params.steps.get(node, ()))
+    return sum(step_times[i] for node in nodes for i in variant.params.steps.get(node, ()))
 
 
-def made_up(tensors: Sequence[TensorSpec]) -> list[Array]:
-    """Inputs to measure with: noise; zeros where numbers may be places."""
-    noise = np.random.default_rng(0)
-    made: list[Array] = []
+def random_inputs(tensors: Sequence[TensorSpec]) -> list[Array]:
+    """Inputs to measure with: random numbers, or zeros for integers that may be indices."""
+    rng = np.random.default_rng(0)
+    inputs: list[Array] = []
     for tensor in tensors:
         if tensor.dtype.kind == "f":
-            made.append(noise.standard_normal(tensor.shape).astype(tensor.dtype))
+            inputs.append(rng.standard_normal(tensor.shape).astype(tensor.dtype))
         elif tensor.dtype.itemsize == 1 and tensor.dtype.kind in "iu":
-            made.append(noise.integers(0, 100, tensor.shape).astype(tensor.dtype))
+            inputs.append(rng.integers(0, 100, tensor.shape).astype(tensor.dtype))
         else:
-            made.append(np.zeros(tensor.shape, tensor.dtype))
-    return made
+            inputs.append(np.zeros(tensor.shape, tensor.dtype))
+    return inputs

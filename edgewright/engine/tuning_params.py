@@ -46,10 +46,10 @@ class TuningParams:
         if len(options) < 2:
             return options[0]
         key = hashlib.blake2b(repr((kind, spec, options)).encode(), digest_size=12).hexdigest()
-        chosen = self.tuned.get(key, 0)
-        chosen = chosen if 0 <= chosen < len(options) else 0
-        self.decisions.append(Decision(key, kind, tuple(str(o) for o in options), chosen, node))
-        return options[chosen]
+        index = self.tuned.get(key, 0)
+        index = index if 0 <= index < len(options) else 0
+        self.decisions.append(Decision(key, kind, tuple(str(o) for o in options), index, node))
+        return options[index]
 
     def record_steps(self, node: object, first: int, end: int) -> None:
         """Note the steps that a node was lowered to."""

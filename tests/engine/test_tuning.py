@@ -97,7 +97,7 @@ def test_tuning_measures_and_results_stay(tmp_path: Path) -> None:
     graph = made("3x3", quantize=True)
     want = compile(graph, 1).run([random(graph.inputs[0])])[0]
     told: list[str] = []
-    result = tune(graph, 1, tell=told.append)
+    result = tune(graph, 1, on_round=told.append)
     assert told[0] == "algorithm: option 1 of 2"
     assert result.decisions >= 1
     assert result.measured >= 1

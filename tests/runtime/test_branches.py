@@ -311,7 +311,7 @@ def test_a_call_with_more_outputs_than_its_graph_makes_is_an_error() -> None:
     case = next(golden.cases("linear_fp32_xnnpack"))
     method = changed(more)
     assert method._fast_path is None
-    with pytest.raises(ExecutionError, match="device graph: gives 1 outputs; got 2"):
+    with pytest.raises(ExecutionError, match="device graph: has 1 outputs; got 2"):
         method.execute(case.inputs)
 
 

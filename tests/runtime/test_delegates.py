@@ -47,7 +47,7 @@ def test_the_engine_is_what_runs() -> None:
 
 def test_the_reference_runs_if_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(runner.ENGINE_VARIABLE, "reference")
-    assert how(method("conv_relu_fp32_xnnpack")) == "numpy reference, as asked"
+    assert how(method("conv_relu_fp32_xnnpack")) == "numpy reference, as requested"
 
 
 def test_other_names_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -125,13 +125,15 @@ class Function:
     def mul(self, a: Reg, b: Operand) -> Reg:
         return a if b == 1 and not isinstance(b, Reg) else self.op("mul", a, b)
 
-    def compare(self, how: str, a: Reg, b: Operand) -> Reg:
+    def compare(self, predicate: str, a: Reg, b: Operand) -> Reg:
         other = b if isinstance(b, Reg) else const(b, a.type)
         name = "fcmp" if element_type(a.type) in ("float", "double") else "icmp"
-        return self.emit(vec(lane_count(a.type), "i1"), f"{name} {how} {a.type} {a}, {other}")
+        return self.emit(vec(lane_count(a.type), "i1"), f"{name} {predicate} {a.type} {a}, {other}")
 
-    def select(self, condition: Reg, yes: Reg, no: Reg) -> Reg:
-        return self.emit(yes.type, f"select {condition.type} {condition}, {yes.type} {yes}, {no.type} {no}")
+    def select(self, condition: Reg, on_true: Reg, on_false: Reg) -> Reg:
+        return self.emit(
+            on_true.type, f"select {condition.type} {condition}, {on_true.type} {on_true}, {on_false.type} {on_false}"
+        )
 
     def cast(self, name: str, a: Reg, kind: str) -> Reg:
         return a if a.type == kind else self.emit(kind, f"{name} {a.type} {a} to {kind}")

@@ -43,37 +43,39 @@ def clamp_int(f: Function, x: Reg, low: int, high: int) -> Reg:
 class SingleRounding:
     """One rounding of the 64-bit product. ``once``: ties away from zero; ``single``: ties up; ``double``: TOSA's."""
 
-    def __init__(self, f: Function, multiplier: Reg, shift: Reg, far: bool, rounding: str) -> None:
-        self.f, self.far, self.rounding = f, far, rounding
+    def __init__(self, f: Function, multiplier: Reg, shift: Reg, may_overflow: bool, rounding: str) -> None:
+        self.f, self.may_overflow, self.rounding = f, may_overflow, rounding
         self.multipliers, self.shifts = split_even_odd(f, multiplier), split_even_odd(f, shift, signed=False)
         self.half = [f.op("shl", const(1, s.type), f.add(s, -1)) for s in self.shifts]
 
     def __call__(self, total: Reg) -> Reg:
-        return merge_even_odd(self.f, [self._one(x, i) for i, x in enumerate(split_even_odd(self.f, total))])
+        return merge_even_odd(
+            self.f, [self._scale_lane_half(x, i) for i, x in enumerate(split_even_odd(self.f, total))]
+        )
 
-    def _one(self, x: Reg, i: int) -> Reg:
+    def _scale_lane_half(self, x: Reg, i: int) -> Reg:
         f, shift = self.f, self.shifts[i]
         product = f.op("mul", x, self.multipliers[i])
-        moved = f.op("add", product, self.half[i])
+        biased = f.op("add", product, self.half[i])
         if self.rounding == "once":
-            moved = f.op("add", moved, f.op("ashr", product, 63))
+            biased = f.op("add", biased, f.op("ashr", product, 63))
         elif self.rounding == "double":
             sign = f.op("ashr", x, 63)
-            away = f.op("sub", f.op("xor", sign, 1 << 30), sign)
-            moved = f.select(f.compare("ugt", shift, 31), f.op("add", moved, away), moved)
-        made = f.op("ashr", moved, shift)
-        return clamp_int(f, made, -(1 << 31), (1 << 31) - 1) if self.far else made
+            rounding_bias = f.op("sub", f.op("xor", sign, 1 << 30), sign)
+            biased = f.select(f.compare("ugt", shift, 31), f.op("add", biased, rounding_bias), biased)
+        result = f.op("ashr", biased, shift)
+        return clamp_int(f, result, -(1 << 31), (1 << 31) - 1) if self.may_overflow else result
 
 
 class DoubleRounding:
     """Two roundings: of the product's high half, ties up; then of the shift, ties away from zero (gemmlowp)."""
 
-    def __init__(self, f: Function, multiplier: Reg, shift: Reg, far: bool) -> None:
-        self.f, self.far = f, far
+    def __init__(self, f: Function, multiplier: Reg, shift: Reg, may_overflow: bool) -> None:
+        self.f, self.may_overflow = f, may_overflow
         self.multipliers = split_even_odd(f, multiplier)
         zero = const(0, shift.type)
         self.bits = int_max(f, f.add(shift, -31), zero)
-        self.up = int_max(f, f.op("sub", const(31, shift.type), shift), zero) if far else None
+        self.up = int_max(f, f.op("sub", const(31, shift.type), shift), zero) if may_overflow else None
         self.half = f.op("lshr", f.op("shl", const(1, shift.type), self.bits), 1)
 
     def __call__(self, total: Reg) -> Reg:
@@ -100,13 +102,13 @@ def _suffix(x: Reg) -> str:
 Rescale = Callable[[Reg], Reg]
 
 
-def make_rescale(f: Function, rounding: str, multiplier: Reg, shift: Reg, far: bool) -> Rescale:
+def make_rescale(f: Function, rounding: str, multiplier: Reg, shift: Reg, may_overflow: bool) -> Rescale:
     """An emitter that multiplies int32 by a fixed-point factor.
 
-    ``far``: results may overflow int32, or factors may be 1 or more.
+    ``may_overflow``: results may overflow int32, or factors may be 1 or more.
     """
     return (
-        DoubleRounding(f, multiplier, shift, far)
+        DoubleRounding(f, multiplier, shift, may_overflow)
         if rounding == "twice"
-        else SingleRounding(f, multiplier, shift, far, rounding)
+        else SingleRounding(f, multiplier, shift, may_overflow, rounding)
     )

@@ -157,11 +157,11 @@ def tanh(f: Function, x: Reg) -> Reg:
     """Within 4 ulp: 1 - 2 / (exp(2x) + 1), and an odd Taylor polynomial for |x| < 0.55, where that cancels."""
     kind, one = x.type, const(1, x.type)
     power = exp(f, f.op("fmul", clamp(f, x, -10, 10), const(2, kind)))
-    far = f.op("fsub", one, f.op("fdiv", const(2, kind), f.op("fadd", power, one)))
+    from_exp = f.op("fsub", one, f.op("fdiv", const(2, kind), f.op("fadd", power, one)))
     squared = f.op("fmul", x, x)
     series = polynomial(f, squared, _TANH)
-    near = fma(f, f.op("fmul", series, squared), x, x)
-    return f.select(f.compare("olt", FUNCTIONS["abs"](f, x), const(0.55, kind)), near, far)
+    from_series = fma(f, f.op("fmul", series, squared), x, x)
+    return f.select(f.compare("olt", FUNCTIONS["abs"](f, x), const(0.55, kind)), from_series, from_exp)
 
 
 # Taylor coefficients of (tanh(x) - x) / x**3 in x**2

@@ -37,8 +37,8 @@ def horner(f: Function, x: Reg, coefficients: Sequence[float]) -> Reg:
     return total
 
 
-def select_where(f: Function, how: str, x: Reg, bound: float, yes: Reg, no: Reg) -> Reg:
-    return f.select(f.compare(how, x, const(bound, x.type)), yes, no)
+def select_where(f: Function, predicate: str, x: Reg, bound: float, on_true: Reg, on_false: Reg) -> Reg:
+    return f.select(f.compare(predicate, x, const(bound, x.type)), on_true, on_false)
 
 
 # Taylor coefficients of atanh(s)/s in s**2, for s up to (sqrt(2)-1)/(sqrt(2)+1)

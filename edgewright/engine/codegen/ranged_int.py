@@ -92,14 +92,14 @@ class RangedIntBuilder:
         return RangedInt(self.f.op("ashr", a.reg, bits), a.low >> bits, a.high >> bits)
 
     def largest(self, a: RangedInt, b: RangedInt) -> RangedInt:
-        x, y = self._alike(a, b)
+        x, y = self._common_width(a, b)
         return RangedInt(int_max(self.f, x, y), max(a.low, b.low), max(a.high, b.high))
 
     def smallest(self, a: RangedInt, b: RangedInt) -> RangedInt:
-        x, y = self._alike(a, b)
+        x, y = self._common_width(a, b)
         return RangedInt(int_min(self.f, x, y), min(a.low, b.low), min(a.high, b.high))
 
-    def _alike(self, a: RangedInt, b: RangedInt) -> tuple[Reg, Reg]:
+    def _common_width(self, a: RangedInt, b: RangedInt) -> tuple[Reg, Reg]:
         kind = max(element_type(a.reg.type), element_type(b.reg.type))
         return self.wide(a, kind), self.wide(b, kind)
 
@@ -110,15 +110,15 @@ class RangedIntBuilder:
             a = self.smallest(a, self.constant(high))
         return a if a.low >= low else RangedInt(a.reg, low, a.high)
 
-    def compare(self, how: str, a: RangedInt, b: RangedInt) -> RangedInt:
+    def compare(self, predicate: str, a: RangedInt, b: RangedInt) -> RangedInt:
         """1 where the comparison holds, else 0."""
-        mask = self.f.compare(how, *self._alike(a, b))
+        mask = self.f.compare(predicate, *self._common_width(a, b))
         return RangedInt(self.f.cast("zext", mask, vec(lane_count(a.reg.type), "i32")), 0, 1)
 
-    def select(self, which: RangedInt, yes: RangedInt, no: RangedInt) -> RangedInt:
-        x, y = self._alike(yes, no)
-        mask = self.f.compare("ne", which.reg, 0)
-        return RangedInt(self.f.select(mask, x, y), min(yes.low, no.low), max(yes.high, no.high))
+    def select(self, condition: RangedInt, on_true: RangedInt, on_false: RangedInt) -> RangedInt:
+        x, y = self._common_width(on_true, on_false)
+        mask = self.f.compare("ne", condition.reg, 0)
+        return RangedInt(self.f.select(mask, x, y), min(on_true.low, on_false.low), max(on_true.high, on_false.high))
 
     def narrow(self, a: RangedInt) -> RangedInt:
         """Truncate to int32 if the bounds allow."""

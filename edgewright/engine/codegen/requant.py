@@ -76,12 +76,12 @@ Requantize = Callable[[Reg], Reg]
 _MAX_MAGNITUDE = 1.0e9  # beyond any limit, within int32
 
 
-def _float32_half_even(f: Function, words: Sequence[Reg], far: bool) -> Requantize:
+def _float32_half_even(f: Function, words: Sequence[Reg], may_overflow: bool) -> Requantize:
     """Scale in float32, round once, ties to even (XNNPACK)."""
 
     def requantize(total: Reg) -> Reg:
         scaled = f.op("fmul", to_float32(f, total), words[0])
-        return round_to_int(f, clamp(f, scaled, -_MAX_MAGNITUDE, _MAX_MAGNITUDE) if far else scaled)
+        return round_to_int(f, clamp(f, scaled, -_MAX_MAGNITUDE, _MAX_MAGNITUDE) if may_overflow else scaled)
 
     return requantize
 

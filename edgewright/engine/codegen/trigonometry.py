@@ -72,13 +72,13 @@ def _reduce_argument(f: Function, x: Reg) -> tuple[Reg, Reg]:
     exponent = f.op("lshr", size, 23)
     high, low = (_gather_float64(f, n, v, exponent) for n, v in zip(("turns", "rest"), quadrant_factors(), strict=True))
     angle = f.cast("fpext", f.bitcast(size, x.type), wide)
-    most, more = f.op("fmul", angle, high), f.op("fmul", angle, low)
+    product_high, product_low = f.op("fmul", angle, high), f.op("fmul", angle, low)
     suffix = f"v{lanes}f64" if lanes > 1 else "f64"
-    quadrants = f.call(f"llvm.rint.{suffix}", wide, f.op("fadd", most, more))
-    left = f.op("fadd", f.op("fsub", most, quadrants), more)
-    known = f.select(f.compare("ord", quadrants, quadrants), quadrants, _float64_const(0, lanes))
+    quadrants = f.call(f"llvm.rint.{suffix}", wide, f.op("fadd", product_high, product_low))
+    left = f.op("fadd", f.op("fsub", product_high, quadrants), product_low)
+    finite_quadrants = f.select(f.compare("ord", quadrants, quadrants), quadrants, _float64_const(0, lanes))
     return f.cast("fptrunc", f.op("fmul", left, _float64_const(_HALF_PI, lanes)), x.type), f.cast(
-        "fptosi", known, int_type
+        "fptosi", finite_quadrants, int_type
     )
 
 

@@ -209,9 +209,9 @@ def _int_div_rem(f: Function, dtype: DType, args: list[Reg]) -> tuple[Reg, Reg, 
     one, signed = const(1, b.type), dtype.kind == "i"
     b = f.select(f.compare("eq", b, 0), one, b)
     if signed:
-        least = f.compare("eq", a, -(1 << 8 * dtype.itemsize - 1))
-        beyond = f.op("and", least, f.compare("eq", b, -1))
-        safe = f.select(beyond, one, b)
+        is_int_min = f.compare("eq", a, -(1 << 8 * dtype.itemsize - 1))
+        overflows = f.op("and", is_int_min, f.compare("eq", b, -1))
+        safe = f.select(overflows, one, b)
     else:
         safe = b
     quotient = f.op("sdiv" if signed else "udiv", a, safe)
@@ -267,14 +267,14 @@ def _floor_divide(f: Function, dtype: DType, args: list[Reg]) -> Reg:
 def _float_floor_divide(f: Function, a: Reg, b: Reg) -> Reg:
     """numpy's algorithm: from the exact remainder, so that it is right where the quotient itself rounds up."""
     remainder, zero = _float_fmod(f, a, b), const(0, a.type)
-    other = f.compare("olt", f.op("fmul", remainder, call_intrinsic(f, "copysign", const(1, b.type), b)), zero)
-    whole = f.op("fdiv", f.op("fsub", a, remainder), b)
-    whole = f.select(other, f.op("fsub", whole, const(1, a.type)), whole)
-    result = call_intrinsic(f, "floor", whole)
-    apart = f.compare("ogt", f.op("fsub", whole, result), const(0.5, a.type))
-    result = f.select(apart, f.op("fadd", result, const(1, a.type)), result)
-    none = call_intrinsic(f, "copysign", zero, f.op("fdiv", a, b))
-    result = f.select(f.compare("oeq", whole, zero), none, result)
+    signs_differ = f.compare("olt", f.op("fmul", remainder, call_intrinsic(f, "copysign", const(1, b.type), b)), zero)
+    quotient = f.op("fdiv", f.op("fsub", a, remainder), b)
+    quotient = f.select(signs_differ, f.op("fsub", quotient, const(1, a.type)), quotient)
+    result = call_intrinsic(f, "floor", quotient)
+    rounds_up = f.compare("ogt", f.op("fsub", quotient, result), const(0.5, a.type))
+    result = f.select(rounds_up, f.op("fadd", result, const(1, a.type)), result)
+    signed_zero = call_intrinsic(f, "copysign", zero, f.op("fdiv", a, b))
+    result = f.select(f.compare("oeq", quotient, zero), signed_zero, result)
     return f.select(f.compare("oeq", b, zero), f.op("fdiv", a, b), result)
 
 
@@ -351,11 +351,11 @@ def _int_power(f: Function, dtype: DType, base: Reg, power: Reg) -> Reg:
 @register_typed("atan2")
 def _atan2(f: Function, dtype: DType, args: list[Reg]) -> Reg:
     y, x = (to_float64(f, v) for v in args)
-    kind, high, far = x.type, call_intrinsic(f, "fabs", y), call_intrinsic(f, "fabs", x)
-    both = f.op("and", *(f.compare("oeq", v, const(math.inf, kind)) for v in (high, far)))
-    none = f.op("and", *(f.compare("oeq", v, const(0, kind)) for v in (high, far)))
-    ratio = f.select(both, const(1, kind), f.select(none, const(0, kind), f.op("fdiv", high, far)))
+    kind, abs_y, abs_x = x.type, call_intrinsic(f, "fabs", y), call_intrinsic(f, "fabs", x)
+    both_infinite = f.op("and", *(f.compare("oeq", v, const(math.inf, kind)) for v in (abs_y, abs_x)))
+    both_zero = f.op("and", *(f.compare("oeq", v, const(0, kind)) for v in (abs_y, abs_x)))
+    ratio = f.select(both_infinite, const(1, kind), f.select(both_zero, const(0, kind), f.op("fdiv", abs_y, abs_x)))
     angle = atan(f, ratio)
-    beyond = f.op("fsub", const(math.pi, kind), angle)
-    result = select_where(f, "olt", call_intrinsic(f, "copysign", const(1, kind), x), 0, beyond, angle)
+    reflected = f.op("fsub", const(math.pi, kind), angle)
+    result = select_where(f, "olt", call_intrinsic(f, "copysign", const(1, kind), x), 0, reflected, angle)
     return to_float32(f, call_intrinsic(f, "copysign", result, y))

@@ -102,10 +102,10 @@ def round_to_int(f: Function, x: Reg) -> Reg:
     return f.call({8: "llvm.x86.avx.cvt.ps2dq.256", 4: "llvm.x86.sse2.cvtps2dq"}[lanes], kind, x)
 
 
-def prefetch(f: Function, pointer: Reg, offset: int, near: bool = True) -> None:
-    """Prefetch a cache line for reading: into L1 if ``near``, else into L2."""
+def prefetch(f: Function, pointer: Reg, offset: int, into_l1: bool = True) -> None:
+    """Prefetch a cache line for reading: into L1 or, unless ``into_l1``, into L2."""
     f.module.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
-    f.emit_void(f"call void @llvm.prefetch.p0(ptr {f.gep(pointer, offset)}, i32 0, i32 {3 if near else 2}, i32 1)")
+    f.emit_void(f"call void @llvm.prefetch.p0(ptr {f.gep(pointer, offset)}, i32 0, i32 {3 if into_l1 else 2}, i32 1)")
 
 
 # --------------------------------------------------------------------------------------------------------- integers
@@ -210,11 +210,13 @@ def madd_int16(f: Function, x: Reg, w: Reg) -> Reg:
 
 def _pack_saturated(f: Function, a: Reg, b: Reg, low: int, high: int, to: str) -> Reg:
     """x86's pack semantics in portable IR: saturate both to half width, alternating 128-bit blocks of a and b."""
-    lanes, each = lane_count(a.type), 128 // int(element_type(a.type)[1:])
+    lanes, block_lanes = lane_count(a.type), 128 // int(element_type(a.type)[1:])
     kind = vec(lanes, to)
     minimum, maximum = const(low, a.type), const(high, a.type)
     first, second = (f.cast("trunc", int_min(f, int_max(f, x, minimum), maximum), kind) for x in (a, b))
-    order = [part + start + i for start in range(0, lanes, each) for part in (0, lanes) for i in range(each)]
+    order = [
+        part + start + i for start in range(0, lanes, block_lanes) for part in (0, lanes) for i in range(block_lanes)
+    ]
     return f.shuffle(first, second, order)
 
 
@@ -250,21 +252,21 @@ def pack_four_to_uint8(f: Function, four: Sequence[Reg], zero: Reg | None) -> Re
 
     Every 128-bit block of the result holds four bytes of the first vector, then of the second, third and fourth.
     """
-    words = [pack_int16(f, four[0], four[1]), pack_int16(f, four[2], four[3])]
+    int16_pair = [pack_int16(f, four[0], four[1]), pack_int16(f, four[2], four[3])]
     if zero is not None:
-        words = [saturating_add(f, w, zero) for w in words]
-    return pack_uint8(f, *words)
+        int16_pair = [saturating_add(f, w, zero) for w in int16_pair]
+    return pack_uint8(f, *int16_pair)
 
 
 def interleave(f: Function, a: Reg, b: Reg) -> tuple[Reg, Reg]:
     """x86's unpack: interleave a and b within each 128-bit block; returns the low halves and the high halves."""
     lanes, size = lane_count(a.type), int(element_type(a.type)[1:])
-    each = 128 // size
+    block_lanes = 128 // size
     low, high = [], []
-    for start in range(0, lanes, each):
-        for i in range(start, start + each // 2):
+    for start in range(0, lanes, block_lanes):
+        for i in range(start, start + block_lanes // 2):
             low += [i, lanes + i]
-            high += [each // 2 + i, lanes + each // 2 + i]
+            high += [block_lanes // 2 + i, lanes + block_lanes // 2 + i]
     return f.shuffle(a, b, low), f.shuffle(a, b, high)
 
 

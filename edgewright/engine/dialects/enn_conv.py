@@ -70,10 +70,10 @@ def _split_asymmetric(rw: EnnRewrite, op: Op) -> Op | None:
     if w.data is None or w.q is None or w.q.axis is not None or not ((is_qint8(x) and is_qint8(out)) or is_int16(x)):
         return None
     dtype = np.dtype(np.int8 if is_qint8(x) else np.int16)
-    centred = w.data.astype(np.int32) - int(np.asarray(w.q.zero_point))
+    centered = w.data.astype(np.int32) - int(np.asarray(w.q.zero_point))
     int_range: Any = np.iinfo(dtype)
-    first = np.clip(centred, int_range.min, int_range.max)
-    second = centred - first
+    first = np.clip(centered, int_range.min, int_range.max)
+    second = centered - first
     if second.min(initial=0) < -int_range.max or second.max(initial=0) > int_range.max or not non_empty(x, out):
         return None
     data = np.concatenate([first, second], 1).astype(dtype)

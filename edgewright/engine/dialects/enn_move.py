@@ -64,7 +64,7 @@ def _slice(rw: EnnRewrite, op: Op, x: Value, out: Value, start: list[int]) -> No
 
 
 @rule("STRIDEDSLICE")
-def _strided(rw: EnnRewrite, op: Op) -> bool:
+def _strided_slice(rw: EnnRewrite, op: Op) -> bool:
     """Slice, gather every ``stride``-th element, then drop dimensions."""
     (x,), out, steps = inputs_of(op), result_of(op), [int(n) for n in op.args["strides"]]
     if not non_empty(x, out) or min(steps) < 1:

@@ -126,31 +126,31 @@ def _nearest(rw: EnnRewrite, op: Op) -> bool:
 @rule("REDUCEMEAN", "REDUCESUM")
 def _reduce(rw: EnnRewrite, op: Op) -> bool:
     (x,), out, axes = inputs_of(op), result_of(op), sorted(int(a) for a in op.args["axis"])
-    keep, mean = bool(op.args["keep_dims"]), op.kind.endswith("MEAN")
+    keepdims, mean = bool(op.args["keep_dims"]), op.kind.endswith("MEAN")
     if not same_kind(x, out) or not non_empty(x, out) or not axes or x.constant:
         return False
     if mean and axes == [2, 3] and len(x.bound) == _IMAGE and x.q is None and rw.prefers_nhwc([x]):
         return _global_mean(rw, op)
     if mean and axes == [2, 3] and len(x.bound) == _IMAGE and is_qint8(x):
         return _global_mean(rw, op)
-    use_nhwc = _can_reduce_nhwc(rw, x, axes, keep)
+    use_nhwc = _can_reduce_nhwc(rw, x, axes, keepdims)
     dims = sorted(TO_NCHW[a] for a in axes) if use_nhwc else axes
     if x.q is None:
         operand = rw.float_operand(op, x, use_nhwc)
-        rw.emit_float("mean" if mean else "sum", op, out, use_nhwc and keep, self=operand, dim=dims,
-                      keepdim=keep)  # fmt: skip
+        rw.emit_float("mean" if mean else "sum", op, out, use_nhwc and keepdims, self=operand, dim=dims,
+                      keepdim=keepdims)  # fmt: skip
     else:
-        target = rw.define(out, use_nhwc and keep)
-        rw.emit(op.kind, op, target, inputs=[rw.in_layout(x, use_nhwc)], axis=dims, keep_dims=keep)
+        target = rw.define(out, use_nhwc and keepdims)
+        rw.emit(op.kind, op, target, inputs=[rw.in_layout(x, use_nhwc)], axis=dims, keep_dims=keepdims)
     return True
 
 
-def _can_reduce_nhwc(rw: EnnRewrite, x: Value, axes: list[int], keep: bool) -> bool:
+def _can_reduce_nhwc(rw: EnnRewrite, x: Value, axes: list[int], keepdims: bool) -> bool:
     """Whether a reduction in NHWC leaves the remaining dimensions in NCHW order."""
     if len(x.bound) != _IMAGE or not rw.prefers_nhwc([x]):
         return False
     remaining = [d for d in (1, 2, 3) if d not in axes]
-    return keep or 1 not in remaining or remaining == [1]
+    return keepdims or 1 not in remaining or remaining == [1]
 
 
 def _global_mean(rw: EnnRewrite, op: Op) -> bool:

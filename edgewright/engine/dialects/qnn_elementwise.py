@@ -124,19 +124,19 @@ def _wrap(i: RangedIntBuilder, result: RangedInt, out: Value) -> RangedInt:
     return RangedInt(i.f.cast("trunc", result.reg, vec(lane_count(result.reg.type), "i32")), low, high)
 
 
-def _float_select(how: str) -> FloatFunction:
+def _float_select(predicate: str) -> FloatFunction:
     """Select the larger or smaller float."""
-    return lambda i, op, floats: i.f.select(i.f.compare(how, *floats), *floats)
+    return lambda i, op, floats: i.f.select(i.f.compare(predicate, *floats), *floats)
 
 
-def _register_min_max(name: str, how: str) -> None:
+def _register_min_max(name: str, predicate: str) -> None:
     @elementwise_rule(f"{PREFIX}ElementWise{name}")
     def rule(i: RangedIntBuilder, op: Op, args: Args) -> RangedInt:
         values, out = _io(op)
         if all(v.q is None for v in (*values, out)):
             return i.largest(*args) if name == "Maximum" else i.smallest(*args)
         floats = [dequantize(i, x, v) for x, v in zip(args, values, strict=True)]
-        return quantize(i, _float_select(how)(i, op, floats), out)
+        return quantize(i, _float_select(predicate)(i, op, floats), out)
 
 
 _register_min_max("Maximum", "oge")
@@ -144,14 +144,14 @@ _register_min_max("Minimum", "ole")
 _register(("ElementWiseDivide",), _float_binary)
 
 
-def _register_comparison(name: str, how: str) -> None:
+def _register_comparison(name: str, predicate: str) -> None:
     @elementwise_rule(f"{PREFIX}ElementWise{name}")
     def rule(i: RangedIntBuilder, op: Op, args: Args) -> RangedInt:
         values = op.args["inputs"]
         if all(v.q is None for v in values):
-            return i.compare(how if how in ("eq", "ne") else f"s{how}", *args)
+            return i.compare(predicate if predicate in ("eq", "ne") else f"s{predicate}", *args)
         f, floats = i.f, [dequantize(i, x, v) for x, v in zip(args, values, strict=True)]
-        outcome = f.compare("une" if how == "ne" else f"o{how}", *floats)
+        outcome = f.compare("une" if predicate == "ne" else f"o{predicate}", *floats)
         return RangedInt(f.cast("zext", outcome, vec(lane_count(floats[0].type), "i32")), 0, 1)
 
 
@@ -179,11 +179,11 @@ def _not(i: RangedIntBuilder, op: Op, args: Args) -> RangedInt:
 @elementwise_rule(f"{PREFIX}ElementWiseSelect")
 def _select(i: RangedIntBuilder, op: Op, args: Args) -> RangedInt:
     values, out = _io(op)
-    which = _as_bool(i, args[0], values[0])
+    condition = _as_bool(i, args[0], values[0])
     if all(v.q is None for v in (*values, out)) or all(v.q == out.q for v in values[1:]):
-        return i.select(which, args[1], args[2])
+        return i.select(condition, args[1], args[2])
     f, floats = i.f, [dequantize(i, x, v) for x, v in zip(args[1:], values[1:], strict=True)]
-    return quantize(i, f.select(f.compare("ne", which.reg, 0), *floats), out)
+    return quantize(i, f.select(f.compare("ne", condition.reg, 0), *floats), out)
 
 
 # ------------------------------------------------------------------------------------------------------------ unary
@@ -227,15 +227,15 @@ def _clamp_quantized(i: RangedIntBuilder, op: Op, x: RangedInt) -> RangedInt:
 
 
 @elementwise_rule(f"{PREFIX}ReluMinMax")
-def _between(i: RangedIntBuilder, op: Op, args: Args) -> RangedInt:
+def _relu_min_max(i: RangedIntBuilder, op: Op, args: Args) -> RangedInt:
     (x,), out = _io(op)
     if x.q is not None:
         return _clamp_quantized(i, op, args[0])
     low, high = (float(np.float32(op.args[name])) for name in ("min_value", "max_value"))
-    least, most = dtype_range(out)
+    dtype_min, dtype_max = dtype_range(out)
     if x.dtype != out.dtype or not low <= high or any(n != int(n) for n in (low, high) if abs(n) < 1 << 31):
         raise IntRangeError("limits are not integers")
-    return i.clamp(args[0], int(max(low, least)), int(min(high, most)))
+    return i.clamp(args[0], int(max(low, dtype_min)), int(min(high, dtype_max)))
 
 
 _register(("Prelu",), _prelu)

@@ -137,7 +137,7 @@ def _nearest(op: Op) -> list[Array]:
 _MODES: dict[int, Any] = {1: "symmetric", 2: "reflect", 3: "edge"}
 
 
-def _mirrored(op: Op) -> list[Array]:
+def _mirror_pad_indices(op: Op) -> list[Array]:
     if not op.args["scheme"]:
         raise IntRangeError("constant padding")
     pairs = [(int(a), int(b)) for a, b in op.args["pad_amount"]]
@@ -145,7 +145,7 @@ def _mirrored(op: Op) -> list[Array]:
     return [np.pad(np.arange(n), pair, mode=mode) for n, pair in zip(op.args["inputs"][0].bound, pairs, strict=True)]
 
 
-_INDEX_TABLES = {"StridedSlice": _ranges, "ResizeNearestNeighbor": _nearest, "Pad": _mirrored}
+_INDEX_TABLES = {"StridedSlice": _ranges, "ResizeNearestNeighbor": _nearest, "Pad": _mirror_pad_indices}
 for _name, _tables in _INDEX_TABLES.items():
     static_gather_rule(PREFIX + _name)(lambda op, lists=_tables: (op.args["inputs"][0], lists(op)))  # type: ignore[misc]
 
@@ -232,11 +232,11 @@ def _shuffle(rw: QnnRewrite, op: Op) -> bool:
 @rule("DepthToSpace")
 def _depth_to_space(rw: QnnRewrite, op: Op) -> bool:
     batch, high, wide, channels = op.args["inputs"][0].bound
-    down, along = op.args["block_size"]
-    each = channels // (down * along)
+    block_h, block_w = op.args["block_size"]
+    out_channels = channels // (block_h * block_w)
     if op.args["mode"]:
-        return _emit_permuted_blocks(rw, op, (batch, high, wide, each, down, along), (0, 1, 4, 2, 5, 3))
-    return _emit_permuted_blocks(rw, op, (batch, high, wide, down, along, each), (0, 1, 3, 2, 4, 5))
+        return _emit_permuted_blocks(rw, op, (batch, high, wide, out_channels, block_h, block_w), (0, 1, 4, 2, 5, 3))
+    return _emit_permuted_blocks(rw, op, (batch, high, wide, block_h, block_w, out_channels), (0, 1, 3, 2, 4, 5))
 
 
 @rule("SpaceToDepth")

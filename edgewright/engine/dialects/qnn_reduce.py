@@ -57,12 +57,12 @@ def _factor_bits(factors: Array) -> Value:
 def _axes_reduction(op: Op) -> IntReduction:
     x, out = _io(op)
     axes = tuple(sorted(int(a) for a in op.args["axes"]))
-    keep = bool(op.args["keep_dims"])
-    shape = tuple(1 if d in axes else n for d, n in enumerate(x.bound) if keep or d not in axes)
+    keepdims = bool(op.args["keep_dims"])
+    shape = tuple(1 if d in axes else n for d, n in enumerate(x.bound) if keepdims or d not in axes)
     if shape != out.bound or not axes or 0 in x.bound:
         raise IntRangeError("output shape mismatch")
-    how = "max" if op.kind.endswith("Max") else "min" if op.kind.endswith("Min") else "sum"
-    return IntReduction(x, how, axes, keep)
+    kind = "max" if op.kind.endswith("Max") else "min" if op.kind.endswith("Min") else "sum"
+    return IntReduction(x, kind, axes, keepdims)
 
 
 for _name in _POOLS:

@@ -35,9 +35,9 @@ class IntReduction:
     """A reduction of ``data`` over image windows or over ``axes``. ``extras``: int32 constants per result."""
 
     data: Value
-    how: str  # sum, max or min
+    kind: str  # sum, max or min
     axes: tuple[int, ...] = ()
-    keep: bool = True
+    keepdims: bool = True
     window: tuple[int, ...] | None = None
     stride: tuple[int, ...] = (1, 1)
     pads: tuple[int, int, int, int] = (0, 0, 0, 0)  # above, below, left, right
@@ -88,40 +88,40 @@ def int_reduction(op: Op) -> IntReduction:
     enn_axes = op.args["axis"] if isinstance(op.args.get("axis"), list) else None  # ENN's
     axis_values = enn_axes or (np.atleast_1d(op.args["inputs"][1].data) if "inputs" in op.args else [op.args["axis"]])
     axes = tuple(sorted({int(a) % max(len(data.bound), 1) for a in axis_values}))
-    keep = bool(op.args.get("keep_dims", True))
-    shape = tuple(1 if d in axes else n for d, n in enumerate(data.bound) if keep or d not in axes)
+    keepdims = bool(op.args.get("keep_dims", True))
+    shape = tuple(1 if d in axes else n for d, n in enumerate(data.bound) if keepdims or d not in axes)
     if shape != _result(op).bound or not axes or 0 in data.bound or any(int(a) >= len(data.bound) for a in axis_values):
         raise IntRangeError("output shape mismatch")
-    how = "max" if name in ("REDUCE_MAX", "reduce_max", "reduce_any") else "min"
+    kind = "max" if name in ("REDUCE_MAX", "reduce_max", "reduce_any") else "min"
     return IntReduction(
-        data, "sum" if name in ("MEAN", "SUM", "reduce_sum", "REDUCEMEAN", "REDUCESUM") else how, axes, keep
+        data, "sum" if name in ("MEAN", "SUM", "reduce_sum", "REDUCEMEAN", "REDUCESUM") else kind, axes, keepdims
     )
 
 
 def _pool(op: Op) -> IntReduction:
     out = _result(op).bound
     if op.kind.startswith("tflite."):
-        data, pads, zero_point = op.args["inputs"][0], (0, 0, 0, 0), 0
-        high, wide, down, across = (int(op.args[n]) for n in ("filter_h", "filter_w", "stride_h", "stride_w"))
+        data, pads, input_zp = op.args["inputs"][0], (0, 0, 0, 0), 0
+        high, wide, stride_h, stride_w = (int(op.args[n]) for n in ("filter_h", "filter_w", "stride_h", "stride_w"))
     else:
-        data, zero_point = op.args["input"], int(op.args.get("input_zp", 0))
-        (high, wide), (down, across) = ([int(n) for n in op.args[name]] for name in ("kernel", "stride"))
+        data, input_zp = op.args["input"], int(op.args.get("input_zp", 0))
+        (high, wide), (stride_h, stride_w) = ([int(n) for n in op.args[name]] for name in ("kernel", "stride"))
         top, bottom, left, right = (int(n) for n in op.args["pad"])
         pads = (top, bottom, left, right)
-    if len(data.bound) != 4 or len(out) != 4 or min(high, wide, down, across, *out) < 1 or min(pads) < 0:
+    if len(data.bound) != 4 or len(out) != 4 or min(high, wide, stride_h, stride_w, *out) < 1 or min(pads) < 0:
         raise IntRangeError("not an image")
     if (data.bound[0], data.bound[3]) != (out[0], out[3]):
         raise IntRangeError("batch or channels differ")
-    for n, out_size, k, s, a, b in ((data.bound[1], out[1], high, down, *pads[:2]),
-                                (data.bound[2], out[2], wide, across, *pads[2:])):  # fmt: skip
+    for n, out_size, k, s, a, b in ((data.bound[1], out[1], high, stride_h, *pads[:2]),
+                                (data.bound[2], out[2], wide, stride_w, *pads[2:])):  # fmt: skip
         if max(a, b) >= k or (n + a + b - k) // s + 1 != out_size or k > n + a + b:
             raise IntRangeError("window does not match the output shape")
     if op.kind.endswith("max_pool2d"):
         if any(pads):
             raise IntRangeError("padded max pool")
-        return IntReduction(data, "max", (), True, (high, wide), (down, across))
+        return IntReduction(data, "max", (), True, (high, wide), (stride_h, stride_w))
     extras = () if op.kind.startswith("tflite.") else _reciprocal_constants(op, data, (high, wide))
-    return IntReduction(data, "sum", (), True, (high, wide), (down, across), pads, zero_point, extras)
+    return IntReduction(data, "sum", (), True, (high, wide), (stride_h, stride_w), pads, input_zp, extras)
 
 
 def _reciprocal_constants(op: Op, data: Value, window: tuple[int, int]) -> tuple[Value, ...]:

@@ -118,11 +118,11 @@ def _conv3d(rw: TosaRewrite, op: Op) -> bool:
         return False
     count, kernel_depth = weight.bound[0], weight.bound[1]
     batch, depth = acc.bound[0], acc.bound[1]
-    joined = _gather_planes(rw, op, x, kernel_depth, depth)
-    if joined is None:
+    planes_as_channels = _gather_planes(rw, op, x, kernel_depth, depth)
+    if planes_as_channels is None:
         return False
-    flat = rw.new_value(x, (batch * depth, *joined.bound[2:]))
-    rw.emit("view", op, flat, self=joined, size=list(flat.bound))
+    flat = rw.new_value(x, (batch * depth, *planes_as_channels.bound[2:]))
+    rw.emit("view", op, flat, self=planes_as_channels, size=list(flat.bound))
     filters = weight.data.transpose(0, 2, 3, 1, 4).reshape(count, *weight.bound[2:4], -1)
     accumulators = rw.new_value(acc, (batch * depth, *acc.bound[2:]))
     args = {**op.args, "input": flat, "weight": make_constant(filters)}

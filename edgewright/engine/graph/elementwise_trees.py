@@ -24,8 +24,8 @@ def find_trees(graph: Graph) -> dict[Op, Tree]:
     return {op: tree for tree in trees for op in tree}
 
 
-def _grow_trees(graph: Graph, alone: set[Op]) -> list[Tree]:
-    """Grow trees in reverse order: an operator joins the tree of its only reader, unless it is in ``alone``."""
+def _grow_trees(graph: Graph, unfusable: set[Op]) -> list[Tree]:
+    """Grow trees in reverse order: an operator joins the tree of its only reader, unless it is ``unfusable``."""
     from edgewright.engine.dialects.elementwise import ELEMENTWISE, TABLE_ONLY
 
     readers: dict[Value, list[Op]] = {}
@@ -33,19 +33,19 @@ def _grow_trees(graph: Graph, alone: set[Op]) -> list[Tree]:
         for value in dict.fromkeys(op.inputs()):
             readers.setdefault(value, []).append(op)
     outputs = set(graph.outputs)
-    found: dict[Op, Tree] = {}
+    tree_of: dict[Op, Tree] = {}
     trees: list[Tree] = []
     for op in reversed(graph.ops):
         out = op.outputs[0]
         if out is None or (op.kind not in ELEMENTWISE and op.kind not in TABLE_ONLY):
             continue
         users = readers.get(out, [])
-        tree = found.get(users[0]) if len(users) == 1 and out not in outputs else None
-        if tree is None or op in alone or users[0] in alone or not _may_join(out, tree):
+        tree = tree_of.get(users[0]) if len(users) == 1 and out not in outputs else None
+        if tree is None or op in unfusable or users[0] in unfusable or not _may_join(out, tree):
             tree = []
             trees.append(tree)
         tree.insert(0, op)
-        found[op] = tree
+        tree_of[op] = tree
     return trees
 
 
@@ -66,12 +66,12 @@ def tree_inputs(tree: Sequence[Op]) -> list[Value]:
 
 def single_int8_input(tree: Sequence[Op]) -> Value | None:
     """The single int8 input of a tree with an int8 result, which a table of 256 entries can replace."""
-    found = tree_inputs(tree)
+    inputs = tree_inputs(tree)
     out = tree[-1].outputs[0]
-    if len(found) != 1 or out is None or found[0].constant or found[0].bound != out.bound:
+    if len(inputs) != 1 or out is None or inputs[0].constant or inputs[0].bound != out.bound:
         return None
-    int8 = all(v.q is not None and v.dtype is not None and v.dtype.itemsize == 1 for v in (found[0], out))
-    return found[0] if int8 and not any(op.args.get("per_channel") for op in tree) else None
+    int8 = all(v.q is not None and v.dtype is not None and v.dtype.itemsize == 1 for v in (inputs[0], out))
+    return inputs[0] if int8 and not any(op.args.get("per_channel") for op in tree) else None
 
 
 def _is_scalar(value: Value) -> bool:

@@ -69,8 +69,10 @@ class _Grid:
             args["other"] = b if isinstance(b, Value) else make_constant(np.asarray(b, a.dtype))
         return self.add_op(kind, self.shape, args, dtype)
 
-    def select(self, condition: Value, yes: Any, no: Any) -> Value:
-        branches = [v if isinstance(v, Value) else make_constant(np.asarray(v, np.float32)) for v in (yes, no)]
+    def select(self, condition: Value, on_true: Any, on_false: Any) -> Value:
+        branches = [
+            v if isinstance(v, Value) else make_constant(np.asarray(v, np.float32)) for v in (on_true, on_false)
+        ]
         return self.add_op(
             "where", self.shape, {"condition": condition, "self": branches[0], "other": branches[1]}, _F32
         )
@@ -83,13 +85,13 @@ class _Grid:
     def taps(self, points: Value, size: int, sampling: Sampling) -> list[_Tap]:
         """The taps along one dimension. Cubic taps are each padded separately."""
         at = self._unnormalize(points, size, sampling.align)
-        found: list[tuple[Value, Value | None]]
+        index_weights: list[tuple[Value, Value | None]]
         if sampling.mode == _CUBIC:
-            found = [(self._pad(t, size, sampling), w) for t, w in self._cubic(at)]
+            index_weights = [(self._pad(t, size, sampling), w) for t, w in self._cubic(at)]
         else:
             at = self._pad(at, size, sampling)
-            found = [(self.do("round", at), None)] if sampling.mode == _NEAREST else self._linear(at)
-        return [self._tap(index, weight, size) for index, weight in found]
+            index_weights = [(self.do("round", at), None)] if sampling.mode == _NEAREST else self._linear(at)
+        return [self._tap(index, weight, size) for index, weight in index_weights]
 
     def _tap(self, at: Value, weight: Value | None, size: int) -> _Tap:
         inside = self.do("logical_and", self.do("ge", at, 0, _BOOL), self.do("le", at, size - 1, _BOOL), _BOOL)
@@ -129,12 +131,12 @@ class _Grid:
         return [(self.do("add", lower, tap), self._cubic_weight(d)) for tap, d in distances.items()]
 
     def _cubic_weight(self, d: Value) -> Value:
-        near = self.do("sub", self.do("mul", d, 1.25), 2.25)
-        near = self.do("add", self.do("mul", self.do("mul", near, d), d), 1)
-        far = self.do("add", self.do("mul", d, -0.75), 3.75)
-        far = self.do("sub", self.do("mul", far, d), 6)
-        far = self.do("add", self.do("mul", far, d), 3)
-        return self.select(self.do("le", d, 1, _BOOL), near, far)
+        inner = self.do("sub", self.do("mul", d, 1.25), 2.25)
+        inner = self.do("add", self.do("mul", self.do("mul", inner, d), d), 1)
+        outer = self.do("add", self.do("mul", d, -0.75), 3.75)
+        outer = self.do("sub", self.do("mul", outer, d), 6)
+        outer = self.do("add", self.do("mul", outer, d), 3)
+        return self.select(self.do("le", d, 1, _BOOL), inner, outer)
 
     # --------------------------------------------------------------------------------------------------------- sums
 
@@ -149,13 +151,13 @@ class _Grid:
         index = self.do("add", index, offsets, _INDEX)
         rows, shape = self.shape[:1], (self.shape[0], pixels.bound[1])
         flat = self.add_op("view", rows, {"self": index, "size": list(rows)}, _INDEX)
-        found = self.add_op("index", shape, {"self": pixels, "indices": [flat]}, _F32)
+        gathered = self.add_op("index", shape, {"self": pixels, "indices": [flat]}, _F32)
         if weight is None:
             masked = self.do("logical_not", in_range, None, _BOOL)
         else:
-            found = self.add_op("mul", shape, {"self": found, "other": weight}, _F32)
+            gathered = self.add_op("mul", shape, {"self": gathered, "other": weight}, _F32)
             masked = self.do("eq", self.select(in_range, weight, 0), 0, _BOOL)
-        select_zero = {"condition": masked, "self": make_constant(np.asarray(0, np.float32)), "other": found}
+        select_zero = {"condition": masked, "self": make_constant(np.asarray(0, np.float32)), "other": gathered}
         return self.add_op("where", shape, select_zero, _F32)
 
 

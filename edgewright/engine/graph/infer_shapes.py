@@ -59,8 +59,6 @@ def _specialize_op(op: Op, specialized: dict[Value, Value], declared: bool) -> O
         raise ExecutionError(f"device graph: {op.kind}", f"does not hold together: {error}") from error
     out = op.outputs[0]
     if declared and shape != out.bound:
-        raise ExecutionError(
-            f"device graph: {op.kind}", f"makes a tensor of shape {list(shape)}", value=list(out.bound)
-        )
+        raise ExecutionError(f"device graph: {op.kind}", f"must have shape {list(shape)}", value=list(out.bound))
     new.outputs[0] = specialized[out] = _with_shape(out, shape)
     return new

@@ -29,7 +29,7 @@ class Update:
 
 def find_updates(graph: Graph, nodes: Sequence[Node], lower: Callable[[Node], Lowering]) -> list[Update]:
     """Find the updates that are safe in place, at most one per input."""
-    found: list[Update] = []
+    updates: list[Update] = []
     producers = {node.out: index for index, node in enumerate(nodes)}
     readers: dict[Value, Counter[int]] = {}  # how often each node reads a value
     for index, node in enumerate(nodes):
@@ -39,12 +39,12 @@ def find_updates(graph: Graph, nodes: Sequence[Node], lower: Callable[[Node], Lo
     for index, value in enumerate(graph.outputs):
         versions = _versions(value, nodes, producers, lower)
         source = inputs.get(versions[0])
-        claimed = any(update.input == source or update.versions[-1] is value for update in found)
+        claimed = any(update.input == source or update.versions[-1] is value for update in updates)
         if source is None or claimed or len(versions) < 2 or graph.inputs.count(versions[0]) > 1:
             continue
         if _is_safe(versions, graph, nodes, producers, readers, lower):
-            found.append(Update(index, source, tuple(versions)))
-    return found
+            updates.append(Update(index, source, tuple(versions)))
+    return updates
 
 
 def _versions(
@@ -66,7 +66,7 @@ def _is_safe(
 ) -> bool:  # fmt: skip
     """Whether every reader of a version precedes the next write, and reads nothing beyond the caller's array."""
     for version, following in zip(versions, [*versions[1:], None], strict=True):
-        written = len(nodes) if following is None else producers[following]
+        write_index = len(nodes) if following is None else producers[following]
         if following is not None and any(v is version for v in graph.outputs):
             return False
         for index, reads in readers.get(version, Counter[int]()).items():
@@ -74,7 +74,7 @@ def _is_safe(
             border = lowering.required_border()
             if not lowering.exact_reads or (border is not None and border[0] is version):
                 return False
-            late = index > written or (index == written and reads > 1)
+            late = index > write_index or (index == write_index and reads > 1)
             if following is not None and (late or isinstance(lowering, Move)):
                 return False  # a view may be read later
     return True

@@ -108,17 +108,17 @@ class LayoutAssignment:
             if not isinstance(low, Move) or op.kind not in VIEW_KINDS or out in self.context.storages:
                 continue
             source, read = op.args["self"], readers.get(out, ())
-            found = None if source.constant or source.q != out.q else view_layout(op, self.layout(source))
-            if found is None or out in self.borders or not self._free(out, found[0], read):
+            view = None if source.constant or source.q != out.q else view_layout(op, self.layout(source))
+            if view is None or out in self.borders or not self._free(out, view[0], read):
                 continue
             storage = self.context.storages.get(self.root(source))
             in_caller = storage is not None
             if storage is not None and storage.raw:
                 continue  # the caller's int8 has no offset of 128
-            if found[0].dense and low.aliased_input() is source and source not in self.views and not in_caller:
+            if view[0].dense and low.aliased_input() is source and source not in self.views and not in_caller:
                 continue  # a plain alias
-            if all(r.reads_layout(out, found[0]) and (r.exact_reads or not in_caller) for r in read):
-                self.views[out] = (op, found[0])
+            if all(r.reads_layout(out, view[0]) and (r.exact_reads or not in_caller) for r in read):
+                self.views[out] = (op, view[0])
 
     def _free(self, value: Value, layout: Layout, readers: Sequence[Lowering]) -> bool:
         """Whether a value needs no padding: int8 has channel padding unless all its readers ignore it."""

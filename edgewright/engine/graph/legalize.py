@@ -26,10 +26,10 @@ _MAX_FILTER_BYTES = 1 << 24  # of expanded filters
 def legalize(graph: Graph) -> Graph:
     """Rewrite the graph; return it unchanged if every operator is legal."""
     legalizer = _Legalizer(graph)
-    found = [legalizer.rewrite(op) for op in graph.ops]
-    if all(ops is None for ops in found):
+    rewritten = [legalizer.rewrite(op) for op in graph.ops]
+    if all(ops is None for ops in rewritten):
         return graph
-    ops = [o for op, new in zip(graph.ops, found, strict=True) for o in ([op] if new is None else new)]
+    ops = [o for op, new in zip(graph.ops, rewritten, strict=True) for o in ([op] if new is None else new)]
     read = {v for op in ops for v in op.inputs()} | set(graph.outputs)
     unused = [op for op in ops if op.kind == "convert" and not any(v in read for v in op.outputs)]
     return Graph(graph.name, graph.inputs, graph.outputs, [op for op in ops if op not in unused])
@@ -131,10 +131,12 @@ def _expand_groups(op: Op) -> list[Op] | None:
         return None
     if data.nbytes * groups > _MAX_FILTER_BYTES:
         return None
-    each, inputs = data.shape[0] // groups, data.shape[3]
+    outputs, inputs = data.shape[0] // groups, data.shape[3]
     expanded = np.zeros((*data.shape[:3], inputs * groups), data.dtype)
     for g in range(groups):
-        expanded[g * each : (g + 1) * each, :, :, g * inputs : (g + 1) * inputs] = data[g * each : (g + 1) * each]
+        expanded[g * outputs : (g + 1) * outputs, :, :, g * inputs : (g + 1) * inputs] = data[
+            g * outputs : (g + 1) * outputs
+        ]
     return _with_weight(op, expanded, groups=1)
 
 
@@ -153,24 +155,24 @@ class _FloatBuilder:
         other = b if isinstance(b, Value) else _constant(b)
         return self.add(kind, np.broadcast_shapes(a.bound, other.bound), {"self": a, "other": other}, dtype)
 
-    def where(self, condition: Value, yes: Any, no: Any) -> Value:
-        branches = [v if isinstance(v, Value) else _constant(v) for v in (yes, no)]
+    def where(self, condition: Value, on_true: Any, on_false: Any) -> Value:
+        branches = [v if isinstance(v, Value) else _constant(v) for v in (on_true, on_false)]
         return self.add("where", condition.bound, {"condition": condition, "self": branches[0], "other": branches[1]})
 
     def convolution(self, op: Op, x: Value, dims: int, out: Value) -> list[Op]:
         """Quantize ``x`` with the steps of ``Numerics.quantize_rows``, convolve, and rescale."""
         rank = len(x.bound)
         axes, reduced = list(range(rank - dims, rank)), (*x.bound[: rank - dims], *(1,) * dims)
-        along = {"self": x, "dim": axes, "keepdim": True}
-        low = self.binary("minimum", self.add("amin", reduced, along), 0)
-        high = self.binary("maximum", self.add("amax", reduced, along), 0)
+        reduction = {"self": x, "dim": axes, "keepdim": True}
+        low = self.binary("minimum", self.add("amin", reduced, reduction), 0)
+        high = self.binary("maximum", self.add("amax", reduced, reduction), 0)
         constant_input = self.binary("eq", low, high, np.bool_)
         span = self.where(constant_input, 1, self.binary("sub", high, low))
         scale = self.where(constant_input, 1, self.binary("div", _constant(255), span))
-        centred = self._centred(x, low, high, scale)
+        centered = self._quantize_centered(x, low, high, scale)
         weight = op.args["weight"]
         data = np.ascontiguousarray(np.asarray(weight.data).astype(np.float32))
-        args = {**op.args, "input": centred, "weight": _constant(data), "bias": None, "exact": True}
+        args = {**op.args, "input": centered, "weight": _constant(data), "bias": None, "exact": True}
         args.pop("limits", None)
         total = self.add("conv2d", out.bound, args)
         inverse_scale = self.add("reciprocal", reduced, {"self": scale})
@@ -182,17 +184,17 @@ class _FloatBuilder:
             bias_add["limits"] = op.args["limits"]
         return [*self.ops, Op("add", bias_add, [out], op.origin)]
 
-    def _centred(self, x: Value, low: Value, high: Value, scale: Value) -> Value:
+    def _quantize_centered(self, x: Value, low: Value, high: Value, scale: Value) -> Value:
         below, above = self.binary("mul", low, scale), self.binary("mul", high, scale)
         first, second = self.binary("add", below, -128), self.binary("add", above, 127)
         positive = self.binary("gt", self.binary("add", first, second), 0, np.bool_)
         zeros = [
             self.binary("sub", self.add("neg", v.bound, {"self": v}), -n) for v, n in ((below, -128), (above, 127))
         ]
-        chosen = self.where(positive, *zeros)
-        zero = self._round(self._clamp_int8(chosen))
-        stored = self._clamp_int8(self.binary("add", self._round(self.binary("mul", x, scale)), zero))
-        return self.binary("sub", stored, zero)
+        zero_point = self.where(positive, *zeros)
+        zero = self._round(self._clamp_int8(zero_point))
+        quantized = self._clamp_int8(self.binary("add", self._round(self.binary("mul", x, scale)), zero))
+        return self.binary("sub", quantized, zero)
 
     def _clamp_int8(self, x: Value) -> Value:
         return self.binary("minimum", self.binary("maximum", x, -128), 127)

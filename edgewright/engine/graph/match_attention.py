@@ -75,11 +75,11 @@ class _AttentionMatcher:
             return None
         matrices = first.args["self"], first.args["other"]
         query, keys, ops = self._int8_operands(*matrices) if _only_scaled(before) else self._float_operands(*matrices)
-        values, more = self._dequantized_source(last.args["other"], scaled=False) or self._operand_view(
+        values, value_ops = self._dequantized_source(last.args["other"], scaled=False) or self._operand_view(
             last.args["other"]
         )
         result, seen = self._result_view(last.outputs[0])
-        matched = {*ops, *more, first, *before.ops, op, *safe, *after, *seen}
+        matched = {*ops, *value_ops, first, *before.ops, op, *safe, *after, *seen}
         ordered = tuple(sorted(matched, key=lambda o: self.order[o]))
         return AttentionMatch(
             ordered, query, keys, values, result, before.epilogue, before.mask, before.scores, bool(safe)
@@ -122,17 +122,17 @@ class _AttentionMatcher:
         if not self._is_private(probabilities) or self.readers[probabilities][0].kind != "where":
             return []
         where = self.readers[probabilities][0]
-        zeros, value, ops, wanted = where.args["self"], where.args["condition"], [where], list(_ALL_MASKED)
+        zeros, value, ops, expected_kinds = where.args["self"], where.args["condition"], [where], list(_ALL_MASKED)
         if where.args["other"] is not probabilities or not zeros.constant or np.any(zeros.data):
             return []
-        while wanted and self._is_private(value) and (op := self.maker.get(value)) is not None:
-            if op.kind in wanted[0]:
-                wanted.pop(0)
+        while expected_kinds and self._is_private(value) and (op := self.maker.get(value)) is not None:
+            if op.kind in expected_kinds[0]:
+                expected_kinds.pop(0)
             elif op.kind not in ("view", "clone"):
                 return []
             ops.append(op)
             value = op.args["self"]
-        return ops if not wanted and value is scores and _reduces_masked_rows(ops, scores) else []
+        return ops if not expected_kinds and value is scores and _reduces_masked_rows(ops, scores) else []
 
     def _second_matmul(self, value: Value | None) -> list[Op] | None:
         """Match forwards from the softmax's output to the second matmul."""
@@ -173,12 +173,12 @@ class _AttentionMatcher:
 
     def _int8_operands(self, query: Value, keys: Value) -> tuple[Operand, Operand, tuple[Op, ...]]:
         """Queries and keys as the int8 tensors they were dequantized from, if both were."""
-        found = [self._dequantized_source(v) for v in (query, keys)]
+        sources = [self._dequantized_source(v) for v in (query, keys)]
         depth = int(query.bound[-1])
-        if query is keys or found[0] is None or found[1] is None or depth % 16 or depth > _MAX_INT8_DEPTH:
+        if query is keys or sources[0] is None or sources[1] is None or depth % 16 or depth > _MAX_INT8_DEPTH:
             return self._float_operands(query, keys)
-        (first, one), (second, other) = found[0], found[1]
-        return first, second, (*one, *other)
+        (first, query_ops), (second, key_ops) = sources[0], sources[1]
+        return first, second, (*query_ops, *key_ops)
 
     def _dequantized_source(self, value: Value, scaled: bool = True) -> tuple[Operand, tuple[Op, ...]] | None:
         factor, ops = 1.0, []

@@ -175,12 +175,12 @@ class _Scheduler(LayoutAssignment):
 
     def _copy_out(self, index: int, value: Value, producer: Node | None, has_readers: bool) -> Node | None:
         """Produce an output in place if nothing reads it and its producer writes exactly its elements; else copy."""
-        home = caller_storage(value, Address("output", 0, index))
+        storage = caller_storage(value, Address("output", 0, index))
         shared = has_readers or self.graph.outputs.count(value) > 1
-        if producer is not None and not shared and value not in self.context.storages and not home.raw:
+        if producer is not None and not shared and value not in self.context.storages and not storage.raw:
             lowering = self._lower(producer)
             if lowering.exact_writes and lowering.aliased_input() is None:
-                self.context.storages[value] = home
+                self.context.storages[value] = storage
                 return None
         copied = clone_value(value)
         self.context.storages[copied] = caller_storage(copied, Address("output", 0, index))

@@ -78,7 +78,7 @@ def _check_op(op: Op) -> None:
     except (ValueError, LookupError, TypeError, ArithmeticError) as error:
         raise _error(op.kind, f"does not hold together: {error}", list(out.bound)) from error
     if inferred != out.bound:
-        raise _error(op.kind, f"makes a tensor of shape {list(inferred)}", list(out.bound))
+        raise _error(op.kind, f"must have shape {list(inferred)}", list(out.bound))
 
 
 def _error(name: str, rule: str, value: object) -> ExecutionError:
@@ -92,14 +92,14 @@ def _require(condition: bool, rule: str) -> None:
 
 def _pairs(op: Op, *names: str) -> list[tuple[int, int]]:
     """Arguments that are pairs of positive integers."""
-    found = []
+    pairs = []
     for name in names:
         values = op.args.get(name) or [1, 1]
         _require(
             len(values) == 2 and all(0 < int(n) < _MAX_SIZE for n in values), f"{name} must be two positive numbers"
         )
-        found.append((int(values[0]), int(values[1])))
-    return found
+        pairs.append((int(values[0]), int(values[1])))
+    return pairs
 
 
 def _pads(op: Op) -> list[tuple[int, int]]:
@@ -108,7 +108,7 @@ def _pads(op: Op) -> list[tuple[int, int]]:
     return [(values[0], values[1]), (values[2], values[3])]
 
 
-def _image(value: Value) -> Shape:
+def _image_shape(value: Value) -> Shape:
     _require(len(value.bound) == 4, "needs an image of four dimensions")
     return value.bound
 
@@ -132,8 +132,8 @@ def _scales(weight: Value, channels: int) -> None:
 
 
 def _conv(op: Op) -> Shape:
-    batch, height, width, inputs = _image(op.args["input"])
-    weight = _image(op.args["weight"])
+    batch, height, width, inputs = _image_shape(op.args["input"])
+    weight = _image_shape(op.args["weight"])
     stride, dilation = _pairs(op, "stride", "dilation")
     groups = int(op.args["groups"])
     _require(groups > 0, "groups must be positive")
@@ -151,8 +151,8 @@ def _conv(op: Op) -> Shape:
 
 
 def _conv_transpose(op: Op) -> Shape:
-    batch, *image, inputs = _image(op.args["input"])
-    weight = _image(op.args["weight"])
+    batch, *image, inputs = _image_shape(op.args["input"])
+    weight = _image_shape(op.args["weight"])
     stride, dilation = _pairs(op, "stride", "dilation")
     groups, extra = int(op.args["groups"]), [int(n) for n in op.args.get("output_padding") or [0, 0]]
     _require(groups > 0 and weight[3] * groups == inputs and weight[0] % groups == 0, "filters must fit the channels")
@@ -188,7 +188,7 @@ def _prelu(op: Op) -> Shape:
 
 
 def _resize(op: Op) -> Shape:
-    batch, _, _, channels = _image(op.args["input"])
+    batch, _, _, channels = _image_shape(op.args["input"])
     (size,) = _pairs(op, "output_size")
     return (batch, *size, channels)
 
@@ -199,12 +199,12 @@ def _bmm(op: Op) -> Shape:
     return (*np.broadcast_shapes(a[:-2], b[:-2]), a[-2], b[-1])
 
 
-def _same(op: Op) -> Shape:
+def _same_shape(op: Op) -> Shape:
     return next(op.inputs()).bound
 
 
 def _pool(op: Op) -> Shape:
-    batch, height, width, channels = _image(op.args["self"])
+    batch, height, width, channels = _image_shape(op.args["self"])
     kernel, stride, dilation = _pairs(op, "kernel_size", "stride", "dilation")
     sizes = [_windows(n, p, k, s, d) for n, p, k, s, d in
              zip((height, width), _pads(op), kernel, stride, dilation, strict=True)]  # fmt: skip
@@ -212,7 +212,7 @@ def _pool(op: Op) -> Shape:
 
 
 def _global(op: Op) -> Shape:
-    batch, _, _, channels = _image(op.args["self"])
+    batch, _, _, channels = _image_shape(op.args["self"])
     return (batch, 1, 1, channels)
 
 
@@ -282,7 +282,7 @@ def _like(*kinds: str, rule: Rule) -> dict[str, Rule]:
 SHAPE_RULES: dict[str, Rule] = {
     **_like("conv2d", "depthwise_conv2d", rule=_conv),
     **_like("add", "sub", "mul", "div", "maximum", "minimum", "trunc_divide", rule=_broadcast),
-    **_like(*FUNCTIONS, "clamp", "clone", "convert", "softmax", rule=_same),
+    **_like(*FUNCTIONS, "clamp", "clone", "convert", "softmax", rule=_same_shape),
     **_like("max_pool2d", "avg_pool2d", rule=_pool),
     "conv_transpose2d": _conv_transpose,
     "bmm": _bmm,

@@ -4,7 +4,7 @@ Machine code has no bounds checks and no notion of values, so a mistake in lifet
 a wrong number. The check replays the plan on a map of the memory: writing a value claims its bytes, reading it demands
 that all of them are claimed by it. That covers overlapping live ranges, views of memory that was reused, and
 concatenations whose parts are missing, whatever pass made them. Compare AddressSanitizer's shadow memory (Serebryany et
-al., 2012); here it is consulted once, when a plan is made.
+al., 2012); here it is consulted once, when a plan is created.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Buffer = tuple[str, int]  # "arena", "input" or "output", and which of the calle
 
 
 class PlanError(EdgewrightError):
-    """A plan whose memory does not hold what its nodes read: a defect of the engine, not of the model."""
+    """A plan whose nodes read memory that does not contain their operands: a bug in the engine, not in the model."""
 
     stage = "verify plan"
     exit_code = 70
@@ -34,7 +34,7 @@ class PlanError(EdgewrightError):
 class Access:
     """What a node of the plan reads and writes, and its steps: ``first`` up to, but not including, ``last``.
 
-    ``same``: the node makes no copy, its result is another name for that value's memory.
+    ``same``: the result aliases that value's memory, without a copy.
     """
 
     label: str
@@ -85,7 +85,7 @@ class _Memory:
     def check_read(self, storage: Storage, label: str) -> None:
         number = self.numbers.get(storage.value)
         if number is None:
-            raise PlanError(label, "reads a value that nothing wrote", value=storage.value.name)
+            raise PlanError(label, "reads a value that is never written", value=storage.value.name)
         others = np.count_nonzero(self._owners_of(storage) != number)
         if others:
             rule = f"must read {storage.value.name} as it was written; bytes that another value overwrote"

@@ -11,7 +11,9 @@ from edgewright.ir.graph import Op
 VIEW_KINDS = ("permute", "view", "slice", "clone", "expand")
 
 
-def restride(shape: Sequence[int], strides: Sequence[int], wanted: Sequence[int], item: int) -> tuple[int, ...] | None:
+def restride(
+    shape: Sequence[int], strides: Sequence[int], new_shape: Sequence[int], item: int
+) -> tuple[int, ...] | None:
     """The strides of a reshape without a copy, or None if it needs one.
 
     >>> restride((4, 6), (96, 8), (4, 2, 3), 8)
@@ -26,13 +28,13 @@ def restride(shape: Sequence[int], strides: Sequence[int], wanted: Sequence[int]
         elif n != 1:
             runs.append((n, step))
     new_strides: list[int] = []
-    for n in reversed(wanted):
-        have, step = runs[-1] if runs else (1, item)
-        if have % n:
+    for n in reversed(new_shape):
+        count, step = runs[-1] if runs else (1, item)
+        if count % n:
             return None
         new_strides.append(step)
         if n > 1:
-            runs[-1:] = [(have // n, step * n)] if have > n else []
+            runs[-1:] = [(count // n, step * n)] if count > n else []
     return tuple(reversed(new_strides))
 
 
@@ -73,11 +75,11 @@ def producer_layout(op: Op, layout: Layout) -> Layout | None:
 
 
 def view_storage(op: Op, storage: Storage) -> Storage:
-    """The storage of a view of ``home``."""
-    out, found = op.outputs[0], view_layout(op, storage.layout)
-    assert out is not None and found is not None
+    """The storage of a view."""
+    out, view = op.outputs[0], view_layout(op, storage.layout)
+    assert out is not None and view is not None
     inside = storage.inside or tuple(out.bound[-1:]) != tuple(storage.layout.shape[-1:])
-    return Storage(out, storage.at(found[1]), found[0], storage.raw, inside)
+    return Storage(out, storage.at(view[1]), view[0], storage.raw, inside)
 
 
 def _without_border(layout: Layout, shape: Sequence[int], strides: Sequence[int]) -> Layout:

@@ -69,11 +69,11 @@ Source = Union[str, Callable[[], str]]
 
 def _compiler() -> str:
     """Fingerprint the installed llvmlite without loading it."""
-    found = importlib.util.find_spec("llvmlite")
-    if found is None or found.origin is None:
+    spec = importlib.util.find_spec("llvmlite")
+    if spec is None or spec.origin is None:
         return ""
-    status = os.stat(found.origin)
-    return f"{found.origin} {status.st_size} {status.st_mtime_ns}"
+    status = os.stat(spec.origin)
+    return f"{spec.origin} {status.st_size} {status.st_mtime_ns}"
 
 
 def object_key(text: str, cpu: str, features: str) -> str:
@@ -121,15 +121,15 @@ def _build(
     limit: int | None = None,
 ) -> list[bytes]:  # fmt: skip
     store = cache or default_cache()
-    found = {key: data for key in sources if (data := store.get(key)) is not None}
-    missing = {key: source for key, source in sources.items() if key not in found}
+    objects = {key: data for key in sources if (data := store.get(key)) is not None}
+    missing = {key: source for key, source in sources.items() if key not in objects}
     if missing:
-        made = compile_all(_within(limit, missing.values()), cpu, features)
-        for key, data in zip(missing, made, strict=True):
+        compiled = compile_all(_within(limit, missing.values()), cpu, features)
+        for key, data in zip(missing, compiled, strict=True):
             store.put(key, data)
-            found[key] = data
+            objects[key] = data
         store.trim()
-    return [found[key] for key in keys]
+    return [objects[key] for key in keys]
 
 
 def _within(limit: int | None, sources: Iterable[Source]) -> Iterator[str]:
@@ -147,18 +147,18 @@ def compile_all(sources: Iterable[Source], cpu: str, features: str, processes: i
     """Compile every module; large amounts in up to ``processes`` processes, by default one per core."""
     from queue import SimpleQueue  # imported late
 
-    most = _cores() if processes is None else processes
+    max_processes = _cores() if processes is None else processes
     texts: list[str] = []
     results: dict[int, bytes] = {}
     queue: SimpleQueue[int | None] = SimpleQueue()
     compilers: list[_CompilerProcess] = []
-    written = 0 if _loaded() else _IR_PER_PROCESS  # a compiler process is cheaper than loading LLVM here
+    ir_size = 0 if _is_llvm_loaded() else _IR_PER_PROCESS  # a compiler process is cheaper than loading LLVM here
     try:
         for at, source in enumerate(sources):
             texts.append(source if isinstance(source, str) else source())
             queue.put(at)
-            written += len(texts[at])
-            count = most if processes is not None else min(most, written // _IR_PER_PROCESS)
+            ir_size += len(texts[at])
+            count = max_processes if processes is not None else min(max_processes, ir_size // _IR_PER_PROCESS)
             compilers += [_CompilerProcess(texts, queue, results, cpu, features) for _ in range(count - len(compilers))]
     except BaseException:
         while not queue.empty():  # the objects are not needed any more
@@ -169,14 +169,14 @@ def compile_all(sources: Iterable[Source], cpu: str, features: str, processes: i
             queue.put(None)
         for compiler in compilers:
             compiler.finish()
-    left = [at for at in range(len(texts)) if at not in results]  # too little for a process, or a process died
-    machine = target_machine(cpu, features) if left else None
-    for at in left:
+    remaining = [at for at in range(len(texts)) if at not in results]  # too little for a process, or a process died
+    machine = target_machine(cpu, features) if remaining else None
+    for at in remaining:
         results[at] = _compile(machine, texts[at])
     return [results[at] for at in range(len(texts))]
 
 
-def _loaded() -> bool:
+def _is_llvm_loaded() -> bool:
     """Whether LLVM is loaded and usable: in a forked child, threads that no longer exist may hold its locks."""
     return "llvmlite.binding" in sys.modules and os.getpid() == _IMPORT_PID
 
@@ -186,7 +186,7 @@ def host_cpu() -> tuple[str, dict[str, bool]]:
     from queue import SimpleQueue
 
     answers: dict[int, bytes] = {}
-    if not _loaded():
+    if not _is_llvm_loaded():
         queue: SimpleQueue[int | None] = SimpleQueue()
         queue.put(0)
         queue.put(None)
@@ -203,10 +203,10 @@ def _compile(machine: Any, text: str) -> bytes:
     import llvmlite.binding as llvm
 
     try:
-        made: bytes = machine.emit_object(llvm.parse_assembly(text))
+        code: bytes = machine.emit_object(llvm.parse_assembly(text))
     except RuntimeError as error:
         raise CodegenError("kernel", f"LLVM must accept the text: {error}", remedy="Please report this.") from error
-    return made
+    return code
 
 
 def _cores() -> int:
@@ -222,10 +222,10 @@ class _CompilerProcess:
         self._texts, self._queue, self._results = texts, queue, results
         folder = str(Path(COMPILER.split(" ")[0]).parent.parent) if COMPILER else ""
         self._arguments = (folder, target_triple(), cpu, features, str(_OPT_LEVEL), *_CODE_MODEL)
-        self._thread = threading.Thread(target=self._feed, daemon=True, name="edgewright-build")
+        self._thread = threading.Thread(target=self._compile_queued, daemon=True, name="edgewright-build")
         self._thread.start()
 
-    def _feed(self) -> None:
+    def _compile_queued(self) -> None:
         """On any failure the module stays without an object, and this process compiles it."""
         if getattr(sys, "frozen", False) or not sys.executable:
             return  # a frozen application: there is no Python to start
@@ -235,8 +235,8 @@ class _CompilerProcess:
         try:
             with subprocess.Popen(command, stdin=-1, stdout=-1, stderr=subprocess.DEVNULL) as process:
                 while (at := self._queue.get()) is not None:
-                    if made := self._ask(process, self._texts[at]):
-                        self._results[at] = made
+                    if code := self._ask(process, self._texts[at]):
+                        self._results[at] = code
         except (OSError, struct.error):
             return
 

@@ -28,7 +28,7 @@ _TRIM_SHARE = 64  # a process scans the folder once it has stored this fraction 
 _MAGIC = b"EWCACHE1"
 HEADER = len(_MAGIC) + 8 + 32  # length and digest
 _SUFFIX = ".o"
-_ABANDONED_AFTER = 3600  # seconds after which a temporary file is taken for abandoned
+_ABANDONED_AFTER = 3600  # seconds after which a temporary file counts as abandoned
 _HAS_DIR_FD = os.open in os.supports_dir_fd  # not on Windows, where the folder's ACL protects it
 
 
@@ -59,10 +59,10 @@ def _locate() -> tuple[Path | None, str]:
     variable = {"win32": "LOCALAPPDATA", "darwin": ""}.get(sys.platform, "XDG_CACHE_HOME")
     base = os.environ.get(variable, "")
     if not os.path.isabs(base):  # the XDG base directory specification says to ignore relative paths
-        home = os.path.expanduser("~")
-        if not os.path.isabs(home):
+        home_folder = os.path.expanduser("~")
+        if not os.path.isabs(home_folder):
             return None, "this user has no home folder; EDGEWRIGHT_CACHE may name one"
-        base = os.path.join(home, *{"win32": (), "darwin": ("Library", "Caches")}.get(sys.platform, (".cache",)))
+        base = os.path.join(home_folder, *{"win32": (), "darwin": ("Library", "Caches")}.get(sys.platform, (".cache",)))
     return Path(base, "edgewright", "engine"), ""
 
 
@@ -107,7 +107,7 @@ class Cache:
             payload = data[HEADER:]
             if data[:HEADER] != _header(key, payload):
                 log_message(
-                    "warning", "engine.cache", "%s: entry %s is damaged; it will be made again", self.folder, key
+                    "warning", "engine.cache", "%s: entry %s is damaged; it will be compiled again", self.folder, key
                 )
                 _remove(folder, key + _SUFFIX)
                 return None
@@ -123,7 +123,7 @@ class Cache:
                 self._untrimmed[0] += 1
                 self._untrimmed[1] += len(payload)
             except OSError as error:  # a full disk must not end an inference
-                self._refuse(f"it cannot be written to: {error.strerror}")
+                self._disable(f"it cannot be written to: {error.strerror}")
 
     def trim(self) -> None:
         """Evict least recently used entries until both limits hold.
@@ -170,7 +170,7 @@ class Cache:
             yield None  # nothing has been stored yet
             return
         except OSError as error:
-            self._refuse(str(error.strerror))
+            self._disable(str(error.strerror))
             yield None
             return
         try:
@@ -179,7 +179,7 @@ class Cache:
             if isinstance(folder, int):
                 os.close(folder)
 
-    def _refuse(self, problem: str) -> None:
+    def _disable(self, problem: str) -> None:
         if self.problem != problem:
             log_message("warning", "engine.cache", "%s is not used: %s", self.folder, problem)
         self.problem = problem

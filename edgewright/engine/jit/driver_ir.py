@@ -46,13 +46,13 @@ def _row() -> str:
     return address + load_pointers("%row", kernel=0, args=8) + load_i64s("%row", units=16)
 
 
-def _stamp(which: int) -> str:
-    """Emit a store of the time at step %k's start (0) or end (1)."""
-    t = f"%t{which}"
+def _stamp(end: int) -> str:
+    """Emit a store of the time of step %k: at its start (0) or its end (1)."""
+    t = f"%t{end}"
     return (
         f"  {t} = call i64 @now()\n"
         f"  {t}.row = shl i64 %k, 4\n"
-        f"  {t}.off = add i64 {t}.row, {8 * which}\n"
+        f"  {t}.off = add i64 {t}.row, {8 * end}\n"
         f"  {t}.at = getelementptr i8, ptr %stamps, i64 {t}.off\n"
         f"  store i64 {t}, ptr {t}.at, align 8\n"
     )
@@ -63,7 +63,7 @@ def _suffix(timed: bool) -> tuple[str, str, str, str]:
     return ("_timed", ", ptr %stamps", _stamp(0), _stamp(1)) if timed else ("", "", "", "")
 
 
-def _alone(timed: bool) -> str:
+def _single_threaded(timed: bool) -> str:
     """One thread: no chunks, no atomics."""
     name, stamps, start, end = _suffix(timed)
     return f"""
@@ -215,7 +215,7 @@ def _shared(timed: bool) -> str:
     job = "".join(
         field_address(f"%j{i}", JOB + 8 * i) + f"  store {what}, ptr %j{i}, align 8\n" for i, what in enumerate(fields)
     )
-    given = "ptr %ctx, i64 0, ptr %table, i64 %count, i64 0, i64 %serial, i64 %done0, i64 %threads, ptr %scratch"
+    arguments = "ptr %ctx, i64 0, ptr %table, i64 %count, i64 0, i64 %serial, i64 %done0, i64 %threads, ptr %scratch"
     return f"""
 define void @run_shared{name}(
     ptr %ctx, ptr %table, i64 %count, i64 %threads, ptr %scratch, i64 %stride{stamps}) nounwind {{
@@ -232,7 +232,7 @@ rouse:
   call void @wake(ptr %ctx)
   br label %go
 go:
-  call void @work{name}({given}{stamps})
+  call void @work{name}({arguments}{stamps})
   %closed = add i64 %even, 1
   store atomic i64 %closed, ptr %epoch seq_cst, align 8
   %after = add i64 %serial, %count
@@ -259,5 +259,5 @@ _MACHINE = {
 @cache
 def driver_text(machine: str) -> str:
     """The driver's LLVM module for an architecture."""
-    parts = [_alone(False), _alone(True), _work(False), _work(True), _shared(False), _shared(True)]
+    parts = [_single_threaded(False), _single_threaded(True), _work(False), _work(True), _shared(False), _shared(True)]
     return "".join([_DECLARED, _MACHINE[machine], *parts, WORKER])

@@ -73,7 +73,7 @@ class _Section(NamedTuple):
     align: int
 
     @property
-    def allocated(self) -> bool:
+    def is_allocated(self) -> bool:
         return bool(self.flags & _ALLOC) and self.size > 0 and self.name != _UNWIND_SECTION
 
 
@@ -99,20 +99,20 @@ class _Object:
         """Append the allocated sections to ``code`` and apply relocations; return the global symbols' offsets."""
         offsets: dict[int, int] = {}
         for at, section in enumerate(self.sections):
-            if not section.allocated:
+            if not section.is_allocated:
                 continue
             if section.flags & _WRITE or section.kind == _NOBITS:
                 raise _defect(f"must have no variables, as in {section.name}")
             code += bytes(-len(code) % section.align)
             offsets[at] = len(code)
             code += self.data[section.offset : section.offset + section.size]
-        found: dict[str, int] = {}
+        symbols: dict[str, int] = {}
         for section in self.sections:
             if section.kind == _RELA and section.info in offsets:
                 self._relocate(code, section, offsets)
             elif section.kind == _SYMTAB:
-                found.update(self._functions(section, offsets))
-        return found
+                symbols.update(self._functions(section, offsets))
+        return symbols
 
     def _symbol(self, table: _Section, at: int) -> tuple[int, ...]:
         return _SYMBOL.unpack_from(self.data, table.offset + _SYMBOL.size * at)
@@ -139,10 +139,10 @@ class _Object:
 _X86_FORMATS = {2: "<i", 4: "<i", 24: "<q"}
 
 
-def _relocate_x86(code: bytearray, kind: int, here: int, there: int) -> None:
+def _relocate_x86(code: bytearray, kind: int, place: int, target: int) -> None:
     if kind not in _X86_FORMATS:
         raise _defect(f"must refer to itself by distances, not by relocation {kind}")
-    struct.pack_into(_X86_FORMATS[kind], code, here, there - here)
+    struct.pack_into(_X86_FORMATS[kind], code, place, target - place)
 
 
 # AArch64 relocations. PREL64 and PREL32 are plain differences. JUMP26 and CALL26 hold a distance in instructions. An
@@ -156,21 +156,21 @@ _PAGE_LO12 = {277: 0, 278: 0, 284: 1, 285: 2, 286: 3, 299: 4}
 _PAGE = 12  # bits
 
 
-def _relocate_aarch64(code: bytearray, kind: int, here: int, there: int) -> None:
+def _relocate_aarch64(code: bytearray, kind: int, place: int, target: int) -> None:
     if kind in _PREL:
-        struct.pack_into(_PREL[kind], code, here, there - here)
+        struct.pack_into(_PREL[kind], code, place, target - place)
         return
-    (instruction,) = struct.unpack_from("<I", code, here)
+    (instruction,) = struct.unpack_from("<I", code, place)
     if kind in _BRANCH26:
-        instruction |= _signed_field(there - here >> 2, 26)
+        instruction |= _signed_field(target - place >> 2, 26)
     elif kind in _PAGE_HI21:
-        pages = _signed_field((there >> _PAGE) - (here >> _PAGE), 21)
+        pages = _signed_field((target >> _PAGE) - (place >> _PAGE), 21)
         instruction |= (pages & 3) << 29 | (pages >> 2) << 5
     elif kind in _PAGE_LO12:
-        instruction |= ((there & (1 << _PAGE) - 1) >> _PAGE_LO12[kind]) << 10
+        instruction |= ((target & (1 << _PAGE) - 1) >> _PAGE_LO12[kind]) << 10
     else:
         raise _defect(f"must refer to itself by distances, not by relocation {kind}")
-    struct.pack_into("<I", code, here, instruction)
+    struct.pack_into("<I", code, place, instruction)
 
 
 def _signed_field(distance: int, bits: int) -> int:

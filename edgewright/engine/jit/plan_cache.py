@@ -96,10 +96,10 @@ def load_plan(origin: PlanSource, key: str, isa: ISA) -> Plan | None:
         header = json.loads(bytes(payload[_LENGTH:start]))
         if header["data"] != origin.data_digest(header["names"]):
             return None
-        code = bytes(payload[start : start + _checked(header["code"], int)])
-        start, size = _align_payload(start + len(code)), _checked(header["weights"], int)
+        code = bytes(payload[start : start + _check_type(header["code"], int)])
+        start, size = _align_payload(start + len(code)), _check_type(header["weights"], int)
         weights = np.frombuffer(payload, np.uint8)[start : start + size]
-        symbols = {name: _checked(at, int) for name, at in header["symbols"].items()}
+        symbols = {name: _check_type(at, int) for name, at in header["symbols"].items()}
         complete = weights.nbytes == size and all(at < len(code) for at in symbols.values())
         return _plan(header, CodeImage(code, symbols), weights, isa) if complete else None
     except (ValueError, LookupError, TypeError):
@@ -147,7 +147,7 @@ def _encode_number(slot: Any) -> int | float:
 
 
 def _plan(header: Mapping[str, Any], image: CodeImage, weights: Any, isa: ISA) -> Plan:
-    arena, scratch = (_checked(n, int) for n in header["sizes"])
+    arena, scratch = (_check_type(n, int) for n in header["sizes"])
     inputs, outputs = (tuple(_tensor(t) for t in edge) for edge in header["edges"])
     steps = tuple(_step(step) for step in header["steps"])
     updates = tuple(_update(pair, inputs, outputs) for pair in header["updates"])
@@ -169,11 +169,11 @@ def _plan(header: Mapping[str, Any], image: CodeImage, weights: Any, isa: ISA) -
 
 def _check(encoded: Any) -> BoundsCheck:
     subject, wrap, size = encoded
-    return BoundsCheck(OutOfRangePolicy(_checked(subject, str), _checked(wrap, bool)), _checked(size, int))
+    return BoundsCheck(OutOfRangePolicy(_check_type(subject, str), _check_type(wrap, bool)), _check_type(size, int))
 
 
 def _update(encoded: Any, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> tuple[int, int]:
-    output, source = (_checked(n, int) for n in encoded)
+    output, source = (_check_type(n, int) for n in encoded)
     if (inputs[source].dtype, inputs[source].shape) != (outputs[output].dtype, outputs[output].shape):
         raise ValueError(f"not alike: {encoded!r}")
     return output, source
@@ -181,20 +181,22 @@ def _update(encoded: Any, inputs: Sequence[TensorSpec], outputs: Sequence[Tensor
 
 def _tensor(encoded: Any) -> TensorSpec:
     name, dtype, shape = encoded
-    return TensorSpec(_checked(name, str), parse_dtype(_checked(dtype, str)), tuple(_checked(n, int) for n in shape))
+    return TensorSpec(
+        _check_type(name, str), parse_dtype(_check_type(dtype, str)), tuple(_check_type(n, int) for n in shape)
+    )
 
 
 def _step(encoded: Any) -> Step:
     kernel, args, *counts, barrier, label = encoded
-    units, grain, macs, bytes_touched = (_checked(n, int) for n in counts)
-    names = (_checked(kernel, str), _checked(label, str))
+    units, grain, macs, bytes_touched = (_check_type(n, int) for n in counts)
+    names = (_check_type(kernel, str), _check_type(label, str))
     slots = tuple(_slot(a) for a in args)
-    return Step(names[0], slots, units, grain, _checked(barrier, bool), names[1], macs, bytes_touched)
+    return Step(names[0], slots, units, grain, _check_type(barrier, bool), names[1], macs, bytes_touched)
 
 
 def _slot(encoded: Any) -> KernelArg:
     if isinstance(encoded, list):
-        buffer, offset, index = (_checked(n, int) for n in encoded)
+        buffer, offset, index = (_check_type(n, int) for n in encoded)
         return Address(_BUFFERS[buffer], offset, index)
     if type(encoded) not in (int, float):
         raise ValueError(f"not a number: {encoded!r}")
@@ -202,7 +204,7 @@ def _slot(encoded: Any) -> KernelArg:
     return number
 
 
-def _checked(value: Any, kind: Any) -> Any:
+def _check_type(value: Any, kind: Any) -> Any:
     if type(value) is not kind or (type(value) is int and value < 0):
         raise ValueError(f"not {kind.__name__}: {value!r}")
     return value

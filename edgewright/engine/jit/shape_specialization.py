@@ -74,7 +74,7 @@ class Specializer:
 
 
 class Specialized:
-    """Runs a graph on inputs of any admissible shapes; keeps the ``keep`` most recently used specializations."""
+    """Runs a graph on inputs of any admissible shapes; caches the ``max_cached`` most recently used specializations."""
 
     def __init__(
         self,
@@ -82,11 +82,11 @@ class Specialized:
         threads: int | None = None,
         numerics: Numerics = XNNPACK,
         memory: int = 4 << 30,
-        keep: int = 8,
+        max_cached: int = 8,
         dynamic: bool = False,
         cpu: str | None = None,
     ) -> None:
-        self.graph, self.keep = translate(graph, numerics), keep
+        self.graph, self.max_cached = translate(graph, numerics), max_cached
         self.specializer = Specializer(threads, numerics, memory, cpu, dynamic)
         self._cache: OrderedDict[tuple[Shape, ...], CompiledGraph] = OrderedDict()
         self._lock = threading.Lock()
@@ -103,7 +103,7 @@ class Specialized:
                 self._cache.move_to_end(key)
                 return self._cache[key]
             compiled = self._cache[key] = self.specializer.make(specialize(self.graph, key))
-            while len(self._cache) > self.keep:
+            while len(self._cache) > self.max_cached:
                 self._cache.popitem(last=False)
             return compiled
 

@@ -12,18 +12,18 @@ MAX_THREADS = 256
 
 
 def thread_count(requested: int | None = None) -> int:
-    """``asked``, or ``EDGEWRIGHT_THREADS``, or the number of physical cores this process may use."""
+    """``requested``, or ``EDGEWRIGHT_THREADS``, or the number of physical cores this process may use."""
     if requested is not None:
-        return _checked("threads", requested)
+        return _check_count("threads", requested)
     setting = os.environ.get("EDGEWRIGHT_THREADS", "")
     if not setting:
         return physical_cores()
-    return _checked("EDGEWRIGHT_THREADS", int(setting) if setting.isascii() and setting.isdigit() else setting)
+    return _check_count("EDGEWRIGHT_THREADS", int(setting) if setting.isascii() and setting.isdigit() else setting)
 
 
-def _checked(what: str, count: object) -> int:
+def _check_count(subject: str, count: object) -> int:
     if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= MAX_THREADS:
-        raise UsageError(what, f"must be a whole number from 1 to {MAX_THREADS}", value=count)
+        raise UsageError(subject, f"must be a whole number from 1 to {MAX_THREADS}", value=count)
     return count
 
 

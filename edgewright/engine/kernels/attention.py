@@ -100,14 +100,14 @@ def emit_attention(module: Module, name: str, isa: ISA, spec: AttentionSpec) -> 
     def unit(index: Reg) -> None:
         tile_index, matrix = f.op("urem", index, spec.tiles), f.op("udiv", index, spec.tiles)
         first = f.mul(tile_index, small)
-        chosen = Reg(f"@{tiles[-1].name}", PTR)
+        tile_function = Reg(f"@{tiles[-1].name}", PTR)
         if longer:
             first = f.op("add", first, f.call("llvm.umin.i64", I64, tile_index, const(longer, I64)))
-            chosen = f.select(f.compare("ult", tile_index, longer), Reg(f"@{tiles[0].name}", PTR), chosen)
+            tile_function = f.select(f.compare("ult", tile_index, longer), Reg(f"@{tiles[0].name}", PTR), tile_function)
         rows = [(query, spec.query), (out, spec.out), (mask, spec.mask or spec.query)]
         query_rows, out_rows, mask_rows = (f.gep(walk.at(f, p, matrix), f.mul(first, walk.row)) for p, walk in rows)
         packed = [f.gep(p, f.mul(matrix, size)) for p, size in ((keys, spec.key_size), (values, spec.value_size))]
-        f.call_void(chosen, query_rows, *packed, out_rows, mask_rows, f.arg("scratch"))
+        f.call_void(tile_function, query_rows, *packed, out_rows, mask_rows, f.arg("scratch"))
 
     f.for_range(f.arg("begin"), f.arg("end"), unit)
     f.ret()
@@ -134,10 +134,12 @@ def _emit_tile(module: Module, isa: ISA, spec: AttentionSpec, size: int) -> Func
         return gemm.emit_tile(module, size, panel, window, spec.out.row, width, (TensorStep("mul"),), "product_")
 
     _for_each_panel(f, spec.key_panels, depth, scores, [query, keys, scratch, mask], (0, 4, 4 if spec.mask else 0))
-    here = [scratch, factors]
+    softmax_args = [scratch, factors]
     for rows, times in ((_ROWS_AT_ONCE, size // _ROWS_AT_ONCE), (size % _ROWS_AT_ONCE, 1)):
         if rows and times:
-            here = _call_in_loop(f, _emit_softmax(module, isa, spec, rows), times, here, (rows * pitch, rows * width))
+            softmax_args = _call_in_loop(
+                f, _emit_softmax(module, isa, spec, rows), times, softmax_args, (rows * pitch, rows * width)
+            )
     _for_each_panel(f, spec.value_panels, spec.keys, products, [scratch, values, out, factors], (0, 4, 0))
     f.ret()
     return f
@@ -229,14 +231,14 @@ def _row_maxima(f: Function, isa: ISA, spec: AttentionSpec, rows_of_scores: list
     for line in rows_of_scores:
         f.store(none, line, 4 * spec.keys)
 
-    def most(a: Reg, b: Reg) -> Reg:
+    def maximum(a: Reg, b: Reg) -> Reg:
         return int_max(f, a, b) if is_int8 else fast_max(f, a, b)
 
     def greater(i: Reg, now: list[Reg]) -> list[Reg]:
-        return [most(n, f.load(kind, f.gep(line, i))) for n, line in zip(now, rows_of_scores, strict=True)]
+        return [maximum(n, f.load(kind, f.gep(line, i))) for n, line in zip(now, rows_of_scores, strict=True)]
 
     length = -(-spec.keys // isa.lanes) * isa.bytes
-    maxima = [reduce_lanes(f, x, most) for x in f.loop(length, [none] * len(rows_of_scores), greater, isa.bytes)]
+    maxima = [reduce_lanes(f, x, maximum) for x in f.loop(length, [none] * len(rows_of_scores), greater, isa.bytes)]
     if spec.safe and not is_int8:
         maxima = [f.select(f.compare("oeq", x, const(-math.inf, "float")), const(0, "float"), x) for x in maxima]
     return [f.splat(x, isa.lanes) for x in maxima]

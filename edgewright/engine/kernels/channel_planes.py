@@ -50,15 +50,15 @@ def emit_planes_to_channels_last(module: Module, name: str, lanes: int, planes: 
 def _interleave_or_quantize(f: Function, planes: PlanesSpec, loaded: list[Reg], lanes: int) -> list[Reg]:
     if planes.affine is None:
         return _interleave(f, loaded, lanes)
-    word = None
+    packed = None
     for c, x in enumerate(loaded):
         byte = quantize_to_int32(f, x, planes.affine, planes.low, planes.high)
         moved = f.op("shl", byte, 8 * c) if c else byte
-        word = moved if word is None else f.op("or", word, moved)
-    assert word is not None
+        packed = moved if packed is None else f.op("or", packed, moved)
+    assert packed is not None
     if planes.pixel == 4:
-        return [word]
-    spread = f.bitcast(word, vec(4 * lanes, "i8"))
+        return [packed]
+    spread = f.bitcast(packed, vec(4 * lanes, "i8"))
     mask = [4 * p + c for p in range(lanes) for c in range(planes.channels)]
     return [f.shuffle(spread, spread, mask)]
 

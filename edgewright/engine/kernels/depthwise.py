@@ -128,10 +128,10 @@ def emit_depthwise(module: Module, name: str, function: Function, height: int, i
     f = module.kernel(name)
     data, weights, out, second = (f.load_arg(PTR, i) for i in range(4))
 
-    def one(y: Reg) -> None:
+    def output_row(y: Reg) -> None:
         top = f.gep(data, f.mul(y, down * in_row))
         rows = [f.gep(top, dy * dilation * in_row) for dy in range(height)]
         f.call_void(function, *rows, f.gep(out, f.mul(y, out_row)), weights, f.gep(second, f.mul(y, residual_row)))
 
-    f.for_range(f.arg("begin"), f.arg("end"), one)
+    f.for_range(f.arg("begin"), f.arg("end"), output_row)
     f.ret()

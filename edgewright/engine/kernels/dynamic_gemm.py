@@ -55,7 +55,7 @@ class DynamicGemmPanel:
     streams: int = 1
 
     @property
-    def together(self) -> int:
+    def vectors_per_stream(self) -> int:
         """Vectors per stream."""
         return self.vectors // self.streams
 
@@ -99,21 +99,21 @@ def pack_weights(buffer: Array, isa: ISA, filters: Array, scales: Array, bias: A
         start += panel.used
 
 
-def _pack_head(head: Array, own: Array, factors: Array, added: Array, weights: DynamicGemmWeights) -> None:
+def _pack_head(head: Array, rows: Array, factors: Array, bias: Array, weights: DynamicGemmWeights) -> None:
     """The header of a panel. With block scales the weight sum is float32: sums of blocks, weighted by their scales."""
     if weights.block:
-        sums = own.reshape(len(own), weights.blocks, -1).sum(2, dtype=np.int64)
+        sums = rows.reshape(len(rows), weights.blocks, -1).sum(2, dtype=np.int64)
         head[0] = (sums * factors.astype(np.float64)).sum(1)
         head[1] = 1
     else:
-        head[0].view(np.int32)[:] = own.sum(1, dtype=np.int64) * (16 if weights.four else 1)
+        head[0].view(np.int32)[:] = rows.sum(1, dtype=np.int64) * (16 if weights.four else 1)
         head[1] = factors[:, 0]
-    head[2] = added
+    head[2] = bias
 
 
-def _pack_body(body: Array, own: Array, factors: Array, weights: DynamicGemmWeights) -> None:
-    width = len(own)
-    fours = own.reshape(width, weights.steps, 4).transpose(1, 0, 2)  # [steps, columns, 4]
+def _pack_body(body: Array, columns: Array, factors: Array, weights: DynamicGemmWeights) -> None:
+    width = len(columns)
+    fours = columns.reshape(width, weights.steps, 4).transpose(1, 0, 2)  # [steps, columns, 4]
     if weights.four:
         low, high = (fours[i::2].view(np.uint8) & 15 for i in (0, 1))
         fours = (low | high << 4).view(np.int8)
@@ -155,25 +155,31 @@ class _Tile:
         f, vectors = self.f, self.panel.vectors
 
         def step(_: Reg, now: list[Reg]) -> list[Reg]:
-            here, there, *totals = now
-            loaded = [f.load(vec(self.size, "i8"), there, self.vector_offset(j, self.size), 4) for j in range(vectors)]
+            data, weights, *totals = now
+            loaded = [
+                f.load(vec(self.size, "i8"), weights, self.vector_offset(j, self.size), 4) for j in range(vectors)
+            ]
             for offset in range(0, vectors * self.size if self.prefetch_distance else 0, CACHE_LINE):
-                prefetch(f, there, self.prefetch_distance + offset, near=False)
+                prefetch(f, weights, self.prefetch_distance + offset, into_l1=False)
             for part, row in enumerate(self._unpack(loaded)):
                 for p in range(self.count):
-                    x = f.load("i32", here, p * self.rows.pitch + 4 * part)
+                    x = f.load("i32", data, p * self.rows.pitch + 4 * part)
                     x4 = self.dots.data(f.bitcast(f.splat(x, self.isa.lanes), vec(self.size, "i8")))
                     for j, w in enumerate(row):
                         at = p * vectors + j
                         totals[at] = self.dots.add(totals[at], x4, w)
-            return [f.gep(here, 8 if self.weights.four else 4), f.gep(there, self.panel.together * self.size), *totals]
+            return [
+                f.gep(data, 8 if self.weights.four else 4),
+                f.gep(weights, self.panel.vectors_per_stream * self.size),
+                *totals,
+            ]
 
         return f.loop(self.weights.times, [data, weights, *sums], step)
 
     def vector_offset(self, vector: int, size: int) -> int:
         """The offset of a vector's ``size`` bytes from those of the first stream."""
-        stream, rest = divmod(vector, self.panel.together)
-        columns = self.panel.together * self.isa.lanes
+        stream, rest = divmod(vector, self.panel.vectors_per_stream)
+        columns = self.panel.vectors_per_stream * self.isa.lanes
         return stream * (self.weights.size(columns) - 12 * columns) + rest * size
 
     def _unpack(self, loaded: list[Reg]) -> list[list[tuple[Reg, ...]]]:
@@ -186,9 +192,9 @@ class _Tile:
         second = [f.op("and", w, high) for w in loaded]
         return [[self.dots.weights(w) for w in part] for part in (first, second)]
 
-    def row_param(self, row: int, kind: str, which: int) -> Reg:
+    def row_param(self, row: int, kind: str, offset: int) -> Reg:
         """A quantization parameter of a row, broadcast."""
-        at = row * self.rows.pitch + self.rows.notes + which
+        at = row * self.rows.pitch + self.rows.notes + offset
         return self.f.splat(self.f.load(kind, self.f.arg("data"), at), self.isa.lanes)
 
     def head(self, line: int, vector: int, kind: str) -> Reg:
@@ -215,21 +221,25 @@ class _Tile:
                 results.append(f.op("fmul", f.op("fmul", to_float32(f, total), inverse), self.head(1, j, "float")))
         return results
 
-    def blocked(self, begin: Reg) -> list[Reg]:
+    def multiply_blocks(self, begin: Reg) -> list[Reg]:
         """Block scales: sums of a block are int32, sums over blocks float32."""
         f, vectors = self.f, self.panel.vectors
-        many = self.count * vectors
+        count = self.count * vectors
 
         def block(_: Reg, now: list[Reg]) -> list[Reg]:
             data, weights, *totals = now
-            data, weights, *sums = self.multiply(data, weights, [const(0, self.int_vector)] * many)
+            data, weights, *sums = self.multiply(data, weights, [const(0, self.int_vector)] * count)
             for j in range(vectors):
                 scale = self.scale(weights, j)
-                for at in range(j, many, vectors):
+                for at in range(j, count, vectors):
                     totals[at] = fma(f, to_float32(f, sums[at]), scale, totals[at])
-            return [data, f.gep(weights, self.panel.together * self.size // (2 if self.weights.short else 1)), *totals]
+            return [
+                data,
+                f.gep(weights, self.panel.vectors_per_stream * self.size // (2 if self.weights.short else 1)),
+                *totals,
+            ]
 
-        start = [f.arg("data"), begin, *[const(0, self.float_vector)] * many]
+        start = [f.arg("data"), begin, *[const(0, self.float_vector)] * count]
         sums = f.loop(self.weights.blocks, start, block)[2:]
         results = []
         for p in range(self.count):
@@ -259,7 +269,7 @@ def emit_tile(
     f = module.function(name, [(PTR, n) for n in ("data", "weights", "out", "second")])
     tile = _Tile(f, isa, count, panel, weights, rows, ahead)
     begin = f.gep(f.arg("weights"), 3 * panel.vectors * tile.size)
-    results = tile.blocked(begin) if weights.block else tile.exact(begin)
+    results = tile.multiply_blocks(begin) if weights.block else tile.exact(begin)
     for p in range(count):
         for j in range(panel.vectors):
             column = j * isa.lanes

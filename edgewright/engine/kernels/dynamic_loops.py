@@ -95,7 +95,7 @@ class _Row:
 
     def emit(self, length: Reg) -> None:
         f, zero = self.f, const(0, I64)
-        many = self.lanes * _UNROLL
+        unrolled = self.lanes * _UNROLL
 
         def several(i: Reg) -> None:
             for u in range(_UNROLL):
@@ -103,15 +103,16 @@ class _Row:
 
         done = zero
         if self.lanes > 1:
-            done = f.mul(f.op("udiv", length, many), many)
-            f.for_range(zero, done, several, many)
-            whole = f.mul(f.op("udiv", length, self.lanes), self.lanes)
-            f.for_range(done, whole, lambda i: self._element(i, self.lanes), self.lanes)
-            done = whole
+            done = f.mul(f.op("udiv", length, unrolled), unrolled)
+            f.for_range(zero, done, several, unrolled)
+            full = f.mul(f.op("udiv", length, self.lanes), self.lanes)
+            f.for_range(done, full, lambda i: self._element(i, self.lanes), self.lanes)
+            done = full
         if self.masked:
-            left = f.op("sub", length, done)
+            remaining = f.op("sub", length, done)
             f.if_then(
-                f.compare("ne", left, 0), lambda: self._element(done, self.lanes, first_lanes_mask(f, left, self.lanes))
+                f.compare("ne", remaining, 0),
+                lambda: self._element(done, self.lanes, first_lanes_mask(f, remaining, self.lanes)),
             )
         else:
             f.for_range(done, length, lambda i: self._element(i, 1))
@@ -130,8 +131,8 @@ class _Row:
                 args.append(masked_load(f, vec(lanes, kind), self._address(k, at), mask))
             else:
                 args.append(f.load(vec(lanes, kind), self._address(k, at)))
-        result, place = self.body(f, args), self._address(len(self.loops.operands) - 1, at)
+        result, address = self.body(f, args), self._address(len(self.loops.operands) - 1, at)
         if mask is not None:
-            masked_store(f, result, place, mask)
+            masked_store(f, result, address, mask)
         else:
-            f.store(result, place)
+            f.store(result, address)

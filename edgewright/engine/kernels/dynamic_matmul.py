@@ -46,29 +46,31 @@ class MatmulShape:
         return self.panels(isa) * self.panel(isa)
 
 
-def emit_dynamic_packing(module: Module, name: str, isa: ISA, how: str) -> None:
-    """Work units are panels, matrix by matrix. ``how``: rows are contiguous (``straight``), columns (``turned``), or
-    neither (``any``).
+def emit_dynamic_packing(module: Module, name: str, isa: ISA, contiguous: str) -> None:
+    """Work units are panels, matrix by matrix. ``contiguous``: ``rows``, ``columns`` or ``neither``.
 
     Arguments: matrices, panels, depth, columns, strides of rows, columns, matrices, panels; panels per matrix.
     """
     f, lanes = module.kernel(name), isa.lanes
     source, target = f.load_arg(PTR, 0), f.load_arg(PTR, 1)
-    depth, columns, step, along, matrix, panel, panels = (f.load_arg(I64, i) for i in range(2, 9))
+    depth, columns, step, col_stride, matrix, panel, panels = (f.load_arg(I64, i) for i in range(2, 9))
 
     def unit(index: Reg) -> None:
-        which, own = f.op("udiv", index, panels), f.op("urem", index, panels)
-        there, here = f.gep(target, f.op("mul", index, panel)), f.gep(source, f.op("mul", which, matrix))
-        start = f.mul(own, panel_columns(isa))
+        matrix_index, panel_index = f.op("udiv", index, panels), f.op("urem", index, panels)
+        panel_target, matrix_source = (
+            f.gep(target, f.op("mul", index, panel)),
+            f.gep(source, f.op("mul", matrix_index, matrix)),
+        )
+        start = f.mul(panel_index, panel_columns(isa))
         for v in range(PANEL_VECTORS):
             column = f.add(start, v * lanes)
-            packed = f.gep(there, 4 * v * lanes)
-            if how == "turned":
-                _pack_transposed(f, isa, (here, packed, column), (depth, columns, along))
-            elif how == "straight":
-                _pack_rows(f, isa, (here, packed, column), (depth, columns, step))
+            packed = f.gep(panel_target, 4 * v * lanes)
+            if contiguous == "columns":
+                _pack_transposed(f, isa, (matrix_source, packed, column), (depth, columns, col_stride))
+            elif contiguous == "rows":
+                _pack_rows(f, isa, (matrix_source, packed, column), (depth, columns, step))
             else:
-                _pack_strided(f, isa, (here, packed, column), (depth, columns, step, along))
+                _pack_strided(f, isa, (matrix_source, packed, column), (depth, columns, step, col_stride))
 
     f.for_range(f.arg("begin"), f.arg("end"), unit)
     f.ret()
@@ -88,16 +90,16 @@ def _pack_rows(f: Function, isa: ISA, pointers: tuple[Reg, Reg, Reg], numbers: t
 
 def _pack_transposed(f: Function, isa: ISA, pointers: tuple[Reg, Reg, Reg], numbers: tuple[Reg, Reg, Reg]) -> None:
     """Transpose square tiles in registers; missing columns are 0."""
-    (source, packed, column), (depth, columns, along) = pointers, numbers
+    (source, packed, column), (depth, columns, col_stride) = pointers, numbers
     lanes, kind = isa.lanes, vec(isa.lanes, "float")
 
     def square(k: Reg) -> None:
         mask, rows = first_lanes_mask(f, f.op("sub", depth, k), lanes), []
         for i in range(lanes):
-            own = f.add(column, i)
-            some = f.splat(f.compare("slt", own, columns), lanes)
-            valid = f.op("and", mask, some)
-            rows.append(masked_load(f, kind, f.gep(f.gep(source, f.op("mul", own, along)), f.mul(k, 4)), valid))
+            index = f.add(column, i)
+            in_range = f.splat(f.compare("slt", index, columns), lanes)
+            valid = f.op("and", mask, in_range)
+            rows.append(masked_load(f, kind, f.gep(f.gep(source, f.op("mul", index, col_stride)), f.mul(k, 4)), valid))
         for i, x in enumerate(transpose(f, rows)):
             f.store(x, f.gep(packed, f.mul(f.add(k, i), 4 * panel_columns(isa))))
 
@@ -105,18 +107,18 @@ def _pack_transposed(f: Function, isa: ISA, pointers: tuple[Reg, Reg, Reg], numb
 
 
 def _pack_strided(f: Function, isa: ISA, pointers: tuple[Reg, Reg, Reg], numbers: tuple[Reg, Reg, Reg, Reg]) -> None:
-    (source, packed, column), (depth, columns, step, along) = pointers, numbers
+    (source, packed, column), (depth, columns, step, col_stride) = pointers, numbers
 
     def row(k: Reg) -> None:
         row_address = f.gep(packed, f.mul(k, 4 * panel_columns(isa)))
         f.store(const(0, vec(isa.lanes, "float")), row_address)
-        left = f.call("llvm.smin.i64", I64, f.op("sub", columns, column), const(isa.lanes, I64))
+        count = f.call("llvm.smin.i64", I64, f.op("sub", columns, column), const(isa.lanes, I64))
 
-        def one(i: Reg) -> None:
-            own = f.op("add", f.op("mul", k, step), f.op("mul", f.op("add", column, i), along))
-            f.store(f.load("float", f.gep(source, own)), f.gep(row_address, f.mul(i, 4)))
+        def element(i: Reg) -> None:
+            offset = f.op("add", f.op("mul", k, step), f.op("mul", f.op("add", column, i), col_stride))
+            f.store(f.load("float", f.gep(source, offset)), f.gep(row_address, f.mul(i, 4)))
 
-        f.for_range(const(0, I64), left, one)
+        f.for_range(const(0, I64), count, element)
 
     f.for_range(const(0, I64), depth, row)
 

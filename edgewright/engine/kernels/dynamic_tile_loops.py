@@ -37,23 +37,23 @@ def for_each_tile(f: Function, rows: Reg, largest: int, tile: Reg, call: TileCal
     """``call(size, first_row)`` for the rows of a tile."""
     enough = f.compare("uge", rows, largest)
 
-    def whole() -> None:
+    def full_tile() -> None:
         start = f.call("llvm.umin.i64", I64, f.mul(tile, largest), f.op("sub", rows, largest))
         call(largest, start)
 
-    def few() -> None:
+    def remainder() -> None:
         done, left = const(0, I64), rows
         for size in tile_sizes(largest)[1:]:
-            many, start = f.op("udiv", left, size), done
+            tile_count, start = f.op("udiv", left, size), done
 
             def once(i: Reg, size: int = size, start: Reg = start) -> None:
                 call(size, f.op("add", start, f.mul(i, size)))
 
-            f.for_range(const(0, I64), many, once)
-            done, left = f.op("add", done, f.mul(many, size)), f.op("urem", left, size)
+            f.for_range(const(0, I64), tile_count, once)
+            done, left = f.op("add", done, f.mul(tile_count, size)), f.op("urem", left, size)
 
-    f.if_then(enough, whole)
-    f.if_then(f.op("xor", enough, Reg("true", "i1")), few)
+    f.if_then(enough, full_tile)
+    f.if_then(f.op("xor", enough, Reg("true", "i1")), remainder)
 
 
 def emit_dynamic_tile_loops(
@@ -65,7 +65,7 @@ def emit_dynamic_tile_loops(
     data, weights, out, second = (f.load_arg(PTR, i) for i in range(4))
     rows = f.load_arg(I64, 4)
 
-    def one(run: PanelGroup, panel: Reg, tile: Reg) -> None:
+    def emit_panel_tile(run: PanelGroup, panel: Reg, tile: Reg) -> None:
         panel_weights = f.gep(weights, f.add(f.mul(panel, run.size), run.offset))
         column_offset = f.add(f.mul(panel, run.width), run.column)
 
@@ -85,12 +85,12 @@ def emit_dynamic_tile_loops(
 
     if panels_outside:
         for run in runs:
-            panels(run, lambda panel, run=run: f.for_range(begin, end, lambda tile: one(run, panel, tile)))  # type: ignore[misc]
+            panels(run, lambda panel, run=run: f.for_range(begin, end, lambda tile: emit_panel_tile(run, panel, tile)))  # type: ignore[misc]
     else:
 
         def all_panels(tile: Reg) -> None:
             for run in runs:
-                panels(run, lambda panel, run=run: one(run, panel, tile))  # type: ignore[misc]
+                panels(run, lambda panel, run=run: emit_panel_tile(run, panel, tile))  # type: ignore[misc]
 
         f.for_range(begin, end, all_panels)
     f.ret()

@@ -124,11 +124,11 @@ def _unit_pointers(f: Function, loops: LoopNest, pointers: list[Reg], index: Reg
     outer = loops.shape[:-2]
     for dim in range(len(outer) - 1, -1, -1):
         n = outer[dim]
-        here = f.op("urem", index, n) if dim else index
+        position = f.op("urem", index, n) if dim else index
         index = f.op("udiv", index, n) if dim else index
         for i, operand in enumerate(loops.operands):
             if operand.strides[dim]:
-                unit_pointers[i] = f.gep(unit_pointers[i], f.mul(here, operand.strides[dim]))
+                unit_pointers[i] = f.gep(unit_pointers[i], f.mul(position, operand.strides[dim]))
     return unit_pointers
 
 

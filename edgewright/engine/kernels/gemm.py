@@ -113,10 +113,12 @@ def pack_weights(buffer: Array, filters: Array, bias: Array | None, panels: Sequ
     for panel, run in groupby(panels):
         count = len(list(run))
         packed, remaining = np.split(remaining, [count * (elements + 1) * panel.columns])
-        blocks, each = packed.reshape(count, -1), panel.used // panel.streams
+        blocks, columns_per_stream = packed.reshape(count, -1), panel.used // panel.streams
         span = slice(start, start + count * panel.used)
         body = blocks[:, panel.columns :].reshape(count, panel.streams, elements, -1)
-        body[..., :each] = filters[span].reshape(count, panel.streams, each, elements).swapaxes(2, 3)
+        body[..., :columns_per_stream] = (
+            filters[span].reshape(count, panel.streams, columns_per_stream, elements).swapaxes(2, 3)
+        )
         if bias is not None:
             blocks[:, : panel.used] = bias[span].reshape(count, panel.used)
         start = span.stop

@@ -106,13 +106,13 @@ def pack_weights(
     padded = np.zeros((row.kernel[0], row.kernel[1] + 1, total), np.int8)  # the last column is zero, for tap -1
     padded[:, :-1, : filters.shape[2]] = filters
     spaced = padded[:, [list(taps) for *_, taps in quad_patterns(row)]]
-    biases, words = np.zeros(total, np.int32), np.tile(padding_factors(row.epilogue)[:, None], (1, total))
-    biases[: len(bias)], words[:, : factors.shape[1]] = bias, factors.view(np.int32)
+    biases, factor_words = np.zeros(total, np.int32), np.tile(padding_factors(row.epilogue)[:, None], (1, total))
+    biases[: len(bias)], factor_words[:, : factors.shape[1]] = bias, factors.view(np.int32)
     parts = []
     for width, start in ((width, start) for width, starts in blocks for start in starts):
-        chosen = start + channel_order(width // 4, 4)
-        parts += [biases[chosen].view(np.uint8), words[:, chosen].reshape(-1).view(np.uint8), params.pack()]
-        parts.append(np.ascontiguousarray(spaced[..., chosen].swapaxes(2, 3)).reshape(-1).view(np.uint8))
+        order = start + channel_order(width // 4, 4)
+        parts += [biases[order].view(np.uint8), factor_words[:, order].reshape(-1).view(np.uint8), params.pack()]
+        parts.append(np.ascontiguousarray(spaced[..., order].swapaxes(2, 3)).reshape(-1).view(np.uint8))
     return np.concatenate(parts)
 
 

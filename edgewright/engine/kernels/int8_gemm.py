@@ -46,16 +46,16 @@ class Int8Panel:
     streams: int = 1
 
 
-def make_panels(isa: ISA, stored: int, vectors: int, pixels: int = 0) -> list[Int8Panel]:
-    """Panels of ``vectors`` vectors for ``stored`` bytes of a pixel, and a narrower one for the remainder.
+def make_panels(isa: ISA, pixel_bytes: int, vectors: int, pixels: int = 0) -> list[Int8Panel]:
+    """Panels of ``vectors`` vectors for the ``pixel_bytes`` of a pixel, and a narrower one for the remainder.
 
     For a single pixel every vector's weights are a stream of their own.
     """
     lanes = isa.lanes
-    full, rest = divmod(stored, vectors * lanes)
+    full, rest = divmod(pixel_bytes, vectors * lanes)
     last = next((v for v in (1, 2, 4) if v * lanes >= rest and v <= vectors), vectors)
-    whole = Int8Panel(vectors, vectors * lanes, vectors if pixels == 1 else 1)
-    return [whole] * full + ([Int8Panel(last, rest)] if rest else [])
+    full_panel = Int8Panel(vectors, vectors * lanes, vectors if pixels == 1 else 1)
+    return [full_panel] * full + ([Int8Panel(last, rest)] if rest else [])
 
 
 _L1_WEIGHT_BYTES = 24 << 10  # the share of L1 that weights may fill
@@ -63,14 +63,16 @@ _TWO_SIZES_PENALTY = 1.03  # two tile sizes compile twice the code
 
 
 @lru_cache(256)
-def rank_tiles(isa: ISA, stored: int, steps: int, rows: int, columns: int, threads: int) -> tuple[tuple[int, int], ...]:
+def rank_tiles(
+    isa: ISA, pixel_bytes: int, steps: int, rows: int, columns: int, threads: int
+) -> tuple[tuple[int, int], ...]:
     """Candidate tiles (vectors, pixels), fastest first by a cost model of execution ports and caches."""
     if rows * columns == 1:
         return ((4, 1),)
     max_pixels = {4: 6, 2: 14, 1: 24} if isa.registers >= 32 else {2: 4, 1: 8}
     cycles_of: dict[tuple[int, int], float] = {}
     for vectors, limit in max_pixels.items():
-        if vectors > 1 and stored < vectors * isa.lanes // 2 + 1:
+        if vectors > 1 and pixel_bytes < vectors * isa.lanes // 2 + 1:
             continue
         width = vectors * isa.lanes
         for largest in range(limit, limit // 3, -1):
@@ -82,7 +84,7 @@ def rank_tiles(isa: ISA, stored: int, steps: int, rows: int, columns: int, threa
                 tile_count * _tile_cycles(vectors, size, steps, 4 * width * steps) for size, tile_count in sizes
             )
             cycles *= _TWO_SIZES_PENALTY if longer else 1.0
-            cycles_of[vectors, small + bool(longer)] = cycles * share * -(-stored // width)
+            cycles_of[vectors, small + bool(longer)] = cycles * share * -(-pixel_bytes // width)
     return tuple(sorted(cycles_of, key=lambda tile: (cycles_of[tile], -tile[0], -tile[1])))
 
 
@@ -155,22 +157,22 @@ def emit_tile(module: Module, isa: ISA, pixels: int, panel: Int8Panel, window: W
     lanes, head = isa.lanes, panel.vectors * isa.lanes * 4
     factors = load_requantizers(f, epilogue, f.gep(f.arg("weights"), head), lanes, panel.vectors, 4 * lanes)
     emitter = Int8EpilogueEmitter(f, epilogue, f.gep(f.arg("weights"), (1 + epilogue.factor_words) * head))
-    together = 4 // panel.vectors
-    for start in range(0, pixels, together):
-        chosen = [min(start + i, pixels - 1) for i in range(together)]
-        four = [sums[p * panel.vectors + j] for p in chosen for j in range(panel.vectors)]
-        second = _load_second(f, isa, panel, chosen, second_step) if epilogue.sum else None
-        packed = emitter.store(four, factors * together, second)
-        for p, row in zip(dict.fromkeys(chosen), split_pixels(f, packed, panel.vectors), strict=False):
+    pixels_per_store = 4 // panel.vectors
+    for start in range(0, pixels, pixels_per_store):
+        pixel_indices = [min(start + i, pixels - 1) for i in range(pixels_per_store)]
+        four = [sums[p * panel.vectors + j] for p in pixel_indices for j in range(panel.vectors)]
+        second = _load_second(f, isa, panel, pixel_indices, second_step) if epilogue.sum else None
+        packed = emitter.store(four, factors * pixels_per_store, second)
+        for p, row in zip(dict.fromkeys(pixel_indices), split_pixels(f, packed, panel.vectors), strict=False):
             f.store_first(row, panel.used, f.arg("out"), p * out_step)
     f.ret()
     return f
 
 
-def _load_second(f: Function, isa: ISA, panel: Int8Panel, chosen: Sequence[int], step: int) -> Reg:
+def _load_second(f: Function, isa: ISA, panel: Int8Panel, pixel_indices: Sequence[int], step: int) -> Reg:
     kind = vec(panel.vectors * isa.lanes, "i8")
-    loaded = {p: f.load(kind, f.arg("second"), p * step) for p in dict.fromkeys(chosen)}
-    return join_pixels(f, [loaded[p] for p in chosen], panel.vectors)
+    loaded = {p: f.load(kind, f.arg("second"), p * step) for p in dict.fromkeys(pixel_indices)}
+    return join_pixels(f, [loaded[p] for p in pixel_indices], panel.vectors)
 
 
 def _multiply(f: Function, isa: ISA, pixels: int, panel: Int8Panel, window: Window, epilogue: Int8Epilogue,
@@ -180,7 +182,7 @@ def _multiply(f: Function, isa: ISA, pixels: int, panel: Int8Panel, window: Wind
     begin = f.gep(weights, (1 + epilogue.factor_words) * panel.vectors * size + epilogue.param_bytes)
     prefetch_distance = panel_bytes(isa, panel, epilogue, window.elements) if ahead else 0
     return accumulate_tile(
-        f, Int8Dot(f, isa), pixels, window, begin, bias, prefetch_distance, near=False, streams=panel.streams
+        f, Int8Dot(f, isa), pixels, window, begin, bias, prefetch_distance, into_l1=False, streams=panel.streams
     )
 
 
@@ -192,27 +194,31 @@ def accumulate_tile(
     begin: Reg,
     bias: list[Reg],
     ahead: int = 0,
-    near: bool = True,
+    into_l1: bool = True,
     streams: int = 1,
 ) -> list[Reg]:
     """The depth loop: accumulators of every pixel, one vector for each of ``bias``.
 
-    ``ahead``: distance in bytes of a weight prefetch, into L1 if ``near``.
+    ``ahead``: distance in bytes of a weight prefetch; ``into_l1``, or else into L2.
     """
     vectors, lanes = len(bias), lane_count(bias[0].type)
-    size, bytes_, each = 4 * lanes, vec(4 * lanes, "i8"), vectors // streams
-    offsets = [s * each * size * window.elements + j * size for s in range(streams) for j in range(each)]
+    size, bytes_, vectors_per_stream = 4 * lanes, vec(4 * lanes, "i8"), vectors // streams
+    offsets = [
+        s * vectors_per_stream * size * window.elements + j * size
+        for s in range(streams)
+        for j in range(vectors_per_stream)
+    ]
 
     def step(_: Reg, carried: list[Reg]) -> list[Reg]:
         data, weights, *sums = carried
-        row = [dots.weights(f.load(bytes_, weights, place, size)) for place in offsets]
+        row = [dots.weights(f.load(bytes_, weights, offset_, size)) for offset_ in offsets]
         for offset in range(0, vectors * size if ahead else 0, CACHE_LINE):
-            prefetch(f, weights, ahead + offset, near)
+            prefetch(f, weights, ahead + offset, into_l1)
         for p in range(pixels):
             x = dots.data(f.bitcast(f.splat(f.load("i32", data, p * window.step, 1), lanes), bytes_))
             for j, w in enumerate(row):
                 sums[p * vectors + j] = dots.add(sums[p * vectors + j], x, w)
-        return [f.gep(data, 4), f.gep(weights, each * size), *sums]
+        return [f.gep(data, 4), f.gep(weights, vectors_per_stream * size), *sums]
 
     return emit_window_loops(f, window, [f.arg("data"), begin, *bias * pixels], step, window.depth)[2:]
 

@@ -64,16 +64,16 @@ def _lane_sum(f: Function, x: Reg) -> Reg:
 
 
 def _reduce_row(
-    f: Function, lanes: int, length: int, start: int, each: RowBody, join: Callable[[Function, Reg], Reg]
+    f: Function, lanes: int, length: int, start: int, body: RowBody, join: Callable[[Function, Reg], Reg]
 ) -> Reg:
-    """``each(index, width, value)`` over a row: vectors, reduced by ``join``, then the remaining elements."""
-    whole = length // lanes * lanes
+    """``body(index, width, value)`` over a row: vectors, reduced by ``join``, then the remaining elements."""
+    vectorized = length // lanes * lanes
     value = const(start, "i32")
-    if whole:
+    if vectorized:
         wide = const(start, vec(lanes, "i32"))
-        value = join(f, f.loop(whole, [wide], lambda i, now: [each(i, lanes, now[0])], lanes)[0])
-    if length > whole:
-        value = f.loop(length - whole, [value], lambda i, now: [each(f.add(i, whole), 1, now[0])])[0]
+        value = join(f, f.loop(vectorized, [wide], lambda i, now: [body(i, lanes, now[0])], lanes)[0])
+    if length > vectorized:
+        value = f.loop(length - vectorized, [value], lambda i, now: [body(f.add(i, vectorized), 1, now[0])])[0]
     return value
 
 

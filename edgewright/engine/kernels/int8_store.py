@@ -78,31 +78,31 @@ class Int8EpilogueEmitter:
     def __init__(self, f: Function, epilogue: Int8Epilogue, params: Reg) -> None:
         self.f, self.epilogue, self.params = f, epilogue, params
 
-    def _word(self, index: int, lanes: int, kind: str = "i32") -> Reg:
+    def _param(self, index: int, lanes: int, kind: str = "i32") -> Reg:
         return self.f.splat(self.f.load(kind, self.params, 4 * index, 4), lanes)
 
     def store(self, sums: Sequence[Reg], factors: Sequence[Requantize], second: Reg | None) -> Reg:
         f, epilogue = self.f, self.epilogue
         lanes = lane_count(sums[0].type)
-        whole = [factor(total) for total, factor in zip(sums, factors, strict=True)]
+        scaled = [factor(total) for total, factor in zip(sums, factors, strict=True)]
         if second is not None:
-            whole = self._add(whole, unpack_uint8_to_four(f, second), lanes)
-        x = pack_four_to_uint8(f, whole, self._word(0, 2 * lanes, "i16") if epilogue.zero else None)
+            scaled = self._add(scaled, unpack_uint8_to_four(f, second), lanes)
+        x = pack_four_to_uint8(f, scaled, self._param(0, 2 * lanes, "i16") if epilogue.zero else None)
         if epilogue.low:
-            x = int_max(f, x, self._word(1, 4 * lanes, "i8"), signed=False)
+            x = int_max(f, x, self._param(1, 4 * lanes, "i8"), signed=False)
         if epilogue.high:
-            x = int_min(f, x, self._word(2, 4 * lanes, "i8"), signed=False)
+            x = int_min(f, x, self._param(2, 4 * lanes, "i8"), signed=False)
         return lookup_uint8(f, f.gep(self.params, 64), x) if epilogue.table else x
 
-    def _add(self, whole: Sequence[Reg], others: Sequence[Reg], lanes: int) -> list[Reg]:
+    def _add(self, scaled: Sequence[Reg], others: Sequence[Reg], lanes: int) -> list[Reg]:
         """The residual add in fixed point, rounded like the reference: ties up."""
         f = self.f
-        least, largest, first, second, rest, shift = (self._word(3 + i, lanes) for i in range(6))
+        minimum, maximum, first, second, rounding, shift = (self._param(3 + i, lanes) for i in range(6))
         sums = []
-        for x, y in zip(whole, others, strict=True):
-            inside = int_min(f, int_max(f, x, least), largest)
-            both = f.op("add", f.op("mul", inside, first), f.op("mul", y, second))
-            sums.append(f.op("ashr", f.op("add", both, rest), shift))
+        for x, y in zip(scaled, others, strict=True):
+            clamped = int_min(f, int_max(f, x, minimum), maximum)
+            weighted_sum = f.op("add", f.op("mul", clamped, first), f.op("mul", y, second))
+            sums.append(f.op("ashr", f.op("add", weighted_sum, rounding), shift))
         return sums
 
 
@@ -112,10 +112,10 @@ def lookup_uint8(f: Function, table: Reg, x: Reg) -> Reg:
     Shorter vectors are padded to 64 bytes.
     """
     if lane_count(x.type) < 64:
-        own = list(range(lane_count(x.type)))
-        first = f.emit("<2 x i8>", f"insertelement <2 x i8> poison, i8 {x}, i32 0") if len(own) == 1 else x
-        whole = lookup_uint8(f, table, f.shuffle(first, first, [*own, *[-1] * (64 - len(own))]))
-        return f.shuffle(whole, whole, own)
+        lanes = list(range(lane_count(x.type)))
+        first = f.emit("<2 x i8>", f"insertelement <2 x i8> poison, i8 {x}, i32 0") if len(lanes) == 1 else x
+        padded = lookup_uint8(f, table, f.shuffle(first, first, [*lanes, *[-1] * (64 - len(lanes))]))
+        return f.shuffle(padded, padded, lanes)
     quarters = [f.load(x.type, table, 64 * i, 64) for i in range(4)]
     low, high = (permute_int8(f, quarters[i], x, quarters[i + 1]) for i in (0, 2))
     return f.select(f.compare("slt", x, const(0, x.type)), high, low)
@@ -136,25 +136,27 @@ def split_pixels(f: Function, packed: Reg, vectors: int) -> list[Reg]:
     """Split a packed vector into the bytes of its 4 / vectors pixels."""
     if vectors == 4:
         return [packed]
-    together = 4 // vectors
+    pixels = 4 // vectors
     kind = {2: "i64", 1: "i32"}[vectors]
     size = {2: 8, 1: 4}[vectors]
     pieces = f.bitcast(packed, vec(lane_count(packed.type) // size, kind))
-    each = lane_count(pieces.type) // together
-    rows = [f.shuffle(pieces, pieces, [r + together * i for i in range(each)]) for r in range(together)]
-    return [f.bitcast(r, vec(each * size, "i8")) for r in rows]
+    pieces_per_pixel = lane_count(pieces.type) // pixels
+    rows = [f.shuffle(pieces, pieces, [r + pixels * i for i in range(pieces_per_pixel)]) for r in range(pixels)]
+    return [f.bitcast(r, vec(pieces_per_pixel * size, "i8")) for r in rows]
 
 
 def join_pixels(f: Function, rows: Sequence[Reg], vectors: int) -> Reg:
     """The inverse of ``split_pixels``."""
     if vectors == 4:
         return rows[0]
-    together = 4 // vectors
+    pixels = 4 // vectors
     kind, size = {2: ("i64", 8), 1: ("i32", 4)}[vectors]
-    each = lane_count(rows[0].type) // size
-    joined = [f.bitcast(r, vec(each, kind)) for r in rows]
-    while len(joined) > 1:
-        wide = lane_count(joined[0].type)
-        joined = [f.shuffle(a, b, range(2 * wide)) for a, b in zip(joined[::2], joined[1::2], strict=True)]
-    interleaved = f.shuffle(joined[0], joined[0], [each * r + i for i in range(each) for r in range(together)])
-    return f.bitcast(interleaved, vec(each * together * size, "i8"))
+    pieces_per_pixel = lane_count(rows[0].type) // size
+    merged = [f.bitcast(r, vec(pieces_per_pixel, kind)) for r in rows]
+    while len(merged) > 1:
+        wide = lane_count(merged[0].type)
+        merged = [f.shuffle(a, b, range(2 * wide)) for a, b in zip(merged[::2], merged[1::2], strict=True)]
+    interleaved = f.shuffle(
+        merged[0], merged[0], [pieces_per_pixel * r + i for i in range(pieces_per_pixel) for r in range(pixels)]
+    )
+    return f.bitcast(interleaved, vec(pieces_per_pixel * pixels * size, "i8"))

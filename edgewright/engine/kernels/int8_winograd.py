@@ -48,11 +48,13 @@ def pack_weights(buffer: Array, lanes: int, filters: Array, vectors: int) -> Non
     channels, block = len(filters), 4 * lanes
     steps = filters.shape[3] // 2
     panels = buffer.view(np.int32).reshape(36, channels // (vectors * lanes), steps, vectors * lanes)
-    each = block // (vectors * lanes)
+    panels_per_block = block // (vectors * lanes)
     for start in range(0, channels, block):
         pairs = transform_weights(filters[start : start + block]).view(np.int32)[:, channel_order(lanes, 4)]
         first = start // (vectors * lanes)
-        panels[:, first : first + each] = pairs.reshape(36, each, vectors * lanes, steps).transpose(0, 1, 3, 2)
+        panels[:, first : first + panels_per_block] = pairs.reshape(
+            36, panels_per_block, vectors * lanes, steps
+        ).transpose(0, 1, 3, 2)
 
 
 def pack_epilogue_params(lanes: int, bias: Array, factors: Array, notes: Array) -> Array:
@@ -86,13 +88,13 @@ def _output_transform(f: Function, x: list[Reg]) -> list[Reg]:
     def add(a: Reg, b: Reg) -> Reg:
         return f.op("add", a, b)
 
-    total, apart = times(add(x[1], x[2]), 4), times(f.op("sub", x[1], x[2]), 4)
-    far, wide = add(x[3], x[4]), f.op("sub", x[3], x[4])
+    total, difference = times(add(x[1], x[2]), 4), times(f.op("sub", x[1], x[2]), 4)
+    outer_sum, outer_difference = add(x[3], x[4]), f.op("sub", x[3], x[4])
     return [
-        add(add(times(x[0], 6), total), far),
-        add(apart, times(wide, 2)),
-        add(total, times(far, 4)),
-        add(add(apart, times(wide, 8)), times(x[5], 24)),
+        add(add(times(x[0], 6), total), outer_sum),
+        add(difference, times(outer_difference, 2)),
+        add(total, times(outer_sum, 4)),
+        add(add(difference, times(outer_difference, 8)), times(x[5], 24)),
     ]
 
 

@@ -46,7 +46,7 @@ class IntSoftmaxSpec:
     length: int
     in_storage: QuantizedStorage
     out_storage: QuantizedStorage
-    one: float | None = None
+    log_unit: float | None = None
 
 
 def emit_softmax(module: Module, name: str, lanes: int, rows: IntSoftmaxSpec) -> None:
@@ -58,8 +58,8 @@ def emit_softmax(module: Module, name: str, lanes: int, rows: IntSoftmaxSpec) ->
     def row(now: list[Reg], index: Reg, _: int) -> None:
         source, target = _row_pointers(f, rows.loops, now, index)
 
-        def at(place: Reg, like: Reg) -> Reg:
-            return in_storage.load(f, f.gep(source, f.mul(place, in_storage.bits // 8)), lane_count(like.type))
+        def at(index: Reg, like: Reg) -> Reg:
+            return in_storage.load(f, f.gep(source, f.mul(index, in_storage.bits // 8)), lane_count(like.type))
 
         largest = reduce_row(
             f,
@@ -70,12 +70,12 @@ def emit_softmax(module: Module, name: str, lanes: int, rows: IntSoftmaxSpec) ->
             lambda f, x: reduce_lanes(f, x, lambda a, b: int_max(f, a, b)),
         )
 
-        def below(place: Reg, like: Reg) -> Reg:
-            return f.op("sub", f.splat(largest, lane_count(like.type)), at(place, like))
+        def below(index: Reg, like: Reg) -> Reg:
+            return f.op("sub", f.splat(largest, lane_count(like.type)), at(index, like))
 
         total = reduce_row(f, lanes, rows.length, const(0, "i32"),
                      lambda i, now: f.add(now, gather_table(f, table, below(i, now))), _lane_sum)  # fmt: skip
-        finish = _probabilities(f, table, total) if rows.one is None else _log_probabilities(f, rows, total)
+        finish = _probabilities(f, table, total) if rows.log_unit is None else _log_probabilities(f, rows, total)
         _for_each(f, lanes, rows.length, lambda i, like: out_storage.store(
             f, finish(below(i, like)), f.gep(target, f.mul(i, out_storage.bits // 8))))  # fmt: skip
 
@@ -106,8 +106,8 @@ def _probabilities(f: Function, table: Reg, total: Reg) -> Callable[[Reg], Reg]:
 
 
 def _log_probabilities(f: Function, rows: IntSoftmaxSpec, total: Reg) -> Callable[[Reg], Reg]:
-    assert rows.one is not None
-    log = f.op("fsub", _log(f, total), const(rows.one, "double"))
+    assert rows.log_unit is not None
+    log = f.op("fsub", _log(f, total), const(rows.log_unit, "double"))
 
     def log_probability(below: Reg) -> Reg:
         wide = f.cast("sitofp", below, vec(lane_count(below.type), "double"))
@@ -155,7 +155,7 @@ class IntNormSpec:
     epsilon: float
     center: bool
     bias: bool
-    spread: int = 1
+    channel_size: int = 1
     groups: int = 1
 
 
@@ -166,65 +166,65 @@ def emit_norm(module: Module, name: str, lanes: int, norm: IntNormSpec) -> None:
     items = [s.bits // 8 for s in (norm.in_storage, norm.out_storage)]
 
     def normalize(source: Reg, target: Reg, first: Reg | None) -> None:
-        def centred(place: Reg, width: int) -> Reg:
-            stored = norm.in_storage.load(f, f.gep(source, f.mul(place, items[0])), width)
-            return f.add(stored, -norm.in_storage.affine.zero - norm.in_storage.moved)
+        def centered(element: Reg, width: int) -> Reg:
+            raw = norm.in_storage.load(f, f.gep(source, f.mul(element, items[0])), width)
+            return f.add(raw, -norm.in_storage.affine.zero - norm.in_storage.moved)
 
-        moments = _moments(f, lanes, norm, centred)
+        moments = _moments(f, lanes, norm, centered)
         if first is not None:
-            _by_channel(f, lanes, norm, (weights, biases), first, centred, target, moments)
+            _by_channel(f, lanes, norm, (weights, biases), first, centered, target, moments)
             return
 
         def store(i: Reg, like: Reg) -> None:
-            places = [f.gep(p, f.mul(i, 4)) for p in (weights, biases)]
-            factors = [f.load(vec(lane_count(like.type), "float"), p) for p in places]
-            real = _normalize(f, centred(i, lane_count(like.type)), *moments, factors, norm.bias)
+            pointers = [f.gep(p, f.mul(i, 4)) for p in (weights, biases)]
+            factors = [f.load(vec(lane_count(like.type), "float"), p) for p in pointers]
+            real = _normalize(f, centered(i, lane_count(like.type)), *moments, factors, norm.bias)
             norm.out_storage.store(f, real, f.gep(target, f.mul(i, items[1])))
 
         _for_each(f, lanes, norm.length, store)
 
     def row(index: Reg) -> None:
-        first = f.mul(f.op("urem", index, norm.groups), norm.length // norm.spread)
+        first = f.mul(f.op("urem", index, norm.groups), norm.length // norm.channel_size)
         source, target = (f.gep(p, f.mul(index, norm.length * n)) for p, n in zip((data, out), items, strict=True))
         normalize(source, target, first)
 
     if norm.loops is not None:
         loops = norm.loops
 
-        def apart(now: list[Reg], at: Reg, _: int) -> None:
+        def normalize_row(now: list[Reg], at: Reg, _: int) -> None:
             source, target = _row_pointers(f, loops, now, at)
             normalize(source, target, None)
 
-        emit_loop_nest(f, 1, loops, [data, out], apart)
+        emit_loop_nest(f, 1, loops, [data, out], normalize_row)
         return
     f.for_range(f.arg("begin"), f.arg("end"), row)
     f.ret()
 
 
-def _moments(f: Function, lanes: int, norm: IntNormSpec, centred: Callable[[Reg, int], Reg]) -> tuple[Reg, Reg]:
+def _moments(f: Function, lanes: int, norm: IntNormSpec, centered: Callable[[Reg, int], Reg]) -> tuple[Reg, Reg]:
     """The mean, and scale / standard deviation, as float32."""
 
-    def wide(place: Reg, like: Reg) -> Reg:
-        return f.cast("sext", centred(place, lane_count(like.type)), like.type)
+    def wide(index: Reg, like: Reg) -> Reg:
+        return f.cast("sext", centered(index, lane_count(like.type)), like.type)
 
-    def squared(place: Reg, now: Reg) -> Reg:
-        x = wide(place, now)
+    def add_square(index: Reg, now: Reg) -> Reg:
+        x = wide(index, now)
         return f.op("add", now, f.op("mul", x, x))
 
-    none, count_, half = const(0, I64), norm.length, lanes // 2 or 1
+    zero, count, half = const(0, I64), norm.length, lanes // 2 or 1
     total = (
-        reduce_row(f, half, count_, none, lambda i, now: f.op("add", now, wide(i, now)), _lane_sum)
+        reduce_row(f, half, count, zero, lambda i, now: f.op("add", now, wide(i, now)), _lane_sum)
         if norm.center
-        else none
+        else zero
     )
-    squares = reduce_row(f, half, count_, none, squared, _lane_sum)
-    spread = f.op("sub", f.mul(squares, count_), f.op("mul", total, total))
-    variance = f.op("fdiv", f.cast("sitofp", spread, "double"), const(float(count_ * count_), "double"))
+    squares = reduce_row(f, half, count, zero, add_square, _lane_sum)
+    numerator = f.op("sub", f.mul(squares, count), f.op("mul", total, total))
+    variance = f.op("fdiv", f.cast("sitofp", numerator, "double"), const(float(count * count), "double"))
     scale = norm.in_storage.affine.scale
-    moved = f.op("fadd", f.op("fmul", variance, const(scale * scale, "double")), const(norm.epsilon, "double"))
-    root = f.call("llvm.sqrt.f64", "double", moved)
+    biased = f.op("fadd", f.op("fmul", variance, const(scale * scale, "double")), const(norm.epsilon, "double"))
+    root = f.call("llvm.sqrt.f64", "double", biased)
     factor = f.op("fdiv", const(scale, "double"), root)
-    mean = f.op("fdiv", f.cast("sitofp", total, "double"), const(float(count_), "double"))
+    mean = f.op("fdiv", f.cast("sitofp", total, "double"), const(float(count), "double"))
     short = [f.cast("fptrunc", x, "float") for x in (mean, factor)]
     return short[0], short[1]
 
@@ -237,21 +237,21 @@ def _normalize(f: Function, x: Reg, mean: Reg, factor: Reg, factors: list[Reg], 
 
 
 def _by_channel(f: Function, lanes: int, norm: IntNormSpec, tables: tuple[Reg, Reg], first: Reg,
-                centred: Callable[[Reg, int], Reg], target: Reg, moments: tuple[Reg, Reg]) -> None:  # fmt: skip
+                centered: Callable[[Reg, int], Reg], target: Reg, moments: tuple[Reg, Reg]) -> None:  # fmt: skip
     """Normalize channel by channel of a group, each with one weight."""
     item = norm.out_storage.bits // 8
 
     def channel(c: Reg, _: list[Reg]) -> list[Reg]:
         at = f.mul(f.op("add", first, c), 4)
-        numbers, begin = [f.load("float", f.gep(t, at)) for t in tables], f.mul(c, norm.spread)
+        numbers, begin = [f.load("float", f.gep(t, at)) for t in tables], f.mul(c, norm.channel_size)
 
         def store(i: Reg, like: Reg) -> None:
-            place, width = f.op("add", begin, i), lane_count(like.type)
+            index, width = f.op("add", begin, i), lane_count(like.type)
             factors = [f.splat(n, width) for n in numbers]
-            real = _normalize(f, centred(place, width), *moments, factors, norm.bias)
-            norm.out_storage.store(f, real, f.gep(target, f.mul(place, item)))
+            real = _normalize(f, centered(index, width), *moments, factors, norm.bias)
+            norm.out_storage.store(f, real, f.gep(target, f.mul(index, item)))
 
-        _for_each(f, lanes, norm.spread, store)
+        _for_each(f, lanes, norm.channel_size, store)
         return []
 
-    f.loop(norm.length // norm.spread, [], channel)
+    f.loop(norm.length // norm.channel_size, [], channel)

@@ -12,17 +12,17 @@ from edgewright.engine.kernels.row_reduce import for_each, lane_sum, load, reduc
 
 @dataclass(frozen=True)
 class NormSpec:
-    """Rows of ``length`` elements; the mean is subtracted if ``centred``.
+    """Rows of ``length`` elements; ``subtract_mean`` distinguishes layer norm from RMS norm.
 
-    Each weight (and bias) applies to ``spread`` consecutive elements; rows cycle through ``groups`` lists of them.
+    Each weight (and bias) applies to ``channel_size`` consecutive elements; rows cycle through ``groups`` lists.
     """
 
     length: int
-    centred: bool
+    subtract_mean: bool
     eps: float
     weight: bool
     bias: bool
-    spread: int = 1
+    channel_size: int = 1
     groups: int = 1
 
 
@@ -34,7 +34,7 @@ def emit_norm(module: Module, name: str, lanes: int, norm: NormSpec) -> None:
     def row(y: Reg) -> None:
         offset = f.mul(y, 4 * norm.length)
         source, target = f.gep(data, offset), f.gep(out, offset)
-        own = f.mul(f.op("urem", y, norm.groups), 4 * (norm.length // norm.spread)) if norm.groups > 1 else 0
+        own = f.mul(f.op("urem", y, norm.groups), 4 * (norm.length // norm.channel_size)) if norm.groups > 1 else 0
         mean, scale = _moments(f, lanes, norm, source)
         _normalize_row(f, lanes, norm, (source, target, f.gep(weight, own), f.gep(bias, own)), mean, scale)
 
@@ -46,13 +46,13 @@ def _moments(f: Function, lanes: int, norm: NormSpec, source: Reg) -> tuple[Reg,
     """The mean of a row, and the reciprocal of its standard deviation."""
     share, zero = const(1 / norm.length, "float"), const(0, "float")
     mean = zero
-    if norm.centred:
+    if norm.subtract_mean:
         sums = lambda at, now: f.op("fadd", now, load(f, source, at, now))  # noqa: E731
         mean = f.op("fmul", reduce_row(f, lanes, norm.length, zero, sums, lane_sum), share)
 
     def square(at: Reg, now: Reg) -> Reg:
         x = load(f, source, at, now)
-        x = f.op("fsub", x, f.splat(mean, lane_count(now.type))) if norm.centred else x
+        x = f.op("fsub", x, f.splat(mean, lane_count(now.type))) if norm.subtract_mean else x
         return fma(f, x, x, now)
 
     variance = f.op("fmul", reduce_row(f, lanes, norm.length, zero, square, lane_sum), share)
@@ -67,12 +67,12 @@ def _normalize_row(
 
     def finish(at: Reg, like: Reg, w: Reg | None, b: Reg | None, source: Reg, target: Reg) -> None:
         x, lanes_ = load(f, source, at, like), lane_count(like.type)
-        x = f.op("fsub", x, f.splat(mean, lanes_)) if norm.centred else x
+        x = f.op("fsub", x, f.splat(mean, lanes_)) if norm.subtract_mean else x
         x = f.op("fmul", x, f.splat(scale, lanes_))
         x = f.op("fmul", x, w) if w is not None else x
         store(f, f.op("fadd", x, b) if b is not None else x, target, at)
 
-    if norm.spread == 1:
+    if norm.channel_size == 1:
 
         def element(at: Reg, like: Reg) -> None:
             w = load(f, weight, at, like) if norm.weight else None
@@ -90,7 +90,7 @@ def _normalize_row(
             wide = [None if x is None else f.splat(x, lane_count(like.type)) for x in (w, b)]
             finish(at, like, wide[0], wide[1], now[0], now[1])
 
-        for_each(f, lanes, norm.spread, element)
-        return [f.gep(p, 4 * norm.spread) for p in now]
+        for_each(f, lanes, norm.channel_size, element)
+        return [f.gep(p, 4 * norm.channel_size) for p in now]
 
-    f.loop(norm.length // norm.spread, [source, target], channel)
+    f.loop(norm.length // norm.channel_size, [source, target], channel)

@@ -48,11 +48,11 @@ def emit_pack_operand(module: Module, name: str, isa: ISA, packing: PackSpec) ->
 
     def unit(index: Reg) -> None:
         panel, matrix = f.op("urem", index, count), f.op("udiv", index, count)
-        there = f.gep(target, f.add(f.mul(matrix, packing.matrix), f.mul(panel, packing.size(first))))
-        here = f.gep(_matrix_pointer(f, packing, source, matrix), f.mul(panel, first.used * packing.col_stride))
-        whole, last = (Reg(f"@{functions[p].name}", PTR) for p in (first, rest))
-        chosen = whole if first == rest else f.select(f.compare("eq", panel, count - 1), last, whole)
-        f.call_void(chosen, here, there)
+        panel_target = f.gep(target, f.add(f.mul(matrix, packing.matrix), f.mul(panel, packing.size(first))))
+        panel_source = f.gep(_matrix_pointer(f, packing, source, matrix), f.mul(panel, first.used * packing.col_stride))
+        full_function, last = (Reg(f"@{functions[p].name}", PTR) for p in (first, rest))
+        function = full_function if first == rest else f.select(f.compare("eq", panel, count - 1), last, full_function)
+        f.call_void(function, panel_source, panel_target)
 
     f.for_range(f.arg("begin"), f.arg("end"), unit)
     f.ret()
@@ -66,7 +66,7 @@ def _matrix_pointer(f: Function, packing: PackSpec, source: Reg, index: Reg) -> 
     return source
 
 
-def power_of_two_chunks(count: int, most: int) -> list[tuple[int, int]]:
+def power_of_two_chunks(count: int, max_length: int) -> list[tuple[int, int]]:
     """Split ``count`` into chunks (start, length) whose lengths are powers of two.
 
     >>> power_of_two_chunks(21, 16)
@@ -74,7 +74,7 @@ def power_of_two_chunks(count: int, most: int) -> list[tuple[int, int]]:
     """
     chunks, start = [], 0
     while start < count:
-        length = min(most, 1 << (count - start).bit_length() - 1)
+        length = min(max_length, 1 << (count - start).bit_length() - 1)
         chunks.append((start, length))
         start += length
     return chunks
@@ -184,12 +184,12 @@ def _pack_int8_scalar(f: Function, isa: ISA, packing: PackSpec, panel: Panel, pa
     def column(_: Reg, now: list[Reg]) -> list[Reg]:
         def four(_: Reg, inner: list[Reg]) -> list[Reg]:
             source, target, total = inner
-            joined = const(0, "i32")
+            packed = const(0, "i32")
             for i in range(4):
                 signed = f.op("xor", f.load("i8", source, i * packing.step), -128)
                 total = f.op("add", total, f.cast("sext", signed, "i32"))
-                joined = f.op("or", joined, f.op("shl", f.cast("zext", signed, "i32"), 8 * i))
-            f.store(joined, target)
+                packed = f.op("or", packed, f.op("shl", f.cast("zext", signed, "i32"), 8 * i))
+            f.store(packed, target)
             return [f.gep(source, 4 * packing.step), f.gep(target, 4 * panel.columns), total]
 
         total = f.loop(packing.depth, [now[0], now[1], const(0, "i32")], four)[2]

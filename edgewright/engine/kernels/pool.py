@@ -50,7 +50,7 @@ def emit_pool(module: Module, name: str, isa: ISA, pool: PoolSpec) -> None:
     """Work units are output rows of one image. Arguments: data, output."""
     f = module.kernel(name)
     data, out = f.load_arg(PTR, 0), f.load_arg(PTR, 1)
-    most = isa.lanes if pool.item == 4 or pool.kind == "mean" else isa.bytes
+    max_width = isa.lanes if pool.item == 4 or pool.kind == "mean" else isa.bytes
 
     def row(y: Reg) -> None:
         above, first_y, end_y = _window_bounds(f, pool.high, y)
@@ -58,14 +58,14 @@ def emit_pool(module: Module, name: str, isa: ISA, pool: PoolSpec) -> None:
 
         def pixel(x: Reg, _: list[Reg]) -> list[Reg]:
             beside, first_x, end_x = _window_bounds(f, pool.wide, x)
-            corner, place = f.gep(top, beside), f.gep(line, f.mul(x, pool.out_pixel))
+            corner, pixel_address = f.gep(top, beside), f.gep(line, f.mul(x, pool.out_pixel))
 
             def vector(first: Operand, width: int, used: int) -> None:
                 at = byte_offset(f, first, pool.item)
                 result = _window(f, pool, width, f.gep(corner, at), (first_y, end_y), (first_x, end_x))
-                f.store_first(result, used, f.gep(place, at))
+                f.store_first(result, used, f.gep(pixel_address, at))
 
-            for_each_channel_vector(f, pool.channels, most, vector_widths, vector)
+            for_each_channel_vector(f, pool.channels, max_width, vector_widths, vector)
             return []
 
         f.loop(pool.columns, [], pixel)
@@ -85,13 +85,13 @@ def _window_bounds(f: Function, axis: PoolAxis, index: Reg) -> tuple[Reg, Reg, R
     return f.mul(corner, axis.step), first, end
 
 
-def _window(f: Function, pool: PoolSpec, width: int, here: Reg, rows: tuple[Reg, Reg], taps: tuple[Reg, Reg]) -> Reg:
+def _window(f: Function, pool: PoolSpec, width: int, corner: Reg, rows: tuple[Reg, Reg], taps: tuple[Reg, Reg]) -> Reg:
     kind = vec(width, "float" if pool.item == 4 else "i8")
     if pool.kind == "max":
         lowest = const(float("-inf") if pool.item == 4 else 0, kind)
-        best = _loop_over_window(f, pool, here, rows, taps, lowest, lambda best, at: _max(f, best, f.load(kind, at)))
+        best = _loop_over_window(f, pool, corner, rows, taps, lowest, lambda best, at: _max(f, best, f.load(kind, at)))
         return _clamp(f, pool, best)
-    return _mean(f, pool, width, here, rows, taps)
+    return _mean(f, pool, width, corner, rows, taps)
 
 
 def _max(f: Function, best: Reg, x: Reg) -> Reg:
@@ -109,12 +109,12 @@ def _clamp(f: Function, pool: PoolSpec, x: Reg) -> Reg:
     return f.call(f"llvm.umin.{name}", x.type, x, const(pool.top, x.type)) if pool.top < 255 else x
 
 
-def _loop_over_window(f: Function, pool: PoolSpec, here: Reg, rows: tuple[Reg, Reg], taps: tuple[Reg, Reg], start: Reg,
-            body: Callable[[Reg, Reg], Reg]) -> Reg:  # fmt: skip
+def _loop_over_window(f: Function, pool: PoolSpec, corner: Reg, rows: tuple[Reg, Reg], taps: tuple[Reg, Reg],
+                      start: Reg, body: Callable[[Reg, Reg], Reg]) -> Reg:  # fmt: skip
     """``body(value, address)`` for every tap inside the image, row by row."""
 
     def line(y: Reg, now: list[Reg]) -> list[Reg]:
-        at = f.gep(here, f.mul(f.op("add", rows[0], y), pool.high.dilation * pool.high.step))
+        at = f.gep(corner, f.mul(f.op("add", rows[0], y), pool.high.dilation * pool.high.step))
         return [_row(f, pool, at, taps, now[0], body)]
 
     return f.loop(f.op("sub", rows[1], rows[0]), [start], line)[0]
@@ -131,7 +131,7 @@ def _row(
     return f.loop(f.op("sub", taps[1], taps[0]), [start], tap)[0]
 
 
-def _mean(f: Function, pool: PoolSpec, width: int, here: Reg, rows: tuple[Reg, Reg], taps: tuple[Reg, Reg]) -> Reg:
+def _mean(f: Function, pool: PoolSpec, width: int, corner: Reg, rows: tuple[Reg, Reg], taps: tuple[Reg, Reg]) -> Reg:
     """Sum along rows, then over rows, then divide: the reference's order, for identical rounding."""
     kind, zero = vec(width, "float"), const(0, vec(width, "float"))
 
@@ -141,7 +141,7 @@ def _mean(f: Function, pool: PoolSpec, width: int, here: Reg, rows: tuple[Reg, R
         return f.op("fadd", total, pool.in_affine.real(f, f.load(vec(width, "i8"), at)))
 
     def line(y: Reg, now: list[Reg]) -> list[Reg]:
-        at = f.gep(here, f.mul(f.op("add", rows[0], y), pool.high.dilation * pool.high.step))
+        at = f.gep(corner, f.mul(f.op("add", rows[0], y), pool.high.dilation * pool.high.step))
         return [f.op("fadd", now[0], _row(f, pool, at, taps, zero, load))]
 
     total = f.loop(f.op("sub", rows[1], rows[0]), [zero], line)[0]
@@ -176,7 +176,7 @@ def emit_global_mean(module: Module, name: str, isa: ISA, mean: GlobalMeanSpec) 
     """Work units are blocks of channels; the last may be shorter. Arguments: data, output."""
     f = module.kernel(name)
     data, out = f.load_arg(PTR, 0), f.load_arg(PTR, 1)
-    whole, rest = divmod(mean.channels, mean.block)
+    full_blocks, rest = divmod(mean.channels, mean.block)
 
     def block(channels: int) -> Callable[[Reg], None]:
         def emit(unit: Reg) -> None:
@@ -185,7 +185,7 @@ def emit_global_mean(module: Module, name: str, isa: ISA, mean: GlobalMeanSpec) 
 
         return emit
 
-    last = const(whole, I64)
+    last = const(full_blocks, I64)
     f.for_range(f.arg("begin"), f.call("llvm.smin.i64", I64, f.arg("end"), last), block(mean.block))
     if rest:
         f.for_range(f.call("llvm.smax.i64", I64, f.arg("begin"), last), f.arg("end"), block(rest))

@@ -155,12 +155,12 @@ def _reduce_inner(f: Function, lanes: int, reduce: ReduceSpec, dims: _Dims, data
 def _reduce_outer(f: Function, lanes: int, reduce: ReduceSpec, dims: _Dims, data: Reg, out: Reg, index: Reg) -> None:
     """The innermost dimension is kept: one accumulator per result, as many as registers hold."""
     size, blocks = unit_results(lanes), -(-reduce.inner // unit_results(lanes))
-    which, outer = f.op("urem", index, blocks), f.op("udiv", index, blocks)
-    column = f.mul(which, size)
+    block, outer = f.op("urem", index, blocks), f.op("udiv", index, blocks)
+    column = f.mul(block, size)
     source = f.gep(_first_element(f, dims, data, outer), f.mul(column, 4))
     target = f.gep(f.gep(out, f.mul(outer, 4 * reduce.inner)), f.mul(column, 4))
     last = reduce.inner - (blocks - 1) * size
-    is_last = f.compare("eq", which, blocks - 1)
+    is_last = f.compare("eq", block, blocks - 1)
     f.if_then(is_last, lambda: _columns(f, lanes, reduce, dims, (source, target), last))
     if blocks > 1:
         f.if_then(

@@ -35,18 +35,18 @@ def emit_strided_reduce(module: Module, name: str, lanes: int, loops: LoopNest, 
 
 
 def _reduce_dims(
-    f: Function, place: Reg, dims: Sequence[tuple[int, int]], load: Callable[[Reg], Reg], combine: Combine
+    f: Function, address: Reg, dims: Sequence[tuple[int, int]], load: Callable[[Reg], Reg], combine: Combine
 ) -> Reg:
     """Combine the first element with all others; inner dimensions are nested loops."""
     if not dims:
-        return load(place)
+        return load(address)
     (count, step), inner = dims[0], dims[1:]
-    start = _reduce_dims(f, place, inner, load, combine)
+    start = _reduce_dims(f, address, inner, load, combine)
     if count == 1:
         return start
 
     def once(i: Reg, now: list[Reg]) -> list[Reg]:
-        where = f.gep(place, f.mul(f.op("add", i, const(1, I64)), step))
+        where = f.gep(address, f.mul(f.op("add", i, const(1, I64)), step))
         return [combine(f, now[0], _reduce_dims(f, where, inner, load, combine))]
 
     return f.loop(count - 1, [start], once)[0]

@@ -48,17 +48,17 @@ def emit_resize(module: Module, name: str, lanes: int, resize: ResizeSpec) -> No
 
     def row(y: Reg) -> None:
         line = f.gep(out, f.mul(y, resize.out_row))
-        (above, below), down = _load_entry(f, rows, y)
+        (above, below), y_weights = _load_entry(f, rows, y)
         sources = [f.gep(data, above), f.gep(data, below)]
 
         def pixel(x: Reg, _: list[Reg]) -> list[Reg]:
-            (left, right), across = _load_entry(f, columns, x)
+            (left, right), x_weights = _load_entry(f, columns, x)
             corners = [[f.gep(s, at) for at in (left, right)] for s in sources]
             pixel_address = f.gep(line, f.mul(x, resize.out_pixel))
 
             def vector(first: Operand, width: int, used: int) -> None:
                 at = byte_offset(f, first, resize.item)
-                result = _interpolate(f, resize, width, corners, at, down, across)
+                result = _interpolate(f, resize, width, corners, at, y_weights, x_weights)
                 f.store_first(result, used, f.gep(pixel_address, at))
 
             for_each_channel_vector(f, resize.channels, lanes, vector_widths, vector)
@@ -82,8 +82,8 @@ def _interpolate(
     width: int,
     corners: list[list[Reg]],
     offset: Operand,
-    down: tuple[Reg, Reg],
-    across: tuple[Reg, Reg],
+    y_weights: tuple[Reg, Reg],
+    x_weights: tuple[Reg, Reg],
 ) -> Reg:
     def load(at: Reg) -> Reg:
         if resize.in_affine is None:
@@ -96,9 +96,9 @@ def _interpolate(
 
     (a, b), (c, d) = ((load(at) for at in line) for line in corners)
     if resize.across_first:
-        result = blend(blend(a, b, across), blend(c, d, across), down)
+        result = blend(blend(a, b, x_weights), blend(c, d, x_weights), y_weights)
     else:
-        result = blend(blend(a, c, down), blend(b, d, down), across)
+        result = blend(blend(a, c, y_weights), blend(b, d, y_weights), x_weights)
     result = apply_epilogue(f, result, resize.epilogue)
     return (
         result

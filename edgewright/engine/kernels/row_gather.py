@@ -89,7 +89,7 @@ def emit_row_scatter(module: Module, name: str, run: int, item: int, skip_outsid
     data, indices, out = (f.load_arg(PTR, i) for i in range(3))
     n = _RuntimeParams(f, item)
 
-    def one(outer: Reg) -> None:
+    def scatter_outer(outer: Reg) -> None:
         def copy(at: Reg, index: Reg) -> None:
             copy_row(f, run, n.at(data, n.rows, outer, at), n.at(out, n.table, outer, index))
 
@@ -103,7 +103,7 @@ def emit_row_scatter(module: Module, name: str, run: int, item: int, skip_outsid
 
         f.loop(n.count, [], row)
 
-    f.for_range(f.arg("begin"), f.arg("end"), one)
+    f.for_range(f.arg("begin"), f.arg("end"), scatter_outer)
     f.ret()
 
 
@@ -117,7 +117,7 @@ def emit_index_check(module: Module, name: str, item: int) -> None:
     indices, report = (f.load_arg(PTR, i) for i in range(2))
     count, line, step, lowest, size, check_id = (f.load_arg(I64, i) for i in range(2, 8))
 
-    def one(outer: Reg) -> None:
+    def check_outer(outer: Reg) -> None:
         start = f.gep(indices, f.op("mul", outer, line))
 
         def check(at: Reg, bad_index: list[Reg]) -> list[Reg]:
@@ -133,7 +133,7 @@ def emit_index_check(module: Module, name: str, item: int) -> None:
 
         f.if_then(f.compare("ne", bad_index, 0), write)
 
-    f.for_range(f.arg("begin"), f.arg("end"), one)
+    f.for_range(f.arg("begin"), f.arg("end"), check_outer)
     f.ret()
 
 

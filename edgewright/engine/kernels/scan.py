@@ -72,13 +72,13 @@ def emit_cumsum(module: Module, name: str, scan: ScanSpec, lanes: int) -> None:
     def line(f: Function, first: Reg, result: Reg, width: int) -> None:
         start = const(0, vec(width, "double" if is_float(dtype) else llvm_type(dtype)))
 
-        def one(_: Reg, now: list[Reg]) -> list[Reg]:
+        def element(_: Reg, now: list[Reg]) -> list[Reg]:
             x = f.load(vec(width, llvm_type(dtype)), now[0])
             total = f.op("fadd", now[2], f.cast("fpext", x, now[2].type)) if is_float(dtype) else f.op("add", now[2], x)
             f.store(f.cast("fptrunc", total, x.type), now[1])
             return [f.gep(now[0], step), f.gep(now[1], step), total]
 
-        f.loop(scan.size, [first, result, start], one)
+        f.loop(scan.size, [first, result, start], element)
 
     _emit(module, name, scan, lanes, scan.size, dtype.itemsize, line)
 
@@ -92,10 +92,10 @@ def emit_scan_reduce(module: Module, name: str, scan: ScanSpec, lanes: int, kind
         total = f.load(kind_, first)
         if scan.size > 1:
 
-            def one(_: Reg, now: list[Reg]) -> list[Reg]:
+            def element(_: Reg, now: list[Reg]) -> list[Reg]:
                 return [f.gep(now[0], step), TYPED_OPS[REDUCE_OPS[kind]](f, dtype, [now[1], f.load(kind_, now[0])])]
 
-            total = f.loop(scan.size - 1, [f.gep(first, step), total], one)[1]
+            total = f.loop(scan.size - 1, [f.gep(first, step), total], element)[1]
         f.store(total, result)
 
     _emit(module, name, scan, lanes, 1, dtype.itemsize, line)
@@ -107,11 +107,11 @@ def _order_key(f: Function, scan: ScanSpec, x: Reg) -> Reg:
     wide = vec(lanes, I64)
     if not is_float(dtype):
         return f.cast("sext" if dtype.kind == "i" else "zext", x, wide)
-    whole = vec(lanes, "i32")
-    bits = f.bitcast(f.op("fadd", x, const(0, x.type)), whole)  # -0 to +0
+    int_type = vec(lanes, "i32")
+    bits = f.bitcast(f.op("fadd", x, const(0, x.type)), int_type)  # -0 to +0
     rank = f.select(f.compare("slt", bits, 0), f.op("xor", bits, 0x7FFFFFFF), bits)
-    most = const(0x7FFFFFFF, whole)  # NaN is the largest
-    return f.cast("sext", f.select(f.compare("uno", x, x), most, rank), wide)
+    nan_key = const(0x7FFFFFFF, int_type)  # NaN is the largest
+    return f.cast("sext", f.select(f.compare("uno", x, x), nan_key, rank), wide)
 
 
 def emit_topk(module: Module, name: str, scan: ScanSpec, lanes: int) -> None:
@@ -128,7 +128,7 @@ def emit_topk(module: Module, name: str, scan: ScanSpec, lanes: int) -> None:
         def select_next(rank_index: Reg, last: list[Reg]) -> list[Reg]:
             fresh = f.splat(f.compare("eq", rank_index, 0), width)
 
-            def one(i: Reg, now: list[Reg]) -> list[Reg]:
+            def element(i: Reg, now: list[Reg]) -> list[Reg]:
                 rank = _order_key(f, scan, f.load(vec(width, llvm_type(scan.type)), now[0]))
                 at = f.splat(i, width)
                 later = f.op("and", f.compare("eq", rank, last[1]), f.compare("sgt", at, last[2]))
@@ -141,7 +141,7 @@ def emit_topk(module: Module, name: str, scan: ScanSpec, lanes: int) -> None:
                     f.select(better_and_left, at, now[2]),
                 ]
 
-            selected = f.loop(scan.size, [first, const(0, wide), none], one)
+            selected = f.loop(scan.size, [first, const(0, wide), none], element)
             f.store(selected[2], last[0])
             return [f.gep(last[0], 8 * scan.inner), selected[1], selected[2]]
 

@@ -26,12 +26,12 @@ def emit_separable_filter(module: Module, name: str, spec: SeparableFilterSpec, 
     width = lanes if spec.inner >= lanes else 1
 
     def unit(index: Reg) -> None:
-        outer, which = f.op("udiv", index, spec.count), f.op("urem", index, spec.count)
-        start, tap_count = (f.cast("zext", f.load("i32", f.gep(p, f.mul(which, 4)), align=4), I64)
+        outer, position = f.op("udiv", index, spec.count), f.op("urem", index, spec.count)
+        start, tap_count = (f.cast("zext", f.load("i32", f.gep(p, f.mul(position, 4)), align=4), I64)
                             for p in (starts, counts))  # fmt: skip
         first = f.add(f.mul(outer, spec.size), start)
         source, target = f.gep(data, f.mul(first, row)), f.gep(out, f.mul(index, row))
-        factors = f.gep(weights, f.mul(which, 4 * spec.taps))
+        factors = f.gep(weights, f.mul(position, 4 * spec.taps))
 
         def block(at: Reg, _: list[Reg]) -> list[Reg]:
             # The last block overlaps the one before it.

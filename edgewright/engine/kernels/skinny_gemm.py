@@ -52,7 +52,7 @@ def emit_skinny_gemm(module: Module, name: str, lanes: int, spec: SkinnyGemmSpec
     """Work units are blocks of columns, matrix by matrix. Arguments: data, matrix, output, second operand."""
     size, blocks = unit_columns(lanes, spec), units(lanes, spec)
     emit = _emit_row_major if spec.col_stride == 4 else _emit_column_major
-    whole = emit(module, lanes, spec, min(size, spec.columns))
+    full_block = emit(module, lanes, spec, min(size, spec.columns))
     last = emit(module, lanes, spec, spec.columns - (blocks - 1) * size)
     f = module.kernel(name)
     pointers = [f.load_arg(PTR, i) for i in range(4)]
@@ -61,16 +61,16 @@ def emit_skinny_gemm(module: Module, name: str, lanes: int, spec: SkinnyGemmSpec
         column, addresses = f.op("urem", index, blocks), list(pointers)
         product = f.op("udiv", index, blocks)
         for d in range(len(spec.batch) - 1, -1, -1):
-            here = f.op("urem", product, spec.batch[d])
+            position = f.op("urem", product, spec.batch[d])
             product = f.op("udiv", product, spec.batch[d])
             addresses = [
-                f.gep(p, f.mul(here, s[d])) if s[d] else p for p, s in zip(addresses, spec.strides, strict=True)
+                f.gep(p, f.mul(position, s[d])) if s[d] else p for p, s in zip(addresses, spec.strides, strict=True)
             ]
         moves = (0, size * spec.col_stride, 4 * size, 4 * size)
         addresses = [f.gep(p, f.mul(column, m)) if m else p for p, m in zip(addresses, moves, strict=True)]
-        functions = [Reg(f"@{g.name}", PTR) for g in (last, whole)]
-        chosen = functions[0] if whole is last else f.select(f.compare("eq", column, blocks - 1), *functions)
-        f.call_void(chosen, *addresses)
+        functions = [Reg(f"@{g.name}", PTR) for g in (last, full_block)]
+        function = functions[0] if full_block is last else f.select(f.compare("eq", column, blocks - 1), *functions)
+        f.call_void(function, *addresses)
 
     f.for_range(f.arg("begin"), f.arg("end"), unit)
     f.ret()
@@ -130,28 +130,28 @@ def _emit_column_major(module: Module, lanes: int, spec: SkinnyGemmSpec, columns
     return f
 
 
-def _partial_dots(f: Function, lanes: int, spec: SkinnyGemmSpec, row: int, first: int, together: int) -> list[Reg]:
+def _partial_dots(f: Function, lanes: int, spec: SkinnyGemmSpec, row: int, first: int, columns: int) -> list[Reg]:
     """Dot products of a row with some columns, each as a vector of partial sums."""
     wide = next(n for n in (lanes, 8, 4, 2, 1) if n <= min(lanes, spec.depth))
-    kind, whole = vec(wide, "float"), spec.depth // wide * wide
+    kind, vectorized = vec(wide, "float"), spec.depth // wide * wide
 
-    def multiply(at: Reg, now: list[Reg], keep: int = 0) -> list[Reg]:
-        """Accumulate one vector; the first ``keep`` lanes, which the loop already covered, are masked out."""
+    def multiply(at: Reg, now: list[Reg], covered: int = 0) -> list[Reg]:
+        """Accumulate one vector; the first ``covered`` lanes, which the loop has processed, are masked out."""
         offset = f.mul(at, 4)
         x = f.load(kind, f.gep(f.gep(f.arg("data"), offset), row * spec.data))
-        if keep:
-            listed = ", ".join(f"i1 {int(lane >= keep)}" for lane in range(wide))
+        if covered:
+            listed = ", ".join(f"i1 {int(lane >= covered)}" for lane in range(wide))
             mask = Reg(f"<{listed}>", vec(wide, "i1"))
         totals = []
-        for c in range(together):
+        for c in range(columns):
             w = f.load(kind, f.gep(f.gep(f.arg("matrix"), offset), (first + c) * spec.col_stride))
             total = fma(f, x, w, now[c])
-            totals.append(f.select(mask, total, now[c]) if keep else total)
+            totals.append(f.select(mask, total, now[c]) if covered else total)
         return totals
 
-    sums = f.loop(whole, [const(0, kind)] * together, multiply, wide)
-    if spec.depth > whole:
-        sums = multiply(const(spec.depth - wide, I64), sums, wide - (spec.depth - whole))
+    sums = f.loop(vectorized, [const(0, kind)] * columns, multiply, wide)
+    if spec.depth > vectorized:
+        sums = multiply(const(spec.depth - wide, I64), sums, wide - (spec.depth - vectorized))
     return sums
 
 

@@ -47,11 +47,11 @@ def emit_static_gather(module: Module, name: str, spec: StaticGatherSpec) -> Non
             target = f.gep(target, f.mul(here, stride) if isinstance(stride, int) else f.op("mul", here, stride))
         size, stride, offsets = heads[-1]
 
-        def one(_: Reg, now: list[Reg]) -> list[Reg]:
+        def copy_next(_: Reg, now: list[Reg]) -> list[Reg]:
             copy_row(f, spec.run, f.gep(source, f.load(I64, now[0], 0, 8)), now[1])
             return [f.gep(now[0], 8), f.gep(now[1], stride)]
 
-        f.loop(size, [offsets, target], one)
+        f.loop(size, [offsets, target], copy_next)
 
     f.for_range(f.arg("begin"), f.arg("end"), unit)
     f.ret()

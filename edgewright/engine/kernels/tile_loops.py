@@ -114,8 +114,8 @@ class _TileLoops:
         else:
             f.for_range(begin, end, self._panels)
 
-    def _clamp(self, how: str, a: Reg, b: int) -> Reg:
-        return self.f.call(f"llvm.{how}.i64", I64, a, const(b, I64))
+    def _clamp(self, intrinsic: str, a: Reg, b: int) -> Reg:
+        return self.f.call(f"llvm.{intrinsic}.i64", I64, a, const(b, I64))
 
     def _tiles_of_panel(self, run: PanelGroup, first: int, begin: Reg, end: Reg) -> Callable[[Reg], None]:
         """The loop body for a panel, counted from ``first``: tiles [begin, end)."""

@@ -93,32 +93,32 @@ _INPUT_GROUPS: dict[int, dict[tuple[int, ...], tuple[int, ...]]] = {
 }
 
 
-def _input_transform(f: Function, m: int, which: tuple[int, ...], d: dict[int, Reg]) -> dict[int, Reg]:
-    """B^T d in one dimension: the outputs ``which``."""
+def _input_transform(f: Function, m: int, outputs: tuple[int, ...], d: dict[int, Reg]) -> dict[int, Reg]:
+    """B^T d in one dimension: the ``outputs`` with these indices."""
     o = _LinearOps(f)
     if m == 2:
-        if which == (1, 2):
+        if outputs == (1, 2):
             return {1: o.add(d[1], d[2]), 2: o.sub(d[2], d[1])}
-        return {0: o.sub(d[0], d[2])} if which == (0,) else {3: o.sub(d[1], d[3])}
-    if which == (1, 2):
+        return {0: o.sub(d[0], d[2])} if outputs == (0,) else {3: o.sub(d[1], d[3])}
+    if outputs == (1, 2):
         even, odd = o.times(d[2], -4, d[4]), o.times(d[1], -4, d[3])
         return {1: o.add(even, odd), 2: o.sub(even, odd)}
-    if which == (3, 4):
+    if outputs == (3, 4):
         even, odd = o.sub(d[4], d[2]), o.sub(d[3], d[1])
         return {3: o.times(odd, 2, even), 4: o.times(odd, -2, even)}
-    a, b, c = (0, 2, 4) if which == (0,) else (1, 3, 5)
-    return {which[0]: o.times(d[a], 4, o.times(d[b], -5, d[c]))}
+    a, b, c = (0, 2, 4) if outputs == (0,) else (1, 3, 5)
+    return {outputs[0]: o.times(d[a], 4, o.times(d[b], -5, d[c]))}
 
 
 def _output_transform(f: Function, m: int, x: list[Reg]) -> list[Reg]:
     """A^T x in one dimension."""
     o = _LinearOps(f)
-    total, apart = o.add(x[1], x[2]), o.sub(x[1], x[2])
+    total, difference = o.add(x[1], x[2]), o.sub(x[1], x[2])
     if m == 2:
-        return [o.add(x[0], total), o.sub(apart, x[3])]
-    far, wide = o.add(x[3], x[4]), o.sub(x[3], x[4])
-    ends = o.add(o.add(x[0], total), far), o.add(o.times(wide, 8, apart), x[5])
-    return [ends[0], o.times(wide, 2, apart), o.times(far, 4, total), ends[1]]
+        return [o.add(x[0], total), o.sub(difference, x[3])]
+    outer_sum, outer_difference = o.add(x[3], x[4]), o.sub(x[3], x[4])
+    ends = o.add(o.add(x[0], total), outer_sum), o.add(o.times(outer_difference, 8, difference), x[5])
+    return [ends[0], o.times(outer_difference, 2, difference), o.times(outer_sum, 4, total), ends[1]]
 
 
 def emit_input_transform(module: Module, lanes: int, patches: PatchRow) -> Function:
@@ -186,7 +186,7 @@ def emit_output_tiles(module: Module, outputs: OutputTiles, block: int, body: Ti
     names = [(PTR, n) for n in ("points", "out", "second", "bias")]
     f = module.function("outputs", [*names, (I64, "rows")])
     patches = outputs.patches
-    whole, rest = divmod(outputs.columns, patches.m)
+    full_tiles, rest = divmod(outputs.columns, patches.m)
 
     def tiles(first: int, count: int, columns: int) -> None:
         def tile(i: Reg, _: list[Reg]) -> list[Reg]:
@@ -202,10 +202,10 @@ def emit_output_tiles(module: Module, outputs: OutputTiles, block: int, body: Ti
 
         f.loop(count, [], tile)
 
-    if whole:
-        tiles(0, whole, patches.m)
+    if full_tiles:
+        tiles(0, full_tiles, patches.m)
     if rest:
-        tiles(whole, 1, rest)
+        tiles(full_tiles, 1, rest)
     f.ret()
     return f
 

@@ -191,11 +191,11 @@ class DynamicQuantizedGemm(Lowering):
             np.zeros(self.columns, np.float32) if bias is None else np.asarray(bias.data, np.float32).reshape(-1)
         )
 
-        def write(room: Array) -> None:
+        def write(buffer: Array) -> None:
             padded = np.zeros((self.columns, 4 * weights.steps), np.int8)
             padded[:, : self.depth] = self.filters
             dynamic_gemm.pack_weights(
-                room, isa, padded, per_block.reshape(self.columns, -1), bias_data, weights, panels
+                buffer, isa, padded, per_block.reshape(self.columns, -1), bias_data, weights, panels
             )
 
         return write

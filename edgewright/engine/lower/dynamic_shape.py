@@ -75,7 +75,7 @@ class DynamicShapeLinear(FloatConv):
         bias_value = op.args.get("bias")
         weights_address = context.shared.pack((op.args["weight"].data, None if bias_value is None else bias_value.data),
                                      ("gemm", tuple(panels), self.filters.strides), weight_bytes,
-                                     lambda room: gemm.pack_weights(room, filters, bias, panels))  # fmt: skip
+                                     lambda buffer: gemm.pack_weights(buffer, filters, bias, panels))  # fmt: skip
         slots: list[KernelArg] = [data.at(), weights_address, out.at(), second.at(), rows]
         macs = rows * conv.inputs * conv.outputs
         context.step(name, slots, grid.tiles(rows), macs / _RATE, macs, 1 if weight_bytes > _LARGE else 8)
@@ -160,7 +160,7 @@ class DynamicShapeMatMul(MatMul):
         step, column_step = layout.strides[-2:]
         column_step = 4 if self.columns == 1 else column_step
         step = 4 if self.depth == 1 and column_step != 4 else step
-        access = "straight" if column_step == 4 else "turned" if step == 4 else "any"
+        access = "rows" if column_step == 4 else "columns" if step == 4 else "neither"
         name = context.kernel(
             "dynamic_packing", access, lambda module, name: emit_dynamic_packing(module, name, isa, access)
         )

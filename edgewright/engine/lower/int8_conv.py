@@ -117,10 +117,10 @@ class Int8Conv(_Int8ConvLowering):
             and all(has_uniform_pixels(h) for h in (data, out, *([second] if second else [])))
         )
         columns = conv.images * conv.size[0] * conv.size[1] if single_gemm else conv.size[1]
-        stored = conv.outputs if conv.groups > 1 else padded_channels(conv.outputs)
+        pixel_bytes = conv.outputs if conv.groups > 1 else padded_channels(conv.outputs)
         rows = 1 if single_gemm else conv.size[0]
-        tile = self._choose_tile(context, (window, stored, rows, columns))
-        panels = int8_gemm.make_panels(isa, stored, tile.vectors, rows * columns)
+        tile = self._choose_tile(context, (window, pixel_bytes, rows, columns))
+        panels = int8_gemm.make_panels(isa, pixel_bytes, tile.vectors, rows * columns)
         group_weights = self._pack(context, data, panels, window.elements)
         for part in gemm_parts(conv, tile.pixels, data, out, second):
             weight_bytes = sum(int8_gemm.panel_bytes(isa, p, self.params.requant, window.elements) for p in panels)
@@ -168,9 +168,9 @@ class Int8Conv(_Int8ConvLowering):
         params, count = self.params, self.conv.outputs
         group_bytes = sum(int8_gemm.panel_bytes(context.isa, p, params.requant, steps) for p in panels)
 
-        def write(room: Array) -> None:
+        def write(buffer: Array) -> None:
             filters = self._window_order(data)
-            for g, target in enumerate(room.reshape(self.conv.groups, -1)):
+            for g, target in enumerate(buffer.reshape(self.conv.groups, -1)):
                 span = slice(g * count, (g + 1) * count)
                 operands = (filters[span], params.bias[span], params.factors[:, span])
                 int8_gemm.pack_weights(
@@ -259,13 +259,15 @@ class Int8DepthwiseConv(_Int8ConvLowering):
         conv, isa, node, params = self.conv, context.isa, self.node, self.params
         storages = [context.storage(v) for v in (node.op.args["input"], node.out, node.residual or node.out)]
         data, out, second = (s.layout for s in storages)
-        stored = padded_channels(conv.groups)  # not the pixel stride, which covers other tensors in a concatenation
+        pixel_bytes = padded_channels(
+            conv.groups
+        )  # not the pixel stride, which covers other tensors in a concatenation
         row = int8_depthwise.Int8DepthwiseRow(
             conv.kernel,
             conv.stride[1],
             conv.dilation[1],
             conv.size[1],
-            stored,
+            pixel_bytes,
             data.pixel,
             out.pixel,
             second.pixel,

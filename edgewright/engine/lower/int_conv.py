@@ -69,16 +69,18 @@ class IntAccumulatorConv(Lowering):
 
     def emit(self, context: LoweringContext) -> None:
         data, out = context.storage(self.data), context.storage(self.node.out)
-        (down, right), (tall, wide) = ([int(n) for n in self.node.op.args[name]] for name in ("stride", "dilation"))
+        (stride_h, stride_w), (dilation_h, dilation_w) = (
+            [int(n) for n in self.node.op.args[name]] for name in ("stride", "dilation")
+        )
         layout, item = data.layout, data.layout.item
         kernel, channels = self.weights.shape[:2], self.weights.shape[-1]
         q, signed = self.data.q, dtype_range(self.data)[0] < 0
         offset = 0 if q is None else storage_offset(q)
         depth = 1 if self.depthwise else self.weights.shape[2]
         zero = offset + int(self.node.op.args["input_zp"])
-        strides = (tall * layout.row, wide * layout.pixel, item)
+        strides = (dilation_h * layout.row, dilation_w * layout.pixel, item)
         window = _Window((*kernel, depth), strides, zero, signed and not offset, channels)
-        steps = (layout.image, down * layout.row, right * layout.pixel, item if self.depthwise else 0)
+        steps = (layout.image, stride_h * layout.row, stride_w * layout.pixel, item if self.depthwise else 0)
         operands = [LoopOperand(llvm_type(self.data), item, steps), LoopOperand("i32", 4, (0, 0, 0, 4)),
                     LoopOperand("i32", 4, (0, 0, 0, 4)), LoopOperand("i32", 4, out.layout.strides)]  # fmt: skip
         packed = [context.weights.add(a.astype(np.int32).view(np.uint8)) for a in (self.weights, self.bias)]

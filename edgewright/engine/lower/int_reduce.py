@@ -74,11 +74,11 @@ class IntReduce(Lowering):
 
             def build(module: Module, name: str, loops: LoopNest = loops) -> None:
                 emit_strided_reduce(
-                    module, name, lanes, loops, strided.reduced, _widen(reduction.data), _COMBINE[reduction.how], body
+                    module, name, lanes, loops, strided.reduced, _widen(reduction.data), _COMBINE[reduction.kind], body
                 )
 
             name = context.kernel(
-                "int_reduce", (loops, strided.reduced, str(reduction.data.dtype), reduction.how, self.text), build
+                "int_reduce", (loops, strided.reduced, str(reduction.data.dtype), reduction.kind, self.text), build
             )
             slots = [h.at(m) for h, m in zip((data, *extras, out), offsets, strict=True)]
             slots[0] = data.at(strided.start + offsets[0])
@@ -91,7 +91,7 @@ class IntReduce(Lowering):
         f = module.function("trial", [("<4 x i32>", f"x{n}") for n in range(1 + len(reduction.extras))])
         low, high = dtype_range(reduction.data)
         if (
-            reduction.how == "sum"
+            reduction.kind == "sum"
             and max(-low, high) * reduction.count >= 1 << 31
             and self.node.out.dtype != np.dtype(np.int32)
         ):
@@ -103,7 +103,7 @@ class IntReduce(Lowering):
         """From the reduced value to the stored result."""
         i, reduction, out = RangedIntBuilder(f, lane_count(regs[0].type)), self.reduction, self.node.out
         low, high = dtype_range(reduction.data)
-        count = reduction.count if reduction.how == "sum" else 1
+        count = reduction.count if reduction.kind == "sum" else 1
         reduced = f.add(regs[0], -_storage_offset(reduction.data) * count)
         low, high = low * count, high * count
         if low < -(1 << 31) or high >= 1 << 31:
@@ -129,7 +129,7 @@ def _strided_input(data: Storage, reduction: IntReduction) -> StridedInput:
         return StridedInput(start, strides, tuple(zip(reduction.window, inner, strict=True)))
     reduced = tuple((layout.shape[a], layout.strides[a]) for a in reduction.axes)
     outer = [0 if d in reduction.axes else s for d, s in enumerate(layout.strides)]
-    strides = tuple(outer) if reduction.keep else tuple(s for d, s in enumerate(outer) if d not in reduction.axes)
+    strides = tuple(outer) if reduction.keepdims else tuple(s for d, s in enumerate(outer) if d not in reduction.axes)
     return StridedInput(0, strides, reduced)
 
 

@@ -128,9 +128,9 @@ class IntResize(Lowering):
         return f.add(f.cast("sext" if signed else "zext", x, vec(width, self.kind)), -_storage_offset(value))
 
 
-def _exact_vectors(total: int, most: int) -> list[tuple[int, int]]:
+def _exact_vectors(total: int, max_width: int) -> list[tuple[int, int]]:
     """Vectors that cover exactly ``total`` elements."""
-    return [(width, width) for _, width in power_of_two_chunks(total, most)]
+    return [(width, width) for _, width in power_of_two_chunks(total, max_width)]
 
 
 def _storage_offset(value: Value) -> int:

@@ -82,10 +82,14 @@ class IntNorm(Lowering):
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         norm = _norm_spec(node)
-        return cls(node, norm) if norm is not None and norm.length == node.out.bound[-1] and norm.spread == 1 else None
+        return (
+            cls(node, norm)
+            if norm is not None and norm.length == node.out.bound[-1] and norm.channel_size == 1
+            else None
+        )
 
     def emit(self, context: LoweringContext) -> None:
-        storages, lanes = _homes(self.node, context), context.isa.lanes
+        storages, lanes = _storages(self.node, context), context.isa.lanes
         for loops, offsets in _row_loops(storages):
             norm = replace(self.norm, loops=loops)
             name = context.kernel("int_norm", norm, lambda m, name, norm=norm: emit_norm(m, name, lanes, norm))  # type: ignore[misc]
@@ -105,14 +109,14 @@ class DenseIntNorm(IntNorm):
         return None if norm is None else cls(node, norm)
 
     def emit(self, context: LoweringContext) -> None:
-        norm, lanes, storages = self.norm, context.isa.lanes, _homes(self.node, context)
+        norm, lanes, storages = self.norm, context.isa.lanes, _storages(self.node, context)
         name = context.kernel("int_norm", norm, lambda module, name: emit_norm(module, name, lanes, norm))
         rows = math.prod(self.node.out.bound) // norm.length
         slots = [*(h.at() for h in storages), *_weights_and_bias(self.node, context)]
         context.step(name, slots, rows, rows * norm.length)
 
 
-def _homes(node: Node, context: LoweringContext) -> list[Storage]:
+def _storages(node: Node, context: LoweringContext) -> list[Storage]:
     return [context.storage(v) for v in (inputs_of(node.op)[0], node.out)]
 
 
@@ -129,14 +133,14 @@ def _norm_spec(node: Node) -> IntNormSpec | None:
     source, target = _storage(x), _storage(node.out)
     if source is None or target is None or x.constant or any(v.data is None for v in factors):
         return None
-    length, spread, groups = _sizes(node.op, x)
-    if x.bound != node.out.bound or length < 1 or spread < 1 or not norm_fits_int64(x, length):
+    length, channel_size, groups = _sizes(node.op, x)
+    if x.bound != node.out.bound or length < 1 or channel_size < 1 or not norm_fits_int64(x, length):
         return None
-    if any(math.prod(v.bound) != length // spread * groups for v in factors):
+    if any(math.prod(v.bound) != length // channel_size * groups for v in factors):
         return None
-    centre = not node.op.kind.endswith("RMSNORM")
+    center = not node.op.kind.endswith("RMSNORM")
     epsilon = float(node.op.args["epsilon"])
-    return IntNormSpec(None, length, source, target, epsilon, centre, len(factors) > 1, spread, groups)
+    return IntNormSpec(None, length, source, target, epsilon, center, len(factors) > 1, channel_size, groups)
 
 
 def _sizes(op: Op, x: Value) -> tuple[int, int, int]:

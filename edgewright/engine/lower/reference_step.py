@@ -44,7 +44,7 @@ class ReferenceStep(Lowering):
                 raise ExecutionError(f"device graph: {node.label}", f"does not run: {error}"[:200]) from error
             for storage, target, result in zip(target_storages, targets, results, strict=True):
                 if result.shape != target.shape:
-                    rule = f"makes a tensor of shape {list(result.shape)}"
+                    rule = f"produces a tensor of shape {list(result.shape)}"
                     raise ExecutionError(f"device graph: {node.label}", rule, value=list(target.shape))
                 target[...] = _encode(storage, result)
 

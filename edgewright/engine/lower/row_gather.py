@@ -25,7 +25,7 @@ _INDEX_TYPES = (np.dtype(np.int64), np.dtype(np.int32))
 _NANOSECONDS = 5.0  # per row, plus a hundredth of it per byte
 
 
-def _indexed(op: Op) -> tuple[Value, int, Value] | None:
+def _single_index(op: Op) -> tuple[Value, int, Value] | None:
     """The tensor, the dimension and the indices of an operator that indexes one dimension."""
     if op.kind == "embedding":
         return op.args["weight"], 0, op.args["indices"]
@@ -34,12 +34,12 @@ def _indexed(op: Op) -> tuple[Value, int, Value] | None:
         return data, int(op.args["dim"]) % max(len(data.bound), 1), op.args["index"]
     if op.kind not in ("index", "index_put"):
         return None
-    named = [(d, v) for d, v in enumerate(op.args["indices"]) if v is not None]
-    return (op.args["self"], *named[0]) if len(named) == 1 else None
+    indexed = [(d, v) for d, v in enumerate(op.args["indices"]) if v is not None]
+    return (op.args["self"], *indexed[0]) if len(indexed) == 1 else None
 
 
 def _gather_spec(op: Op) -> tuple[Value, Value, RowGatherSpec] | None:
-    operands = _indexed(op)
+    operands = _single_index(op)
     if operands is None:
         return None
     data, dim, index = operands
@@ -61,10 +61,10 @@ def _emit_bounds_check(
     if outside is None or not outside.subject:
         return
     context.checks.append(BoundsCheck(outside, spec.size))
-    least, (row_stride, step), item = outside.min_index(spec.size), spec.index_strides, spec.item
+    min_index, (row_stride, step), item = outside.min_index(spec.size), spec.index_strides, spec.item
     name = context.kernel("bounds_check", item, lambda module, name: emit_index_check(module, name, item))
     row_count = spec.outer if row_stride else 1
-    check_args = (spec.count, row_stride, step, least, spec.size - least, len(context.checks))
+    check_args = (spec.count, row_stride, step, min_index, spec.size - min_index, len(context.checks))
     context.step(
         name, [indices.at(), Address("arena", context.error_slot), *check_args], row_count, row_count * spec.count * 1.0
     )

@@ -198,7 +198,7 @@ class WinogradEmitter:
         """Multiply the units from ``begin`` to ``end``; a unit is a point and a panel, panels innermost."""
         panel_count = self.panels
 
-        def one(unit: Reg) -> None:
+        def emit_panel(unit: Reg) -> None:
             point, index = f.op("udiv", unit, panel_count), f.op("urem", unit, panel_count)
             source, target = f.gep(data, f.mul(point, self.points.data)), f.gep(out, f.mul(point, self.points.out))
             panel = f.gep(f.gep(weights, f.mul(point, self.size)), f.mul(index, self.panel))
@@ -211,7 +211,7 @@ class WinogradEmitter:
             other = f.compare("ne", index, panel_count - 1)
             f.if_then(other, lambda: emit_point_gemm(f, self.points, tiles[0], source, panel, columns))
 
-        f.for_range(begin, end, one)
+        f.for_range(begin, end, emit_panel)
 
     def _rows_left(self, f: Function, row: Reg) -> Reg:
         left = f.op("sub", const(self.conv.size[0], I64), f.mul(row, self.grid.m))

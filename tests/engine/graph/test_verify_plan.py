@@ -43,7 +43,7 @@ def test_values_that_take_turns_may_share_memory() -> None:
 @pytest.mark.parametrize(
     ("accesses", "rule"),
     [
-        ([_node((A,), (B,))], "nothing wrote"),
+        ([_node((A,), (B,))], "is never written"),
         ([_node((), (A,)), _node((), (_home("other", 32),)), _node((A,), (C,))], "32"),
         ([_node((), (A,)), _node((), (B,), temporaries=((0, 64),)), _node((A,), (C,))], "64"),
         ([_node((), (_home("far", 160),))], "224"),

@@ -270,7 +270,7 @@ def test_the_command_says_what_is_wrong(
 def test_the_processor_is_the_same_whoever_asks(monkeypatch: pytest.MonkeyPatch, helper: str | None) -> None:
     import llvmlite.binding as llvm
 
-    monkeypatch.setattr(build, "_loaded", lambda: False)
+    monkeypatch.setattr(build, "_is_llvm_loaded", lambda: False)
     if helper is not None:
         monkeypatch.setattr(build, "_COMPILER_SCRIPT", helper)
     assert build.host_cpu() == (llvm.get_host_cpu_name(), dict(llvm.get_host_cpu_features()))

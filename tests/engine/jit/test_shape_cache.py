@@ -38,7 +38,7 @@ def test_any_smaller_shape(shape: tuple[int, ...]) -> None:
 
 
 def test_few_forms_are_kept() -> None:
-    special = Specialized(two_layers(), threads=1, keep=2)
+    special = Specialized(two_layers(), threads=1, max_cached=2)
     first = special.compiled([(1, 4, 4, 8)])
     assert special.compiled([(1, 4, 4, 8)]) is first
     for n in (5, 6, 7):
