@@ -84,9 +84,9 @@ def table(
 def plain_table(columns: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
     """A table as plain text without colors, for callers that do not print it."""
     target = Console(file=io.StringIO(), width=_PIPE_WIDTH, highlight=False, markup=False, emoji=False)
-    with target.capture() as shown:
+    with target.capture() as capture:
         target.print(table("", columns, rows))
-    return "\n".join(line.rstrip() for line in shown.get().strip("\n").split("\n"))
+    return "\n".join(line.rstrip() for line in capture.get().strip("\n").split("\n"))
 
 
 def plural(count: int, noun: str) -> str:

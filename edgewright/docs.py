@@ -80,8 +80,8 @@ def _result(function: Any) -> Any:
 
 
 def _arguments(function: Any) -> str:
-    shown = [f"{p.name}={p.default!r}" for p in inspect.signature(function).parameters.values()]
-    return f"({', '.join(shown)})"
+    parameters = [f"{p.name}={p.default!r}" for p in inspect.signature(function).parameters.values()]
+    return f"({', '.join(parameters)})"
 
 
 def _operators(backend: Backend) -> list[str]:
@@ -92,7 +92,7 @@ def _operators(backend: Backend) -> list[str]:
     head = ("operator", "from", "config", "precisions", "fuses", "requirements")
     lines += _table(head, (_row(row) for row in rows))
     if backend.absent:
-        absent = ((f"`{name}`", why) for name, why in sorted(backend.absent.items()))
+        absent = ((f"`{name}`", reason) for name, reason in sorted(backend.absent.items()))
         lines += ["", "## Left to the CPU", "", *_table(("operator", "reason"), absent)]
     return lines
 

@@ -71,8 +71,8 @@ def names_page() -> str:
         if not names:
             lines.append(f"| `import {module}` | nothing to import: its operators are built in |")
         for name in sorted(names):
-            ours, other = counterpart(module, name) or ("", "")
-            lines.append(f"| `{module}.{name}` | `{ours}.{other}` |")
+            target, other = counterpart(module, name) or ("", "")
+            lines.append(f"| `{module}.{name}` | `{target}.{other}` |")
     lines += ["", "## Names without a counterpart", "", "| ExecuTorch | nearest alternative |", "|---|---|"]
     lines += [
         f"| `{name.replace(':', '.')}` | {text.replace('|', chr(92) + '|')} |" for name, text in sorted(ABSENT.items())

@@ -26,9 +26,9 @@ def did_you_mean(text: object, candidates: Iterable[str], limit: int = 1, cutoff
     folded: dict[str, str] = {}
     for name in candidates:
         folded.setdefault(name.lower(), name)
-    begun = [name for name in folded if prefix and name.startswith(prefix)]
-    near = begun or get_close_matches(prefix, folded, limit, cutoff)
-    return f"Did you mean {' or '.join(folded[name] for name in near[:limit])}?" if near else ""
+    prefixed = [name for name in folded if prefix and name.startswith(prefix)]
+    matches = prefixed or get_close_matches(prefix, folded, limit, cutoff)
+    return f"Did you mean {' or '.join(folded[name] for name in matches[:limit])}?" if matches else ""
 
 
 def not_among(

@@ -258,9 +258,9 @@ def _measure(
 
 def _warn_nonfinite(target: Target, measures: Mapping[str, Sqnr]) -> None:
     message = "%s: %d of %d output elements are infinite or NaN in the original or in the %s, and not the same in both"
-    for what, measure in measures.items():
+    for name, measure in measures.items():
         if measure.mismatched:
-            log.warning(message, target.name, measure.mismatched, measure.elements, what)
+            log.warning(message, target.name, measure.mismatched, measure.elements, name)
 
 
 def _layer_error(layer: QuantizedLayer, meter: _Meters, readers: Sequence[QuantizedLayer]) -> LayerError:

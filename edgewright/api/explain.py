@@ -100,9 +100,9 @@ def _group_rejections(verdicts: Sequence[Verdict]) -> list[str]:
     for verdict in verdicts:
         nodes_by_reason.setdefault((verdict.operator, "; ".join(verdict.rejections)), []).append(verdict.node)
     texts = []
-    for (operator, why), nodes in nodes_by_reason.items():
+    for (operator, reason), nodes in nodes_by_reason.items():
         subject = f"{nodes[0]!r}" if len(nodes) == 1 else f"{nodes[0]!r} and {len(nodes) - 1} more"
-        texts.append(f"{operator} {subject}: {why or 'between operators on the CPU'}")
+        texts.append(f"{operator} {subject}: {reason or 'between operators on the CPU'}")
     return texts
 
 

@@ -87,8 +87,8 @@ def _qparams_text(q: QParams) -> str:
     if q.dynamic:
         return f"quantized {q.dynamic} when it runs"
     if isinstance(q.scale, tuple):
-        along = f"along {q.axis}" if q.block is None else f"per {q.block} along {q.axis}"
-        return f"{len(q.scale)} scales {along}"
+        suffix = f"along {q.axis}" if q.block is None else f"per {q.block} along {q.axis}"
+        return f"{len(q.scale)} scales {suffix}"
     return f"scale {q.scale:.6g} zero {q.zero_point}"
 
 

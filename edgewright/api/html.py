@@ -15,9 +15,9 @@ def result_html(reports: Sequence[CompileReport], failures: Mapping[str, Excepti
     if reports:
         parts.append(f"<p>{escape(LEGEND)}<br>{escape(time_note(reports))}</p>")
     for report in reports:
-        refused = [v for method in report.methods.values() for v in method.rejected]
-        if refused:
-            lines = [(v.operator, v.module, "; ".join(v.rejections)) for v in refused]
+        rejected = [v for method in report.methods.values() for v in method.rejected]
+        if rejected:
+            lines = [(v.operator, v.module, "; ".join(v.rejections)) for v in rejected]
             table = html_table(("operator", "module", "why"), lines)
             title = escape(f"{report.target}: {report.counts.cpu_summary}")
             parts.append(f"<details><summary>{title}</summary>{table}</details>")

@@ -1,4 +1,4 @@
-"""Layers of a quantized graph, from quantized values to the next one, and their evaluation with exact neighbours."""
+"""Layers of a quantized graph, from quantized values to the next one, and their evaluation with exact neighbors."""
 
 from __future__ import annotations
 

@@ -214,8 +214,8 @@ class _FaultSearch:
         weighted = [n for n in computing if any(is_weight(a, self._constants) for a in n.all_input_nodes)]
         module = module_path((weighted or computing)[0])
         operators = [operator_name(n) for n in reversed(inside)]
-        shown = " + ".join(operators[-_SHOWN:])
-        return (f"layer {module!r}" if module else f"node {node.name!r}"), module, shown
+        label = " + ".join(operators[-_SHOWN:])
+        return (f"layer {module!r}" if module else f"node {node.name!r}"), module, label
 
 
 def _settle(node: Any, results: dict[Any, Any], key: Any, actual: Any) -> Any:

@@ -47,9 +47,9 @@ def check_program(
     result = Check()
     for method, exported in sources.items():
         reference = GraphInterpreter(exported)
-        why = reference.unsupported_reason or ("" if cases.get(method) else "there are no example inputs")
-        if why:
-            result = result.merge(Check(skipped=f"{method}: {why}"))
+        reason = reference.unsupported_reason or ("" if cases.get(method) else "there are no example inputs")
+        if reason:
+            result = result.merge(Check(skipped=f"{method}: {reason}"))
             continue
         subject = CheckedMethod(name, method, reference, rounding, lower)
         for sequence in cases[method]:

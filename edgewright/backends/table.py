@@ -230,8 +230,8 @@ def dtypes_in(*names: str) -> Rule:
 
 def one_dtype() -> Rule:
     def check(op: Op, target: Any) -> object:
-        found = sorted({str(v.dtype) for v in tensors(op) if v.q is None and not v.constant})
-        return ", ".join(found) if len(found) > 1 else OK
+        dtypes = sorted({str(v.dtype) for v in tensors(op) if v.q is None and not v.constant})
+        return ", ".join(dtypes) if len(dtypes) > 1 else OK
 
     return Rule("all operands must have the same element type", check)
 
@@ -267,8 +267,8 @@ def not_empty() -> Rule:
 
 def max_rank(limit: int) -> Rule:
     def check(op: Op, target: Any) -> object:
-        most = max((len(v.shape) for v in tensors(op)), default=0)
-        return most if most > limit else OK
+        largest_rank = max((len(v.shape) for v in tensors(op)), default=0)
+        return largest_rank if largest_rank > limit else OK
 
     return Rule(f"rank must be at most {limit}", check)
 

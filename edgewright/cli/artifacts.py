@@ -65,7 +65,7 @@ def partitioner(args: argparse.Namespace, name: str, target: str | None) -> Any:
 
 def write_emitted(partitioners: list[Any], output: Path) -> list[tuple[Path, int]]:
     """Write one file per delegated group, numbered if there are several."""
-    files = [data for chosen in partitioners for data in chosen.files]
+    files = [data for p in partitioners for data in p.files]
     if not files:
         remedy = "Quantize the model first; --report lists why each operator was rejected."
         raise CoverageError(str(output), "no operator was delegated", remedy=remedy)

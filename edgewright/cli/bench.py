@@ -75,8 +75,8 @@ def run(args: argparse.Namespace) -> int:
         requested.insert(0, (PEERS[".pte"], args.model))
     method = load(Job(args.model, args.data, args.method))
     inputs = load_inputs(args.inputs, method.metadata) if args.inputs else ones(method.metadata)
-    ours, output = _measure(args, method, inputs)
-    timings = [ours, *_peers(args, requested, inputs, output)]
+    timing, output = _measure(args, method, inputs)
+    timings = [timing, *_peers(args, requested, inputs, output)]
     if args.json:
         print(json.dumps([asdict(t) for t in timings], indent=2))
     else:

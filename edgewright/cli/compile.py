@@ -295,8 +295,8 @@ def _facts(program: Any, plan: Any) -> str:
     calls = sum(len(chain.instructions) for chain in plan.chains)
     constants = program.segments[program.constant_segment.segment_index].size
     calls_of = Counter(delegate.id for delegate in plan.delegates)
-    shown = [clean(name) if count == 1 else f"{count} of {clean(name)}" for name, count in sorted(calls_of.items())]
-    delegates = ", ".join(shown) or "none"
+    names = [clean(name) if count == 1 else f"{count} of {clean(name)}" for name, count in sorted(calls_of.items())]
+    delegates = ", ".join(names) or "none"
     return (
         f"{clean(plan.name)}: {plural(calls, 'instruction')}, {plural(len(plan.operators or ()), 'kernel')}; "
         f"planned memory {size(sum(plan.non_const_buffer_sizes))}; constants {size(constants)}; delegates: {delegates}"

@@ -186,8 +186,8 @@ def _title(args: argparse.Namespace, session: CompileSession) -> str:
     name, seen = model_name(args.spec), len(session.calls)
     if not seen:
         return name
-    held = f", {len(session.evaluated)} held out" if session.samples.origin == "held-out" else ""
-    return f"{name}, {plural(seen, 'calibration input')}{held}"
+    held_out = f", {len(session.evaluated)} held out" if session.samples.origin == "held-out" else ""
+    return f"{name}, {plural(seen, 'calibration input')}{held_out}"
 
 
 def _basis(report: CompileReport) -> tuple[str, str]:

@@ -55,15 +55,15 @@ def _options() -> dict[str, list[str]]:
 
 def _subparser(parser: argparse.ArgumentParser, command: str) -> argparse.ArgumentParser:
     action = next(a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
-    found: argparse.ArgumentParser = action.choices[command]
-    return found
+    subparser: argparse.ArgumentParser = action.choices[command]
+    return subparser
 
 
 def _bash() -> str:
     options = _options()
     cases = "\n".join(
-        f'    {name}) [[ "$word" == -* ]] && COMPREPLY=($(compgen -W "{" ".join(each)}" -- "$word"));;'
-        for name, each in options.items()
+        f'    {name}) [[ "$word" == -* ]] && COMPREPLY=($(compgen -W "{" ".join(flags)}" -- "$word"));;'
+        for name, flags in options.items()
     )
     return _BASH.format(
         alternatives="|".join(options), commands=" ".join(options), targets=" ".join(all_targets()), cases=cases

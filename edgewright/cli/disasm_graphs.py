@@ -132,8 +132,8 @@ def _graphs(context: bytes) -> Sequence[Any]:
 def _facts(graph: Graph | None, contents: DelegateContents, target: str, title: str = "") -> Facts:
     facts: Facts = {"target": target, "blob_bytes": len(contents.blob)}
     if graph is None:
-        why = f"{title} is in the host twin (m.twin), which is missing next to the file"
-        return {**facts, "operators": None, "inputs": [], "outputs": [], "text": why}
+        text = f"{title} is in the host twin (m.twin), which is missing next to the file"
+        return {**facts, "operators": None, "inputs": [], "outputs": [], "text": text}
     lines = graph_lines(graph, full=contents.full)
     names = {side: [v.name for v in getattr(graph, side)] for side in ("inputs", "outputs")}
     return {

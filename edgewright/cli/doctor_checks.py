@@ -178,5 +178,5 @@ def qnn_release(library: Path) -> str:
 
 def qnn_here() -> str:
     """The QNN release of the libraries in ``onnxruntime-qnn``."""
-    found = find_spec(QNN.module)
-    return qnn_release(Path(found.origin).parent / "libQnnHtp.so") if found is not None and found.origin else ""
+    spec = find_spec(QNN.module)
+    return qnn_release(Path(spec.origin).parent / "libQnnHtp.so") if spec is not None and spec.origin else ""

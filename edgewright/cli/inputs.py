@@ -134,9 +134,13 @@ def _size_remedy(shape: tuple[int, ...], info: TensorInfo) -> str:
 
 def _read_header(source: str, stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     """Shape, column-major flag and dtype of an ``.npy`` header."""
-    form: Any = np.lib.format
+    npy_format: Any = np.lib.format
     try:
-        read = form.read_array_header_1_0 if form.read_magic(stream) == (1, 0) else form.read_array_header_2_0
+        read = (
+            npy_format.read_array_header_1_0
+            if npy_format.read_magic(stream) == (1, 0)
+            else npy_format.read_array_header_2_0
+        )
         shape, column_major, dtype = read(stream)
     except Exception as error:  # numpy evaluates the header as Python text, which can fail in any way
         remedy = "Write it with numpy.savez or numpy.save."
@@ -167,9 +171,9 @@ def read_list(path: str) -> list[list[tuple[str, str]]]:
 
 def _entry(path: str, text: str) -> tuple[str, str]:
     name, separator, file = text.rpartition(":=")
-    beside = os.path.join(os.path.dirname(path), file)
+    sibling = os.path.join(os.path.dirname(path), file)
     # Device runners take names from the working folder; a list moved with its files should work too.
-    return (name if separator else ""), (file if os.path.exists(file) or not os.path.exists(beside) else beside)
+    return (name if separator else ""), (file if os.path.exists(file) or not os.path.exists(sibling) else sibling)
 
 
 def from_list(path: str, metadata: MethodMetadata) -> Iterator[Inputs]:

@@ -34,8 +34,8 @@ def npy_bytes(value: Any) -> bytes:
     array = np.asarray([] if value is None else value)
     if array.dtype.kind == "V" and array.dtype.names is None:  # bfloat16 and 8-bit floats have no numpy dtype name
         array = array.view(f"V{array.dtype.itemsize}")
-    form: Any = np.lib.format
-    form.write_array(buffer, array, allow_pickle=False)
+    npy_format: Any = np.lib.format
+    npy_format.write_array(buffer, array, allow_pickle=False)
     return buffer.getvalue()
 
 
@@ -46,8 +46,8 @@ def save_arrays(path: str, runs: Sequence[Sequence[Any]]) -> int:
             count = sum(map(len, runs))
             raise UsageError("--output", "an .npy holds one array; name an .npz", value=f"{count} outputs")
         return write_file(path, [npy_bytes(runs[0][0])])
-    one = len(runs) == 1
-    named = {f"out{i}" if one else f"{n}.out{i}": value for n, run in enumerate(runs) for i, value in enumerate(run)}
+    single = len(runs) == 1
+    named = {f"out{i}" if single else f"{n}.out{i}": value for n, run in enumerate(runs) for i, value in enumerate(run)}
     return write_file(path, [npz_bytes(named)])
 
 

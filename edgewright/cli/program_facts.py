@@ -98,8 +98,8 @@ def _bytes(tensor: schema.Tensor) -> int:
 
 
 def _calls(plan: schema.ExecutionPlan, kind: type, index: str) -> Counter[int]:
-    found = (i for chain in plan.chains for i in chain.instructions if isinstance(i, kind))
-    return Counter(getattr(instruction, index) for instruction in found)
+    instructions = (i for chain in plan.chains for i in chain.instructions if isinstance(i, kind))
+    return Counter(getattr(instruction, index) for instruction in instructions)
 
 
 def _operators(plan: schema.ExecutionPlan) -> list[Facts]:
@@ -136,8 +136,8 @@ def _spec(spec: schema.CompileSpec) -> Facts:
         text: str | None = raw.decode("utf-8").rstrip("\0")
     except UnicodeDecodeError:
         text = None
-    shown = text if text is not None and text.isprintable() else None
-    return {"key": spec.key, "bytes": len(spec.value), "text": shown, "hex": raw.hex()}
+    printable = text if text is not None and text.isprintable() else None
+    return {"key": spec.key, "bytes": len(spec.value), "text": printable, "hex": raw.hex()}
 
 
 def _memory(plan: schema.ExecutionPlan) -> list[Facts]:

@@ -116,8 +116,8 @@ def _delegate(delegate: Facts) -> tuple[object, ...]:
         f"{s['key']}={s['text']}" if s["text"] is not None else f"{s['key']} ({s['bytes']} B)"
         for s in delegate["compile_specs"]
     )
-    here = _yes_or(delegate["available"], "no")
-    return delegate["index"], delegate["id"], size(delegate["bytes"]), delegate["calls"], here, specs
+    available = _yes_or(delegate["available"], "no")
+    return delegate["index"], delegate["id"], size(delegate["bytes"]), delegate["calls"], available, specs
 
 
 def _listing(out: Console, method: Facts) -> None:
@@ -175,8 +175,8 @@ def _use(tensor: Facts) -> str | Text:
 def _segments(out: Console, segments: list[Facts], top: int | None) -> None:
     if not segments:
         return
-    shown, rest = _truncate(segments, top)
-    rows = [(s["index"], s["offset"], size(s["bytes"]), _contents(s["holds"])) for s in shown]
+    visible, rest = _truncate(segments, top)
+    rows = [(s["index"], s["offset"], size(s["bytes"]), _contents(s["holds"])) for s in visible]
     out.print(table("segments", (">#", ">at byte", ">size", "holds"), rows, flexible="holds"))
     _print_hidden_count(out, rest)
 
@@ -206,9 +206,9 @@ def _bundle(out: Console, facts: Facts, top: int | None) -> None:
         for suite in facts["suites"]
         for number, case in enumerate(suite["cases"])
     ]
-    shown, rest = _truncate(rows, top)
+    visible, rest = _truncate(rows, top)
     columns = ("method", ">case", "inputs", "expected")
-    out.print(table(plural(len(rows), "test case"), columns, shown, flexible="inputs"))
+    out.print(table(plural(len(rows), "test case"), columns, visible, flexible="inputs"))
     _print_hidden_count(out, rest)
     out.print(f"\nthe bundled program, {size(facts['program_bytes'])}", style="bold")
     _program(out, facts["program"], top)
@@ -224,8 +224,8 @@ def _profile(out: Console, facts: Facts, top: int | None) -> None:
         last = first + len(runs) - 1
         title = f"run {first}" if len(runs) == 1 else f"runs {first} to {last}"
         title += f" {runs[0]['name']!r}: {plural(len(runs[0]['events']), 'event')}"
-        for what in ("allocations", "debug_events"):
-            title += f", {runs[0][what]} {what.replace('_', ' ')}" if runs[0][what] else ""
+        for key in ("allocations", "debug_events"):
+            title += f", {runs[0][key]} {key.replace('_', ' ')}" if runs[0][key] else ""
         visible, rest = _truncate(_events(runs), top)
         heading = "time" if len(runs) == 1 else "mean time"
         columns = ("event", ">instruction", ">starts at", f">{heading}")
@@ -251,9 +251,9 @@ def _group_equal_runs(runs: list[Facts]) -> list[tuple[int, list[Facts]]]:
 def _events(runs: list[Facts]) -> list[tuple[object, ...]]:
     rows: list[tuple[object, ...]] = []
     for events in zip(*(run["events"] for run in runs), strict=True):
-        start, spent = (sum(e[key] for e in events) / len(events) for key in ("start_ms", "ms"))
+        start, elapsed = (sum(e[key] for e in events) / len(events) for key in ("start_ms", "ms"))
         at = "" if events[0]["instruction"] < 0 else events[0]["instruction"]
-        rows.append((events[0]["name"], at, duration(start / 1e3), duration(spent / 1e3)))
+        rows.append((events[0]["name"], at, duration(start / 1e3), duration(elapsed / 1e3)))
     return rows
 
 

@@ -89,9 +89,9 @@ def _uses(plan: schema.ExecutionPlan) -> dict[int, Facts]:
 def segment_facts(program: schema.Program) -> list[Facts]:
     """Every segment with its offset and contents."""
     contents: defaultdict[int, list[str]] = defaultdict(list)
-    for index, what in _contents(program):
-        if what not in contents[index]:
-            contents[index].append(what)
+    for index, content in _contents(program):
+        if content not in contents[index]:
+            contents[index].append(content)
     base = program.layout.segment_base if program.layout else 0
     return [
         {"index": index, "offset": base + segment.offset, "bytes": segment.size, "holds": contents[index]}

@@ -42,8 +42,8 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps({"file": args.output, "before": before, "after": count, "removed": removed}))
     elif not args.quiet:
-        what = ", ".join(removed) or "nothing"
-        summary = f"wrote {clean(args.output)} ({size(count)}, was {size(before)}); removed: {what}"
+        removed_text = ", ".join(removed) or "nothing"
+        summary = f"wrote {clean(args.output)} ({size(count)}, was {size(before)}); removed: {removed_text}"
         console().print(summary, soft_wrap=True)
     return 0
 

@@ -46,8 +46,8 @@ def run(args: argparse.Namespace) -> int:
         console().print(table(f"{args.model}: {args.method}, on this machine", heads, rows))
     for at, graph in enumerate(graphs, 1):
         before = f"{duration(graph['rule_ms'] / 1e3)} by default"
-        kept = f", {duration(graph['chosen_ms'] / 1e3)} tuned: kept"
-        end = kept if graph["kept"] else ": no option was faster"
+        improvement = f", {duration(graph['chosen_ms'] / 1e3)} tuned: kept"
+        end = improvement if graph["kept"] else ": no option was faster"
         console().print(f"graph {at}: {graph['measured']} options of {graph['decisions']} decisions; {before}{end}")
     return 0
 

@@ -71,9 +71,9 @@ def _bundle(args: argparse.Namespace) -> int:
         worst = max(failed, key=lambda r: r.max_error)
         rule = f"every test case must match within rtol {args.rtol:g} and atol {args.atol:g}"
         off = f"by {worst.max_error:.3g}" if math.isfinite(worst.max_error) else "in shape, type or finiteness"
-        found = f"{len(failed)} of {len(results)} that differ, most in case {worst.case} of {worst.method!r} ({off})"
+        summary = f"{len(failed)} of {len(results)} that differ, most in case {worst.case} of {worst.method!r} ({off})"
         remedy = "If the bundle was written on other hardware, a larger --rtol and --atol may be right."
-        raise MismatchError(name, rule, value=found, remedy=remedy)
+        raise MismatchError(name, rule, value=summary, remedy=remedy)
     _say(args, f"\n{plural(len(results), 'test case')} passed")
     return 0
 
@@ -91,7 +91,7 @@ def _program(args: argparse.Namespace) -> int:
     missing = {plan.name: _missing(plan) for plan in program.program.execution_plan}
     _say(args, f"{name}: the file is valid")
     if any(missing.values()):
-        lines = [f"{method}: {what}" for method, what in missing.items() if what]
+        lines = [f"{method}: {reason}" for method, reason in missing.items() if reason]
         remedy = "Install what provides them, or add your own with register_kernel and register_delegate."
         raise MissingError(name, f"needs components that are not installed: {'; '.join(lines)}", remedy=remedy)
     for method in program.method_names:

@@ -45,7 +45,7 @@ def migrate(text: str, name: str = "script") -> MigrationResult:
         raise UsageError(name, "must be Python", value=f"line {error.lineno}: {error.msg}") from error
     lines = text.splitlines(keepends=True)
     unmigrated: list[Unmigrated] = []
-    for statement, only_statement in sorted(_imports(tree), key=lambda found: -found[0].lineno):
+    for statement, only_statement in sorted(_imports(tree), key=lambda entry: -entry[0].lineno):
         replacement = _rewrite(statement, tree, unmigrated)
         if replacement is not None:
             _replace(lines, statement, replacement, only_statement, unmigrated)
@@ -90,7 +90,7 @@ def _rewrite(
                 unmigrated.append(Unmigrated(statement.lineno, f"{module}.{name}", _reason(module, name)))
     if list(groups) == [module]:
         return None
-    return [_from_import(ours, sorted(names)) for ours, names in groups.items()]
+    return [_from_import(target_module, sorted(names)) for target_module, names in groups.items()]
 
 
 def _plain_import(statement: ast.Import, tree: ast.Module, unmigrated: list[Unmigrated]) -> list[str] | None:
@@ -157,5 +157,5 @@ def _replace(
         )
         return
     replacement = replacement or (["pass"] if only_statement else [])
-    text = "\n".join(f"{before}{line}" for each in replacement for line in each.split("\n"))
+    text = "\n".join(f"{before}{line}" for statement_text in replacement for line in statement_text.split("\n"))
     lines[first : last + 1] = [text + after] if replacement else []

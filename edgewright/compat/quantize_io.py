@@ -32,8 +32,8 @@ class _QuantizeIO:
 
     def __call__(self, graph_module: fx.GraphModule) -> fx.GraphModule:
         signature = self._manager.exported_program(self._method).graph_signature
-        chosen = (self.indices, ()) if self.side == "input" else ((), self.indices)
-        quantized, _ = strip_boundary_qdq(graph_module.graph, signature, *chosen)
+        indices = (self.indices, ()) if self.side == "input" else ((), self.indices)
+        quantized, _ = strip_boundary_qdq(graph_module.graph, signature, *indices)
         graph_module.recompile()
         for name, parameters in quantized.items():
             self._add_constant_methods(name, parameters)

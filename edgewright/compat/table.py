@@ -285,8 +285,8 @@ def counterpart(module: str, name: str) -> tuple[str, str] | None:
     target = TABLE.get(module, {}).get(name)
     if target is None:
         return None
-    ours, _, other = target.partition(":")
-    return ours, other or name
+    module_name, _, other = target.partition(":")
+    return module_name, other or name
 
 
 def nearest_equivalent(module: str, name: str = "") -> str:

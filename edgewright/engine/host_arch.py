@@ -41,8 +41,8 @@ _FEATURE_SOURCES = {
 
 def arm_features() -> dict[str, bool]:
     """Optional AArch64 features, as the operating system reports them; LLVM detects few of them."""
-    found = {name: _has_feature(*source) for name, source in _FEATURE_SOURCES.items()}
-    return {"neon": True, **found, "reserve-x18": sys.platform in _X18_RESERVED}
+    features = {name: _has_feature(*source) for name, source in _FEATURE_SOURCES.items()}
+    return {"neon": True, **features, "reserve-x18": sys.platform in _X18_RESERVED}
 
 
 def _has_feature(entry: tuple[int, int], name: bytes) -> bool:

@@ -136,9 +136,9 @@ class Profile:
             lines.append(_format_row(str(r.instruction), r, width))
             inside = [p for p in parts if (p.chain, p.instruction) == (r.chain, r.instruction)]
             lines += [_format_row(f"{p.instruction}.{p.part}", p, width) for p in inside]
-        spent = [(run.end - run.start) / 1e9 for run in self.runs if run.end]
-        mean = sum(spent) / len(spent) if spent else 0.0
-        return "\n".join([*lines, f"{len(spent)} runs, {duration(mean)} each"])
+        seconds = [(run.end - run.start) / 1e9 for run in self.runs if run.end]
+        mean = sum(seconds) / len(seconds) if seconds else 0.0
+        return "\n".join([*lines, f"{len(seconds)} runs, {duration(mean)} each"])
 
     def etdump(self) -> etdump.ETDump:
         """The profile in the format of ExecuTorch's tools."""

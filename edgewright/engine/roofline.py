@@ -51,9 +51,9 @@ def peaks(threads: int | None = None, cache: Cache | None = None) -> Peaks:
     known = store.get(key)
     if known is not None:
         return Peaks(**json.loads(known))
-    found = measure(count, isa)
-    store.put(key, json.dumps(asdict(found)).encode())
-    return found
+    measured = measure(count, isa)
+    store.put(key, json.dumps(asdict(measured)).encode())
+    return measured
 
 
 def measure(threads: int, isa: ISA) -> Peaks:
@@ -108,8 +108,8 @@ def _float_chain(f: Function, isa: ISA, total: Reg, loaded: Reg) -> Reg:
 
 def _byte_chain(f: Function, isa: ISA, total: Reg, loaded: Reg) -> Reg:
     if isa.dot:
-        dots, taken = Int8Dot(f, isa), f.bitcast(loaded, vec(4 * isa.lanes, "i8")) if isa.lanes == 4 else loaded
-        return dots.add(total, dots.data(taken), dots.weights(taken))
+        dots, bytes_ = Int8Dot(f, isa), f.bitcast(loaded, vec(4 * isa.lanes, "i8")) if isa.lanes == 4 else loaded
+        return dots.add(total, dots.data(bytes_), dots.weights(bytes_))
     changing, even = (f.bitcast(x, vec(2 * isa.lanes, "i16")) for x in (total, loaded))
     return Int8Dot(f, isa).add(
         total, (changing, changing), (even, f.op("xor", even, 1))

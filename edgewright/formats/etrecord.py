@@ -115,9 +115,9 @@ def _nodes(tree: Any) -> Iterator[tuple[int, ETRecordNode]]:
     try:
         calls = tree["graph_module"]["graph"]["nodes"]
         for call in calls:
-            told = call["metadata"]
-            if "debug_handle" in told:
-                yield _number(told["debug_handle"]), _node(call, told)
+            metadata = call["metadata"]
+            if "debug_handle" in metadata:
+                yield _number(metadata["debug_handle"]), _node(call, metadata)
     except (KeyError, TypeError, AttributeError) as error:
         raise FormatError("must be a graph of torch.export", where=GRAPHS.strip("/"), value=repr(error)) from error
 

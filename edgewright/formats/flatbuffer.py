@@ -130,14 +130,14 @@ class Record:
             raise TypeError(f"{type(self).__name__} has no {', '.join(fields)}")
 
     def __repr__(self) -> str:
-        shown = (f"{n}={getattr(self, n)!r}" for n in FIELDS[type(self)] if n not in HIDDEN[type(self)])
-        return f"{type(self).__qualname__}({', '.join(shown)})"
+        fields = (f"{n}={getattr(self, n)!r}" for n in FIELDS[type(self)] if n not in HIDDEN[type(self)])
+        return f"{type(self).__qualname__}({', '.join(fields)})"
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
             return NotImplemented
-        apart = UNCOMPARED[type(self)]
-        return all(getattr(self, n) == getattr(other, n) for n in FIELDS[type(self)] if n not in apart)
+        uncompared = UNCOMPARED[type(self)]
+        return all(getattr(self, n) == getattr(other, n) for n in FIELDS[type(self)] if n not in uncompared)
 
     __hash__ = None  # type: ignore[assignment]
 

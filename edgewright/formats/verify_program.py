@@ -157,8 +157,8 @@ def _check_data(program: Program, index: int, size: int, *, mutable: bool) -> No
     source = next(iter(program.mutable_data_segments or ()), None) if mutable else program.constant_segment
     offsets = (source.offsets if source else None) or ()
     if source is None or index >= len(offsets):
-        what = "initial values" if mutable else "constants"
-        raise FormatError(f"must be one of the {len(offsets)} {what}", where="data_buffer_idx", value=index)
+        subject = "initial values" if mutable else "constants"
+        raise FormatError(f"must be one of the {len(offsets)} {subject}", where="data_buffer_idx", value=index)
     segment = (program.segments or [])[source.segment_index]
     try:
         checked_int.check_range(offsets[index], size, segment.size, "the constant segment")

@@ -41,14 +41,14 @@ class FixedPointScale:
     def apply(self, total: Array) -> Array:
         """Requantize; returns int64."""
         multiplier, shift = (np.asarray(n, np.int64) for n in (self.multiplier, self.shift))
-        made = ROUNDINGS[self.rounding](np.asarray(total, np.int64), multiplier, shift)
-        return np.clip(made + self.zero, self.low, self.high)
+        scaled = ROUNDINGS[self.rounding](np.asarray(total, np.int64), multiplier, shift)
+        return np.clip(scaled + self.zero, self.low, self.high)
 
     @property
     def is_valid(self) -> bool:
         """Whether int64 holds the product of every int32 accumulator and multiplier."""
-        least = 1 if self.rounding == "twice" else 2
-        return all(0 <= m < 1 << 31 for m in self.multiplier) and all(least <= s <= 62 for s in self.shift)
+        min_shift = 1 if self.rounding == "twice" else 2
+        return all(0 <= m < 1 << 31 for m in self.multiplier) and all(min_shift <= s <= 62 for s in self.shift)
 
     def packed(self) -> Array:
         """Multipliers and shifts as int32: [2, channels]."""

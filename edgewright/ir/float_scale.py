@@ -62,8 +62,8 @@ def product_scale(x: Value, w: Value, out: Value, limits: Limits) -> FloatScale:
     else:
         factor = scale_array(x) * scale_array(w) / scale_array(out)
     low, high = XNNPACK.limits(out.q, limits)
-    made = tuple(float(n) for n in np.ravel(factor))
-    return FloatScale(made, int(np.asarray(out.q.zero_point)), low, high, "even" if single_precision else "real")
+    factors = tuple(float(n) for n in np.ravel(factor))
+    return FloatScale(factors, int(np.asarray(out.q.zero_point)), low, high, "even" if single_precision else "real")
 
 
 def mean_scale(x: Value, out: Value, count: int) -> FloatScale:

@@ -144,9 +144,9 @@ class Graph:
 
     def values(self) -> Iterator[Value]:
         """Every Value once, in the order of first appearance."""
-        made = [v for op in self.ops for v in (*op.inputs(), *(o for o in op.outputs if o is not None))]
+        used = [v for op in self.ops for v in (*op.inputs(), *(o for o in op.outputs if o is not None))]
         updates = _values([list(u) for u in self.updates])
-        yield from dict.fromkeys((*_values(self.inputs), *made, *_values(self.outputs), *updates))
+        yield from dict.fromkeys((*_values(self.inputs), *used, *_values(self.outputs), *updates))
 
 
 class GraphError(EdgewrightError):

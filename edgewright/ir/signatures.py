@@ -70,9 +70,9 @@ def describe_type(code: str) -> str:
     kind = re.match(r"([qcbd]?)(f|bf|i|u)(\d+)$", code)
     if kind is None:
         return code
-    how, element, bits = kind.groups()
+    prefix, element, bits = kind.groups()
     name = f"{ {short: name for name, short in _SHORT.items()}[element] }{bits}"
-    return f"{name} ({_QUANTIZED[how]})" if how else name
+    return f"{name} ({_QUANTIZED[prefix]})" if prefix else name
 
 
 class OperandPattern(NamedTuple):

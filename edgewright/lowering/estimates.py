@@ -1,4 +1,4 @@
-"""One-line summaries of vendor compilers' performance estimates, always labelled as estimates with their source.
+"""One-line summaries of vendor compilers' performance estimates, always labeled as estimates with their source.
 
 Estimates are plain data: strings ``basis``, ``target``, ``system`` and ``memory_mode``; numbers ``cycles``,
 ``inferences_per_second``, ``mac_utilisation``; ``memory`` and ``weights`` in bytes; ``layers`` in reports. They are

@@ -72,8 +72,8 @@ def to_edge_transform_and_lower(
     manager = _manager(programs, constant_methods, compile_config)
     if transform_passes:
         manager = manager.transform(transform_passes)
-    for chosen in _partitioners(partitioner):
-        manager = manager._delegate(chosen)
+    for by_method in _partitioners(partitioner):
+        manager = manager._delegate(by_method)
     return manager._rewrite()
 
 
@@ -93,9 +93,11 @@ def _partitioners(partitioner: Any) -> list[Any]:
     if partitioner is None:
         return []
     if isinstance(partitioner, Mapping):
-        by_method = {name: _partitioners(each) for name, each in partitioner.items()}
+        by_method = {name: _partitioners(ranked) for name, ranked in partitioner.items()}
         longest = max(map(len, by_method.values()), default=0)
-        return [{name: each[rank] for name, each in by_method.items() if rank < len(each)} for rank in range(longest)]
+        return [
+            {name: ranked[rank] for name, ranked in by_method.items() if rank < len(ranked)} for rank in range(longest)
+        ]
     return list(partitioner) if isinstance(partitioner, Sequence) else [partitioner]
 
 

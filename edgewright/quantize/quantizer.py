@@ -29,7 +29,7 @@ from edgewright.quantize.recipes import QuantizationConfig, symmetric_config
 aten = torch.ops.aten
 
 # Not decomposed before annotation. torchao matches these when it folds batch norms. ``histc`` stays in float: 8-bit
-# elements next to a bin's edge would be counted in the neighbouring bin.
+# elements next to a bin's edge would be counted in the neighboring bin.
 _NO_DECOMPOSE = (
     aten.conv1d.default, aten.conv2d.default, aten.conv3d.default, aten.conv_transpose1d.default,
     aten.conv_transpose2d.input, aten.conv_transpose3d.input, aten.linear.default, aten.batch_norm.default,

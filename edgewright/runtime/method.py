@@ -39,7 +39,7 @@ Step = Callable[[Values], Any]
 
 
 class Method:
-    """One method of a program. Calls are serialised; use one Method per thread to run in parallel.
+    """One method of a program. Calls are serialized; use one Method per thread to run in parallel.
 
     Memory is planned once and reused; outputs are copies and safe to keep. State (mutable buffers) lives as long
     as the Method does, or as the program if methods share it (``share_mutable_buffers``); ``reset`` puts it back.

@@ -111,7 +111,7 @@ class LoadedProgram:
         """A method with its own memory, ready to run. Load it again for another thread or fresh state.
 
         State that methods share (``share_mutable_buffers``) exists once per loaded program, and their executions are
-        serialised; load the program again for independent state.
+        serialized; load the program again for independent state.
         """
         index = self._index(name)
         try:

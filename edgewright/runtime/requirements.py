@@ -37,9 +37,9 @@ def find_kernels(plan: schema.ExecutionPlan) -> list[Kernel]:
 def require_delegates(plan: schema.ExecutionPlan) -> None:
     missing = sorted({d.id for d in plan.delegates if find_delegate(d.id) is None})
     if missing:
-        here = ", ".join(available_delegates()) or "none"
+        installed = ", ".join(available_delegates()) or "none"
         remedy = (
-            f"Installed here: {here}. Install a package that provides the delegate (entry point group"
+            f"Installed here: {installed}. Install a package that provides the delegate (entry point group"
             " 'edgewright.delegates') or register one with edgewright.runtime.register_delegate."
         )
         rule = f"needs delegates that are not installed: {', '.join(map(describe_backend, missing))}"

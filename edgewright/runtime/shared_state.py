@@ -1,4 +1,4 @@
-"""State shared by the methods of a program, and the lock that serialises their executions.
+"""State shared by the methods of a program, and the lock that serializes their executions.
 
 ExecuTorch plans the buffers of ``share_mutable_buffers`` in the arena with memory id 2, at the same offsets in every
 method. If several methods of a loaded program use that arena, it exists once.
@@ -24,7 +24,7 @@ MEMORY_ID = 2
 
 
 class Guard:
-    """Serialises executions. ``torn``: a fork interrupted one in another thread, which may have left state half
+    """Serializes executions. ``torn``: a fork interrupted one in another thread, which may have left state half
     written."""
 
     def __init__(self) -> None:

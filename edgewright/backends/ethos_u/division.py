@@ -178,11 +178,11 @@ divide, remainder = _with_scalar_case(_divide), _with_scalar_case(_remainder)
 
 def rounding(kind: str) -> Lower:
     """``floor`` and the like: a table for 8 bits, arithmetic for 16 bits, where a table has too few entries."""
-    return _table_or_arithmetic(kind, lambda low, x, unit, most: round_to_integer(low, x, unit, kind, most))
+    return _table_or_arithmetic(kind, lambda low, x, unit, maximum: round_to_integer(low, x, unit, kind, maximum))
 
 
 def sign(low: TosaLowering, op: Op) -> None:
-    _table_or_arithmetic("", lambda low, x, unit, most: (_sign(low, x), 1.0))(low, op)
+    _table_or_arithmetic("", lambda low, x, unit, maximum: (_sign(low, x), 1.0))(low, op)
 
 
 def reciprocal(low: TosaLowering, op: Op) -> None:

@@ -66,7 +66,7 @@ def reduce_sum(low: TosaLowering, x: Value, axes: Sequence[int]) -> Value:
 def exact_table(low: TosaLowering, index: Value, values: Array) -> Value:
     """Exact lookup of 256 values (below 127 * 32767) by integers from -128 to 127.
 
-    A 16-bit TABLE interpolates between neighbouring entries: at 127/128 of the distance, entries ``a, b`` give ``a +
+    A 16-bit TABLE interpolates between neighboring entries: at 127/128 of the distance, entries ``a, b`` give ``a +
     127 * b``. So each value is split into two 16-bit entries and one lookup returns all 22 bits of it. ``b - a`` fits
     16 bits because ``a`` is not negative.
     """

@@ -105,8 +105,8 @@ def _linear_indices(low: TosaLowering, op: Op) -> tuple[Value, list[int]]:
 
 def _wrap_negative(low: TosaLowering, indices: Value, size: int) -> Value:
     """Negative indices count from the end."""
-    one = [1] * len(indices.bound)
-    zero, size_const = low.const(np.zeros(one), np.int32), low.const(np.full(one, size), np.int32)
+    ones = [1] * len(indices.bound)
+    zero, size_const = low.const(np.zeros(ones), np.int32), low.const(np.full(ones, size), np.int32)
     negative = low.node("greater", indices.bound, BOOL, a=zero, b=indices)
     wrapped = low.node("add", indices.bound, INT32, a=indices, b=size_const)
     return low.node("select", indices.bound, INT32, condition=negative, on_true=wrapped, on_false=indices)

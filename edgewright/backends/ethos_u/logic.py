@@ -144,8 +144,8 @@ def shift(low: TosaLowering, op: Op) -> None:
 
 def _out_of_range(low: TosaLowering, amounts: Value, max_shift: int) -> Value:
     """True where a shift amount is negative or above ``max_shift``."""
-    wide, one = _cast(low, amounts, INT32), [1] * len(amounts.bound)
-    zero, limit = low.const(np.zeros(one), np.int32), low.const(np.full(one, max_shift), np.int32)
+    wide, ones = _cast(low, amounts, INT32), [1] * len(amounts.bound)
+    zero, limit = low.const(np.zeros(ones), np.int32), low.const(np.full(ones, max_shift), np.int32)
     negative = low.node("greater", wide.bound, BOOL, a=zero, b=wide)
     too_large = low.node("greater", wide.bound, BOOL, a=wide, b=limit)
     return low.node("logical_or", wide.bound, BOOL, a=negative, b=too_large)

@@ -122,7 +122,7 @@ def _fit_tables(target: Array, cuts: list[tuple[int, int]]) -> tuple[tuple[Table
 
 
 def _limit_slopes(entries: Array) -> Array:
-    """Clip entries, and the differences of neighbours, to 16 bits."""
+    """Clip entries, and the differences of neighbors, to 16 bits."""
     clipped = np.clip(entries, -_HALF, _HALF - 1)
     for i in range(1, clipped.size):
         clipped[i] = min(max(clipped[i], clipped[i - 1] - _HALF), clipped[i - 1] + _HALF - 1)

@@ -47,8 +47,8 @@ def channel_shuffle(low: TosaLowering, op: Op) -> None:
     rank = len(x.shape)
     order: Order = (0, *range(2, rank), 1)
     x_last, groups = low.get(x, order), op.args["groups"]
-    pixels, each = math.prod(x_last.bound[:-1]), x.bound[1] // groups
-    shuffled = low.transpose(low.reshape(x_last, [pixels, groups, each]), [0, 2, 1])
+    pixels, group_channels = math.prod(x_last.bound[:-1]), x.bound[1] // groups
+    shuffled = low.transpose(low.reshape(x_last, [pixels, groups, group_channels]), [0, 2, 1])
     low.alias(out, order, requantize_to(low, x, out, low.reshape(shuffled, x_last.bound)))
 
 

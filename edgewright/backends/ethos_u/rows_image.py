@@ -90,8 +90,13 @@ def consistent_scales(op: Op, target: Any) -> object:
 @rule("scale must be above 1/16 and a fraction with a numerator of at most 2048")
 def resize_scale(op: Op, target: Any) -> object:
     for up, down, offset, border in resize.resize_params(op):
-        most = resize.MAX_SHRINK * up
-        if up > resize.MAX_SCALE or down >= most or not -up <= offset < most or not -most <= border < up:
+        max_factor = resize.MAX_SHRINK * up
+        if (
+            up > resize.MAX_SCALE
+            or down >= max_factor
+            or not -up <= offset < max_factor
+            or not -max_factor <= border < up
+        ):
             return f"{up}/{down}"
     return OK
 

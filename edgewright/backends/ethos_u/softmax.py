@@ -69,9 +69,9 @@ def _exponentials(low: TosaLowering, below: Value, x: Value, largest: float) -> 
     lower = fixed_point.binary(low, "sub", below, fixed_point.shift_left(low, upper, 8))
     parts = [
         fixed_point.exact_table(
-            low, fixed_point.binary(low, "add", part, 127), top * np.exp(steps * scale_of(x) * each)
+            low, fixed_point.binary(low, "add", part, 127), top * np.exp(steps * scale_of(x) * part_scale)
         )
-        for part, each, top in (
+        for part, part_scale, top in (
             (upper, 256, _MAX_ENTRY),
             (lower, 1, largest * 2**fixed_point.FRACTION_BITS / _MAX_ENTRY),
         )

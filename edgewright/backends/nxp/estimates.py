@@ -1,4 +1,4 @@
-"""Analytic estimate of a device graph's time and memory on Neutron-C; not a measurement, and labelled as an estimate.
+"""Analytic estimate of a device graph's time and memory on Neutron-C; not a measurement, and labeled as an estimate.
 
 Assumptions: each pipeline computes one output channel and multiplies as many input channels per cycle as it has MACs;
 other operators process one element per pipeline and cycle; weights are streamed at 8 bytes per cycle in parallel with

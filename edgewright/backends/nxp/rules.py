@@ -82,9 +82,9 @@ GLOBAL_RULES: tuple[Rule, ...] = (quantized, int8_storage, static_shape(), not_e
 @rule("weights must be quantized along their output channels")
 def weight_axis(op: Op, target: Any) -> object:
     weight = op.args["weight"]
-    wanted = 1 if op.args.get("transposed") else 0
+    expected_axis = 1 if op.args.get("transposed") else 0
     axis = weight.q.axis if isinstance(weight, Value) and weight.q is not None else None
-    return OK if axis is None or axis % len(weight.shape) == wanted else axis
+    return OK if axis is None or axis % len(weight.shape) == expected_axis else axis
 
 
 @rule(f"kernel, stride and dilation must be at most {MAX_WINDOW_PARAM}")

@@ -153,8 +153,8 @@ def _remedy(command: str, output: str) -> str:
 
 def _state_remedies(match: Sequence[Device]) -> str:
     """Remedies for unusable phones, without duplicates."""
-    each = (next((text for state, text in _STATES.items() if d.state.startswith(state)), _NO_PHONE) for d in match)
-    return " ".join(dict.fromkeys(each))
+    remedies = (next((text for state, text in _STATES.items() if d.state.startswith(state)), _NO_PHONE) for d in match)
+    return " ".join(dict.fromkeys(remedies))
 
 
 def _parse_device(line: str) -> Device:

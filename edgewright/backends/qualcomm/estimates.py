@@ -1,4 +1,4 @@
-"""Analytic estimate of a device graph's time and memory on a SoC; not a measurement, and labelled as an estimate.
+"""Analytic estimate of a device graph's time and memory on a SoC; not a measurement, and labeled as an estimate.
 
 Assumptions: the matrix unit runs at its peak, in tiles of 32 by 32 channels, at half speed for 16-bit activations and a
 quarter for floating point; all other work is done by the vector unit, four threads of 128 bytes per cycle; weights are

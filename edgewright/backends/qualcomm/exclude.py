@@ -28,9 +28,11 @@ class NameExclusions:
         row = OPS.get(op.kind) or OPS.of(op)
         aliases = () if row is None else (row.name, *row.aten)
         names = {NODES: (op.origin.node, *op.origin.exported_nodes), OPERATORS: (op.kind, *aliases)}
-        for option, found in names.items():
-            self.seen[option].update(dict.fromkeys(found))
-        return next((f"is in {option}" for option, found in names.items() if self.names[option] & set(found)), None)
+        for option, candidates in names.items():
+            self.seen[option].update(dict.fromkeys(candidates))
+        return next(
+            (f"is in {option}" for option, candidates in names.items() if self.names[option] & set(candidates)), None
+        )
 
     def warn_unused(self) -> None:
         """Warn about names that match no operator."""

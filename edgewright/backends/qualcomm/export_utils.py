@@ -100,8 +100,8 @@ class QnnConfig:
             if getattr(self, name):
                 raise UsageError(name, "is not supported", remedy="Leave it out.")
         for name in ("skip_delegate_node_ids", "skip_delegate_node_ops"):
-            given = getattr(self, name)
-            setattr(self, name, set(given.split(",")) if isinstance(given, str) and given else set(given or ()))
+            value = getattr(self, name)
+            setattr(self, name, set(value.split(",")) if isinstance(value, str) and value else set(value or ()))
         if self.seed is not None:
             torch.manual_seed(self.seed)
             np.random.seed(self.seed)

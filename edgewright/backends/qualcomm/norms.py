@@ -31,9 +31,9 @@ def norm_weight(low: QnnLowering, data: Array, x: Value, *, signed: bool = True)
         q = QParams(scale, 0, np.dtype(np.int16), -MAX_INT16_WEIGHT, MAX_INT16_WEIGHT)
     else:
         first, last = min(0.0, float(data.min(initial=0))), max(0.0, float(data.max(initial=0)))
-        most = int(np.iinfo(x.q.dtype).max)
-        scale = max(last - first, _MIN_SCALE) / most
-        q = QParams(scale, round(-first / scale), x.q.dtype, 0, most)
+        maximum = int(np.iinfo(x.q.dtype).max)
+        scale = max(last - first, _MIN_SCALE) / maximum
+        q = QParams(scale, round(-first / scale), x.q.dtype, 0, maximum)
     data_int = np.clip(np.round(data / scale) + np.asarray(q.zero_point), q.qmin, q.qmax)
     return low.constant(data_int.astype(q.dtype), q)
 

@@ -209,8 +209,8 @@ def adjacent_indices(op: Op, target: Any) -> object:
 
 @rule("operands must be floating point")
 def float_operands(op: Op, target: Any) -> object:
-    found = op.args["self"].dtype
-    return OK if str(found) in _FLOATS else found
+    dtype = op.args["self"].dtype
+    return OK if str(dtype) in _FLOATS else dtype
 
 
 # --------------------------------------------------------------- convolution, pooling, resizing and padding

@@ -35,8 +35,8 @@ class SharedContexts:
 
     def compile(self, target: QnnTarget, spills: SharedSpills) -> None:
         """Compile all contexts and set the blobs of their delegates."""
-        most = max((len(groups) for groups in self._groups.values()), default=0)
-        for index in range(most):
+        max_groups = max((len(groups) for groups in self._groups.values()), default=0)
+        for index in range(max_groups):
             graphs = {method: groups[index] for method, groups in self._groups.items() if index < len(groups)}
             context = compile_graphs_in_subprocess([(method, device) for method, (device, _) in graphs.items()], target)
             blob = write_blob(context)
@@ -62,9 +62,10 @@ class SharedSpills:
             raise UsageError(
                 "use_multi_contexts", "must share at most 2 GiB", value=self._spill_size, remedy="Leave it out."
             )
-        for each in self._contexts:
-            each.compile_specs = [
-                (key, self._with_spill_size(value) if key == KEY else value) for key, value in each.compile_specs
+        for shared_context in self._contexts:
+            shared_context.compile_specs = [
+                (key, self._with_spill_size(value) if key == KEY else value)
+                for key, value in shared_context.compile_specs
             ]
 
     def _with_spill_size(self, value: bytes) -> bytes:

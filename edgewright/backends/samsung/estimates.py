@@ -1,4 +1,4 @@
-"""Analytic estimate of an ENN graph's time and memory on an Exynos NPU; not a measurement, and labelled as an estimate.
+"""Analytic estimate of an ENN graph's time and memory on an Exynos NPU; not a measurement, and labeled as an estimate.
 
 Samsung publishes neither the NPU's clock nor its width, only 59 TOPS for the Exynos 2500 and nothing for the Exynos
 2600, which is assumed to be no slower. Assumptions: 29,500 int8 multiply-accumulates per cycle at 1 GHz; 16-bit and

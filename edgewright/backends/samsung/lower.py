@@ -49,8 +49,8 @@ class EnnLowering(GroupLowering):
 
     def node(self, kind: str, inputs: Sequence[Value], outs: Value | Sequence[Value | None], /, **params: Any) -> None:
         """Append a node."""
-        made: list[Value | None] = [outs] if isinstance(outs, Value) else list(outs)
-        self.graph.ops.append(Op(PREFIX + kind, {"inputs": list(inputs), **params}, made, self.origin))
+        outputs: list[Value | None] = [outs] if isinstance(outs, Value) else list(outs)
+        self.graph.ops.append(Op(PREFIX + kind, {"inputs": list(inputs), **params}, outputs, self.origin))
 
     def permute(self, source: Value, out: Value, dims: list[int]) -> None:
         self.node("TRANSPOSE", [source], out, perm=dims)

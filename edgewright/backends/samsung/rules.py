@@ -165,7 +165,7 @@ def zero_padding(op: Op, target: Any) -> object:
     return pads if any(p < 0 for p in pads) else OK if value == 0 else value
 
 
-@rule("nearest-neighbour resizing must be to a multiple of the input size: ENN selects other pixels otherwise")
+@rule("nearest-neighbor resizing must be to a multiple of the input size: ENN selects other pixels otherwise")
 def integer_scale_factors(op: Op, target: Any) -> object:
     x, out = op.args["input" if "input" in op.args else "self"], op.outputs[0]
     if out is None or len(x.shape) != 4:

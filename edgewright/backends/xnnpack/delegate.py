@@ -61,7 +61,7 @@ class XnnpackDelegate:
 
     @property
     def device_graph(self) -> Graph:
-        """The decoded graph, for callers that compile it together with neighbouring operators."""
+        """The decoded graph, for callers that compile it together with neighboring operators."""
         return self._graph
 
     @cached_property

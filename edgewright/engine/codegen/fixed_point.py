@@ -89,8 +89,8 @@ class DoubleRounding:
 
     def _shift_left_saturated(self, total: Reg, up: Reg) -> Reg:
         """Multiply by a power of two, saturating to int32."""
-        f, most = self.f, const((1 << 31) - 1, total.type)
-        limit = f.op("ashr", most, up)
+        f, int32_max = self.f, const((1 << 31) - 1, total.type)
+        limit = f.op("ashr", int32_max, up)
         inside = int_min(f, int_max(f, total, f.op("sub", const(0, total.type), limit)), limit)
         return f.op("shl", inside, up)
 

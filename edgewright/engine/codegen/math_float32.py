@@ -194,9 +194,9 @@ def gelu(f: Function, x: Reg) -> Reg:
     size = FUNCTIONS["abs"](f, x)
     position = fast_min(f, f.op("fmul", size, const(16 / _GAUSSIAN_END, x.type)), const(15.5, x.type))
     index, rest = split_integer_fraction(f, position)
-    chosen = [permute_float32(f, table, index) for table in _constant_vectors(_gaussian_table())]
-    share = chosen[0]
-    for c in chosen[1:]:
+    coefficients = [permute_float32(f, table, index) for table in _constant_vectors(_gaussian_table())]
+    share = coefficients[0]
+    for c in coefficients[1:]:
         share = fma(f, share, rest, c)
     return fma(f, size, share, f.op("fmul", x, const(0.5, x.type)))
 

@@ -49,15 +49,15 @@ _ATAN = [(-1) ** n / (2 * n + 1) for n in range(13, -1, -1)]
 
 def log(f: Function, x: Reg) -> Reg:
     """The natural logarithm of a normal float64: n ln 2 + 2 atanh((m-1)/(m+1)). 0 gives -inf, negatives give NaN."""
-    kind, whole = x.type, vec(lane_count(x.type), "i64")
-    bits = f.bitcast(x, whole)
+    kind, int_type = x.type, vec(lane_count(x.type), "i64")
+    bits = f.bitcast(x, int_type)
     offset = f.op("sub", bits, int(np.float64(math.sqrt(0.5)).view(np.int64)))
     power = f.op("ashr", offset, 52)
     mantissa = f.bitcast(f.op("sub", bits, f.op("shl", power, 52)), kind)
     one = const(1, kind)
     s = f.op("fdiv", f.op("fsub", mantissa, one), f.op("fadd", mantissa, one))
-    near = f.op("fmul", f.op("fmul", horner(f, f.op("fmul", s, s), _ATANH), s), const(2, kind))
-    result = call_intrinsic(f, "fma", _int64_to_float64(f, power), const(math.log(2), kind), near)
+    series = f.op("fmul", f.op("fmul", horner(f, f.op("fmul", s, s), _ATANH), s), const(2, kind))
+    result = call_intrinsic(f, "fma", _int64_to_float64(f, power), const(math.log(2), kind), series)
     result = select_where(f, "oeq", x, math.inf, x, result)
     result = select_where(f, "oeq", x, 0, const(-math.inf, kind), result)
     return select_where(f, "oge", x, 0, result, const(math.nan, kind))

@@ -31,8 +31,8 @@ class RangedInt:
 
 
 def _smallest_type(low: int, high: int) -> str:
-    for kind, most in _BOUNDS.items():
-        if -most <= low and high < most:
+    for kind, maximum in _BOUNDS.items():
+        if -maximum <= low and high < maximum:
             return kind
     raise IntRangeError(f"{low} to {high}")
 
@@ -59,9 +59,9 @@ class RangedIntBuilder:
 
     def store(self, x: RangedInt, bits: int, moved: int) -> Reg:
         """Truncate or extend to ``bits``, after adding the storage offset."""
-        whole = self.f.add(x.reg, moved)
-        have = int(element_type(whole.type)[1:])
-        return self.f.cast("trunc" if bits < have else "sext", whole, vec(lane_count(whole.type), f"i{bits}"))
+        widened = self.f.add(x.reg, moved)
+        have = int(element_type(widened.type)[1:])
+        return self.f.cast("trunc" if bits < have else "sext", widened, vec(lane_count(widened.type), f"i{bits}"))
 
     # -------------------------------------------------------------------------------------------------- arithmetic
 
@@ -130,8 +130,8 @@ class RangedIntBuilder:
 
     def rescale(self, a: RangedInt, multiplier: int, shift: int, rounding: str) -> RangedInt:
         """Multiply by a non-negative fixed-point factor, rounded as in ``ir/fixed_point_scale.py``."""
-        least = 1 if rounding == "twice" else 2
-        if not (0 <= multiplier < 1 << 31 and least <= shift <= 62):
+        min_shift = 1 if rounding == "twice" else 2
+        if not (0 <= multiplier < 1 << 31 and min_shift <= shift <= 62):
             raise IntRangeError(f"{multiplier} >> {shift}")
         low, high = (_reference_rescale(rounding, n, multiplier, shift) for n in (a.low, a.high))
         a = self.narrow(a)
@@ -140,8 +140,8 @@ class RangedIntBuilder:
         if rounding == "twice" and max(-a.low, a.high) >= 1 << 30 and shift > 31:
             raise IntRangeError("the rounding term would overflow int32")
         kind = a.reg.type
-        far = max(-low, high) >= 1 << 30 or shift < 31
-        result = make_rescale(self.f, rounding, const(multiplier, kind), const(shift, kind), far)(a.reg)
+        may_overflow = max(-low, high) >= 1 << 30 or shift < 31
+        result = make_rescale(self.f, rounding, const(multiplier, kind), const(shift, kind), may_overflow)(a.reg)
         bound = 1 << 31
         return RangedInt(result, max(low, -bound), min(high, bound - 1))
 

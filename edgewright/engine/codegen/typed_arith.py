@@ -35,8 +35,8 @@ def is_float(dtype: DType) -> bool:
 
 def is_nonzero(f: Function, x: Reg) -> Reg:
     """An i1 vector: where x is not zero."""
-    how = "une" if element_type(x.type) == "float" else "ne"
-    return f.compare(how, x, const(0, x.type))
+    predicate = "une" if element_type(x.type) == "float" else "ne"
+    return f.compare(predicate, x, const(0, x.type))
 
 
 def i1_to_bool(f: Function, bits: Reg) -> Reg:
@@ -115,8 +115,8 @@ def cast(f: Function, x: Reg, source: DType, target: DType) -> Reg:
         return x if is_float(source) else f.cast("sitofp" if signed else "uitofp", x, vec(lanes, "float"))
     kind = vec(lanes, f"i{8 * target.itemsize}")
     if is_float(source):
-        whole = f.cast("fptosi", x, vec(lanes, "i64" if target.itemsize == 8 else "i32"))
-        return f.cast("trunc", whole, kind)
+        integers = f.cast("fptosi", x, vec(lanes, "i64" if target.itemsize == 8 else "i32"))
+        return f.cast("trunc", integers, kind)
     if target.itemsize < source.itemsize:
         return f.cast("trunc", x, kind)
     return f.cast("sext" if source.kind == "i" else "zext", x, kind)
@@ -308,9 +308,9 @@ def _pow(f: Function, dtype: DType, args: list[Reg]) -> Reg:
     x, y = (to_float64(f, v) for v in args)
     kind, size = x.type, call_intrinsic(f, "fabs", x)
     result = exp(f, f.op("fmul", y, log(f, size)))
-    whole = f.compare("oeq", call_intrinsic(f, "trunc", y), y)
+    integers = f.compare("oeq", call_intrinsic(f, "trunc", y), y)
     half = f.op("fmul", y, const(0.5, kind))
-    odd = f.op("and", whole, f.compare("une", call_intrinsic(f, "trunc", half), half))
+    odd = f.op("and", integers, f.compare("une", call_intrinsic(f, "trunc", half), half))
     below = f.compare("olt", x, const(0, kind))
     sign = f.select(odd, call_intrinsic(f, "copysign", const(1, kind), x), const(1, kind))
     result = call_intrinsic(f, "copysign", result, sign)

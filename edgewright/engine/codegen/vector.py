@@ -48,9 +48,9 @@ def scalef(f: Function, x: Reg, power: Reg) -> Reg:
 def split_integer_fraction(f: Function, x: Reg) -> tuple[Reg, Reg]:
     """Split 16 non-negative floats into their integer parts (int32) and fractions."""
     kind, all_lanes, as_set = vec(16, "i32"), Reg("-1", "i16"), Reg("4", "i32")
-    whole = f.call("llvm.x86.avx512.mask.cvttps2dq.512", kind, x, const(0, kind), all_lanes, as_set)
+    integers = f.call("llvm.x86.avx512.mask.cvttps2dq.512", kind, x, const(0, kind), all_lanes, as_set)
     toward_zero = Reg("11", "i32")
-    return whole, f.call("llvm.x86.avx512.mask.reduce.ps.512", x.type, x, toward_zero, x, all_lanes, as_set)
+    return integers, f.call("llvm.x86.avx512.mask.reduce.ps.512", x.type, x, toward_zero, x, all_lanes, as_set)
 
 
 def permute_float32(f: Function, x: Reg, indices: Reg) -> Reg:
@@ -87,8 +87,8 @@ def round_to_int(f: Function, x: Reg) -> Reg:
     kind = vec(lanes, "i32")
     if is_aarch64():
         even = f.call(f"llvm.roundeven.{_suffix(x.type)}", x.type, x)
-        whole = f.call(f"llvm.fptosi.sat.{_suffix(kind)}.{_suffix(x.type)}", kind, even)
-        return f.select(f.compare("olt", x, const(2.0**31, x.type)), whole, const(-(2**31), kind))
+        integers = f.call(f"llvm.fptosi.sat.{_suffix(kind)}.{_suffix(x.type)}", kind, even)
+        return f.select(f.compare("olt", x, const(2.0**31, x.type)), integers, const(-(2**31), kind))
     if lanes == 16:
         none, all_lanes, as_set = const(0, kind), Reg("-1", "i16"), Reg("4", "i32")
         return f.call("llvm.x86.avx512.mask.cvtps2dq.512", kind, x, none, all_lanes, as_set)
@@ -96,9 +96,9 @@ def round_to_int(f: Function, x: Reg) -> Reg:
         four = f.emit("<4 x float>", f"insertelement <4 x float> zeroinitializer, float {x}, i32 0")
         return f.emit("i32", f"extractelement <4 x i32> {round_to_int(f, four)}, i32 0")
     if lanes < 4:  # pad to the shortest vector with an instruction
-        own = list(range(lanes))
-        four = round_to_int(f, f.shuffle(x, x, [*own, *own][:4]))
-        return f.shuffle(four, four, own)
+        indices = list(range(lanes))
+        four = round_to_int(f, f.shuffle(x, x, [*indices, *indices][:4]))
+        return f.shuffle(four, four, indices)
     return f.call({8: "llvm.x86.avx.cvt.ps2dq.256", 4: "llvm.x86.sse2.cvtps2dq"}[lanes], kind, x)
 
 
@@ -147,8 +147,8 @@ class Int8Dot:
             return (self.f.op("xor", x, -128),)
         if self.isa.dot:
             return (x,)
-        halves = self.f.bitcast(x, vec(lane_count(x.type) // 2, "i16"))
-        return self.f.op("and", halves, 255), self.f.op("lshr", halves, 8)
+        int16 = self.f.bitcast(x, vec(lane_count(x.type) // 2, "i16"))
+        return self.f.op("and", int16, 255), self.f.op("lshr", int16, 8)
 
     def weights(self, w: Reg) -> tuple[Reg, ...]:
         if self.isa.signed:
@@ -156,8 +156,8 @@ class Int8Dot:
             return w, self._signed(self._signed(const(0, kind), half, w), half, w)
         if self.isa.dot:
             return (w,)
-        halves = self.f.bitcast(w, vec(lane_count(w.type) // 2, "i16"))
-        return self.f.op("ashr", self.f.op("shl", halves, 8), 8), self.f.op("ashr", halves, 8)
+        int16 = self.f.bitcast(w, vec(lane_count(w.type) // 2, "i16"))
+        return self.f.op("ashr", self.f.op("shl", int16, 8), 8), self.f.op("ashr", int16, 8)
 
     def add(self, total: Reg, x: tuple[Reg, ...], w: tuple[Reg, ...]) -> Reg:
         lanes, f = lane_count(total.type), self.f
@@ -204,8 +204,10 @@ def madd_int16(f: Function, x: Reg, w: Reg) -> Reg:
         name = {16: "avx512.pmaddw.d.512", 8: "avx2.pmadd.wd", 4: "sse2.pmadd.wd"}[lanes]
         return f.call(f"llvm.x86.{name}", kind, x, w)
     wide = vec(2 * lanes, "i32")
-    each = f.op("mul", f.cast("sext", x, wide), f.cast("sext", w, wide))
-    return f.add(f.shuffle(each, each, range(0, 2 * lanes, 2)), f.shuffle(each, each, range(1, 2 * lanes, 2)))
+    products = f.op("mul", f.cast("sext", x, wide), f.cast("sext", w, wide))
+    return f.add(
+        f.shuffle(products, products, range(0, 2 * lanes, 2)), f.shuffle(products, products, range(1, 2 * lanes, 2))
+    )
 
 
 def _pack_saturated(f: Function, a: Reg, b: Reg, low: int, high: int, to: str) -> Reg:
@@ -274,8 +276,8 @@ def unpack_uint8_to_four(f: Function, x: Reg) -> list[Reg]:
     """The inverse of ``pack_four_to_uint8``, without the zero point."""
     zero = const(0, x.type)
     wide = vec(lane_count(x.type) // 2, "i16")
-    halves = [f.bitcast(h, wide) for h in interleave(f, x, zero)]
-    four = [q for h in halves for q in interleave(f, h, const(0, wide))]
+    int16 = [f.bitcast(h, wide) for h in interleave(f, x, zero)]
+    four = [q for h in int16 for q in interleave(f, h, const(0, wide))]
     return [f.bitcast(q, vec(lane_count(x.type) // 4, "i32")) for q in four]
 
 

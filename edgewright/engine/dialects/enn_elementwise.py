@@ -38,8 +38,8 @@ def affine_params(value: Value) -> Affine:
 def dequantize(i: RangedIntBuilder, x: RangedInt, value: Value) -> Reg:
     """The float32 value of an integer."""
     params = affine_params(value)
-    centred = to_float32(i.f, i.narrow(i.plus(x, -params.zero)).reg)
-    return i.f.op("fmul", centred, const(params.scale, centred.type))
+    centered = to_float32(i.f, i.narrow(i.plus(x, -params.zero)).reg)
+    return i.f.op("fmul", centered, const(params.scale, centered.type))
 
 
 def quantize(i: RangedIntBuilder, x: Reg, out: Value) -> RangedInt:
@@ -92,5 +92,5 @@ def _mean_sum(i: RangedIntBuilder, op: Op, total: RangedInt, extras: list[Reg]) 
     scaling = mean_scale(x, out, elements if op.kind.endswith("MEAN") else 1)
     if not scaling.is_valid:
         raise IntRangeError("invalid scale")
-    centred = i.plus(total, -affine_params(x).zero * elements)
-    return RangedInt(rescale_float(i.f, centred.reg, scaling), scaling.low, scaling.high)
+    centered = i.plus(total, -affine_params(x).zero * elements)
+    return RangedInt(rescale_float(i.f, centered.reg, scaling), scaling.low, scaling.high)

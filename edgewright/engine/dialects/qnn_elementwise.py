@@ -51,8 +51,8 @@ def dequantize(i: RangedIntBuilder, x: RangedInt, value: Value) -> Reg:
     q, f = value.q, i.f
     if q is None or q.axis is not None or (q.dtype.itemsize > 2 and np.any(np.asarray(q.zero_point))):
         raise IntRangeError("not quantized with one scale")
-    centred = to_float32(f, i.plus(x, -int(np.asarray(q.zero_point))).reg)
-    return f.op("fmul", centred, const(float(np.float32(np.asarray(q.scale))), centred.type))
+    centered = to_float32(f, i.plus(x, -int(np.asarray(q.zero_point))).reg)
+    return f.op("fmul", centered, const(float(np.float32(np.asarray(q.scale))), centered.type))
 
 
 def quantize(i: RangedIntBuilder, x: Reg, out: Value, up: bool = False) -> RangedInt:

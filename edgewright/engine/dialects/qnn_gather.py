@@ -136,8 +136,8 @@ def _emit_flat_index(rw: QnnRewrite, op: Op, index: Value, sizes: Sequence[int])
         in_range = valid if in_range is None else emit_binary("logical_and", in_range, valid, bool_value)
         flat_index = part if flat_index is None else emit_binary("add", emit_binary("mul", flat_index, size), part)
     invalid = make_constant("outside", np.asarray([-1], np.int64))
-    chosen = rw.emit_temporary("where", op, int64_value, shape, condition=in_range, self=flat_index, other=invalid)
-    return rw.reshape(op, chosen, (rows,))
+    selected = rw.emit_temporary("where", op, int64_value, shape, condition=in_range, self=flat_index, other=invalid)
+    return rw.reshape(op, selected, (rows,))
 
 
 # ------------------------------------------------------------------------------------------------- argmax and top-k

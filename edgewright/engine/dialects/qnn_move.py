@@ -182,7 +182,7 @@ def _tile(rw: QnnRewrite, op: Op) -> bool:
     if x is None:
         return False
     interleaved = [n for size in x.bound for n in (1, size)]
-    repeated = [n for size, many in zip(x.bound, op.args["multiples"], strict=True) for n in (many, size)]
+    repeated = [n for size, count in zip(x.bound, op.args["multiples"], strict=True) for n in (count, size)]
     x = rw.reshape(op, x, interleaved)
     return emit_result(rw, op, rw.emit_temporary("expand", op, x, repeated, self=x, size=repeated), out)
 
@@ -242,6 +242,6 @@ def _depth_to_space(rw: QnnRewrite, op: Op) -> bool:
 @rule("SpaceToDepth")
 def _space_to_depth(rw: QnnRewrite, op: Op) -> bool:
     batch, high, wide, channels = op.args["inputs"][0].bound
-    down, along = op.args["block_size"]
-    split = (batch, high // down, down, wide // along, along, channels)
+    down, block_w = op.args["block_size"]
+    split = (batch, high // down, down, wide // block_w, block_w, channels)
     return _emit_permuted_blocks(rw, op, split, (0, 1, 3, 5, 2, 4) if op.args["mode"] else (0, 1, 3, 2, 4, 5))

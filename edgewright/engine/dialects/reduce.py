@@ -151,8 +151,8 @@ def _average(i: RangedIntBuilder, op: Op, total: RangedInt, extras: list[Reg]) -
 def _mean(i: RangedIntBuilder, op: Op, total: RangedInt, extras: list[Reg]) -> RangedInt:
     fold, x, out = int_reduction(op), op.args["inputs"][0], _result(op)
     mantissa, exponent = mean_multiplier(float(np.float64(scale(x)) / np.float64(scale(out))), fold.count)
-    centred = i.plus(total, -zero_point(x) * fold.count)
-    return i.clamp(i.plus(i.rescale(centred, mantissa, 31 - exponent, "twice"), zero_point(out)), -128, 127)
+    centered = i.plus(total, -zero_point(x) * fold.count)
+    return i.clamp(i.plus(i.rescale(centered, mantissa, 31 - exponent, "twice"), zero_point(out)), -128, 127)
 
 
 @reduce_epilogue("tflite.MEAN xnnpack", "tflite.SUM xnnpack")
@@ -175,8 +175,8 @@ def _real_sum(i: RangedIntBuilder, op: Op, total: RangedInt, extras: list[Reg]) 
     clamped = clamp(f, scaled, -512, 512)  # outside int8 for any zero point
     truncated = f.cast("fptosi", clamped, total.reg.type)
     fraction = f.op("fsub", clamped, to_float32(f, truncated))  # exact
-    up, down = (f.cast("zext", f.compare(how, fraction, const(by, fraction.type)), total.reg.type) for how, by in
-                (("oge", 0.5), ("ole", -0.5)))  # fmt: skip
+    up, down = (f.cast("zext", f.compare(predicate, fraction, const(tie, fraction.type)), total.reg.type)
+                for predicate, tie in (("oge", 0.5), ("ole", -0.5)))  # fmt: skip
     rounded = f.op("sub", f.op("add", truncated, up), down)
     return i.clamp(i.plus(RangedInt(rounded, -513, 513), zero_point(out)), -128, 127)
 
@@ -196,6 +196,8 @@ def _sum(i: RangedIntBuilder, op: Op, total: RangedInt, extras: list[Reg]) -> Ra
 def _tosa_average(i: RangedIntBuilder, op: Op, total: RangedInt, extras: list[Reg]) -> RangedInt:
     out = _result(op)
     window = int(np.prod(op.args["kernel"]))
-    centred = i.plus(total, -int(op.args["input_zp"]) * window)
-    scaled = RangedInt(scale_by(i.f, "single", extras[0], extras[1], False)(i.narrow(centred).reg), -(1 << 16), 1 << 16)
+    centered = i.plus(total, -int(op.args["input_zp"]) * window)
+    scaled = RangedInt(
+        scale_by(i.f, "single", extras[0], extras[1], False)(i.narrow(centered).reg), -(1 << 16), 1 << 16
+    )
     return i.clamp(i.plus(scaled, int(op.args["output_zp"])), *dtype_range(out))

@@ -1,4 +1,4 @@
-"""Vendors' bilinear resize: source indices and integer weights of the four neighbours, and the final rounding."""
+"""Vendors' bilinear resize: source indices and integer weights of the four neighbors, and the final rounding."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ def _tosa(op: Op, out: Value, numerics: Numerics) -> IntResizeSpec:
     _require_images(data, out)
     if op.args["mode"] != "bilinear":
         raise IntRangeError("not bilinear")
-    neighbours = source_positions(data.bound[1:3], scale, op.args["offset"], op.args["border"])
-    rows, columns = (_axis(*pair, int(n)) for pair, n in zip(neighbours, scale[::2], strict=True))
+    neighbors = source_positions(data.bound[1:3], scale, op.args["offset"], op.args["border"])
+    rows, columns = (_axis(*pair, int(n)) for pair, n in zip(neighbors, scale[::2], strict=True))
     return IntResizeSpec(data, (rows, columns), lambda i, x: x, int(scale[0]) * int(scale[2]))
 
 
@@ -114,7 +114,7 @@ _KINDS: dict[str, Callable[[Op, Value, Numerics], IntResizeSpec]] = {
 
 
 def interpolate(f: Function, corners: Sequence[Reg], column_weights: Sequence[Reg], row_weights: Sequence[Reg]) -> Reg:
-    """The weighted sum of the four neighbours, in their common type."""
+    """The weighted sum of the four neighbors, in their common type."""
     is_float = "double" in corners[0].type
     times, plus = ("fmul", "fadd") if is_float else ("mul", "add")
 

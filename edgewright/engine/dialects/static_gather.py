@@ -71,13 +71,13 @@ def _nearest(op: Op) -> tuple[Value, IndexLists]:
     if op.args["mode"] != "nearest" or len(data.bound) != 4:
         raise IntRangeError("not nearest sampling")
     lists = _identity_indices(data)
-    neighbours = source_positions(data.bound[1:3], op.args["scale"], op.args["offset"], op.args["border"])
-    lists[1:3] = [nearest_index(*pair, n) for pair, n in zip(neighbours, op.args["scale"][::2], strict=True)]
+    neighbors = source_positions(data.bound[1:3], op.args["scale"], op.args["offset"], op.args["border"])
+    lists[1:3] = [nearest_index(*pair, n) for pair, n in zip(neighbors, op.args["scale"][::2], strict=True)]
     return data, lists
 
 
 @static_gather_rule("tflite.RESIZE_NEAREST_NEIGHBOR")
-def _nearest_neighbour(op: Op) -> tuple[Value, IndexLists]:
+def _nearest_neighbor(op: Op) -> tuple[Value, IndexLists]:
     data, out = op.args["inputs"][0], _result_shape(op)
     if len(data.bound) != 4 or len(out) != 4 or op.args["align_corners"] or op.args["half_pixel_centers"]:
         raise IntRangeError("not an image, or unsupported sampling")

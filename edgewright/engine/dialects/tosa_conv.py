@@ -175,9 +175,9 @@ def _gather_planes(rw: TosaRewrite, op: Op, x: Value, kernel_depth: int, depth: 
         rw.emit("slice", op, part, self=grouped, start=[0, group, offset, 0, 0, 0], length=list(part.bound))
         rw.emit("view", op, plane, self=part, size=list(plane.bound))
         planes.append(plane)
-    joined = rw.new_value(x, (batch, depth, *rest[:-1], kernel_depth * rest[-1]))
-    rw.emit("cat", op, joined, tensors=planes, dim=4)
-    return joined
+    merged = rw.new_value(x, (batch, depth, *rest[:-1], kernel_depth * rest[-1]))
+    rw.emit("cat", op, merged, tensors=planes, dim=4)
+    return merged
 
 
 @rule("matmul")

@@ -26,7 +26,7 @@ class BufferLifetime:
 def allocate(buffers: Sequence[BufferLifetime]) -> tuple[list[int], int]:
     """Assign an arena offset to each buffer; also return the arena's size.
 
-    SLACK bytes separate neighbours because vector loads may read past a buffer's end.
+    SLACK bytes separate neighbors because vector loads may read past a buffer's end.
 
     >>> allocate([BufferLifetime(100, 0, 1), BufferLifetime(100, 1, 2), BufferLifetime(100, 2, 3)])
     ([0, 384, 0], 768)

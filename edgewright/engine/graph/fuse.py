@@ -55,8 +55,8 @@ class Fuser:
 
     def run(self) -> list[Node]:
         order = {op: i for i, op in enumerate(self.graph.ops)}
-        fused = {op for found in self.attention for op in found.ops}
-        nodes = [Node(list(found.ops), attention=found) for found in self.attention]
+        fused = {op for match in self.attention for op in match.ops}
+        nodes = [Node(list(match.ops), attention=match) for match in self.attention]
         for op in self.graph.ops:
             if op in fused or (self._is_dynamic(op) and not self._quantized_once(op)):
                 continue
@@ -217,8 +217,8 @@ class Fuser:
         assert value.q is not None
         assert out is not None and out.q is not None
         low = int(np.iinfo(value.q.dtype).min)
-        given = np.arange(low, low + 256).astype(value.q.dtype)
-        stored = Executor(Graph("table", [value], [out], ops), self.numerics).run([given])[0]
+        inputs = np.arange(low, low + 256).astype(value.q.dtype)
+        stored = Executor(Graph("table", [value], [out], ops), self.numerics).run([inputs])[0]
         return np.asarray(stored.reshape(-1).astype(np.int16) - int(np.iinfo(out.q.dtype).min)).astype(np.uint8)
 
     # ------------------------------------------------------------------------------------------------ elementwise

@@ -20,7 +20,7 @@ def specialize(graph: Graph, shapes: Sequence[Shape]) -> Graph:
         raise InputError("device graph", f"takes {len(graph.inputs)} inputs", value=len(shapes))
     specialized: dict[Value, Value] = {}
     for value, shape in zip(graph.inputs, shapes, strict=True):
-        fits = len(shape) == len(value.bound) and all(n <= most for n, most in zip(shape, value.bound, strict=True))
+        fits = len(shape) == len(value.bound) and all(n <= limit for n, limit in zip(shape, value.bound, strict=True))
         if not fits and (len(shape) == len(value.bound) or math.prod(shape) != math.prod(value.bound)):
             raise InputError(f"input {value.name}", f"must fit in {list(value.bound)}", value=list(shape))
         specialized[value] = _with_shape(value, shape)

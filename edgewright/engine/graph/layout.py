@@ -26,8 +26,8 @@ class Border:
     right: int = 0
 
     def union(self, other: Border) -> Border:
-        own, theirs = self.sides, other.sides
-        return Border(*(max(a, b) for a, b in zip(own, theirs, strict=True)))
+        first, second = self.sides, other.sides
+        return Border(*(max(a, b) for a, b in zip(first, second, strict=True)))
 
     @property
     def sides(self) -> tuple[int, int, int, int]:

@@ -189,7 +189,7 @@ class LayoutAssignment:
             producer is not None and producer.writes_layout(layout) and value not in fixed and len(readers[value]) == 1
         )
         if fits and out not in self.context.storages and value.q is None:
-            self.parts[value] = (out, lambda home: replace(home, value=value, layout=layout))
+            self.parts[value] = (out, lambda storage: replace(storage, value=value, layout=layout))
 
     def _may_store_inside(self, value: Value, out: Value, producer: Lowering) -> bool:
         free = value not in (*self.context.storages, *self.aliases, *self.borders, *self.unpadded)

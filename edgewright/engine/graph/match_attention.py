@@ -53,8 +53,8 @@ class _AttentionMatcher:
 
     def run(self) -> list[AttentionMatch]:
         softmaxes = (op for op in self.graph.ops if op.kind == "softmax")
-        found = [self._match(op) for op in softmaxes]
-        return [f for f in found if f is not None]
+        matches = [self._match(op) for op in softmaxes]
+        return [f for f in matches if f is not None]
 
     def _is_private(self, value: Value, readers: int = 1) -> bool:
         """Whether a value has exactly ``readers`` reads and is not an output."""
@@ -166,8 +166,8 @@ class _AttentionMatcher:
         return Operand(value), tuple(ops)
 
     def _float_operands(self, query: Value, keys: Value) -> tuple[Operand, Operand, tuple[Op, ...]]:
-        (first, one), (second, other) = self._operand_view(query), self._operand_view(keys)
-        return first, second, (*one, *other)
+        (first, query_ops), (second, key_ops) = self._operand_view(query), self._operand_view(keys)
+        return first, second, (*query_ops, *key_ops)
 
     # -------------------------------------------------------------------------------------------------------- int8
 

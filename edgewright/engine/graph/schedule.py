@@ -156,9 +156,9 @@ class _Scheduler(LayoutAssignment):
 
     def _copy_in(self, value: Value, readers_of: dict[Value, list[Node]]) -> Node | None:
         """Copy an input unless all its readers read exactly its elements. int8 is always copied, to add its offset."""
-        home = self.context.storages[value] = caller_storage(value, Address("input", 0, self.inputs[value]))
+        storage = self.context.storages[value] = caller_storage(value, Address("input", 0, self.inputs[value]))
         readers = readers_of.get(value, [])
-        if not home.raw and all(
+        if not storage.raw and all(
             self._lower(node).exact_reads and not self._needs_border(node, value) for node in readers
         ):
             return None
@@ -256,9 +256,9 @@ class _Scheduler(LayoutAssignment):
 
     def _emit_steps(self, lowering: Lowering, first: int) -> None:
         context, out = self.context, lowering.node.out
-        home = context.storage(out)
-        if home.layout.border:
-            emit_border_fill(context, home, 0 if out.q is None else affine_of(out.q).zero)
+        storage = context.storage(out)
+        if storage.layout.border:
+            emit_border_fill(context, storage, 0 if out.q is None else affine_of(out.q).zero)
         lowering.emit(context)
         context.tuning.record_steps(lowering.node, first, len(context.steps))
         touched = sum(context.storage(v).layout.size for v in (*lowering.node.reads(), *lowering.node.outputs))

@@ -270,8 +270,8 @@ def _separable_resize(op: Op) -> Shape:
     _require(
         starts.ndim == counts.ndim == 1 and weights.shape == (len(starts), weights.shape[1]), "a row for each result"
     )
-    _require(len(starts) == len(counts) and bool(np.all(counts <= weights.shape[1])), "a weight for each neighbour")
-    _require(bool(np.all((starts >= 0) & (counts > 0) & (starts + counts <= shape[dim]))), "neighbours must be inside")
+    _require(len(starts) == len(counts) and bool(np.all(counts <= weights.shape[1])), "a weight for each neighbor")
+    _require(bool(np.all((starts >= 0) & (counts > 0) & (starts + counts <= shape[dim]))), "neighbors must be inside")
     return (*shape[:dim], len(starts), *shape[dim + 1 :])
 
 

@@ -246,8 +246,8 @@ class _CompilerProcess:
         process.stdin.write(_FRAME.pack(len(data)) + data)
         process.stdin.flush()
         (size,) = _FRAME.unpack(process.stdout.read(_FRAME.size))
-        made = process.stdout.read(size)
-        return made if len(made) == size else b""
+        code = process.stdout.read(size)
+        return code if len(code) == size else b""
 
     def finish(self) -> None:
         self._thread.join()

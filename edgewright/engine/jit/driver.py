@@ -123,8 +123,8 @@ class CompiledGraph:
             self._copy_updates(arrays_in, arrays_out)
             bases = {"input": arrays_in, "output": arrays_out}
             addresses, args = [address_of(array) for array in (*arrays_in, *arrays_out)], self._args
-            for at, which, offset in self._patches:
-                args[at] = addresses[which] + offset
+            for at, argument, offset in self._patches:
+                args[at] = addresses[argument] + offset
             timer = None if profile is None else _StepTimer()
             self._reset_checks()
             for part in self._segments:
@@ -146,8 +146,8 @@ class CompiledGraph:
         """Like ``run`` without checks: the graph must be native, and the arrays validated and disjoint."""
         with self._lock:
             addresses, args = [address_of(array) for array in (*arrays_in, *arrays_out)], self._args
-            for at, which, offset in self._patches:
-                args[at] = addresses[which] + offset
+            for at, argument, offset in self._patches:
+                args[at] = addresses[argument] + offset
             self._reset_checks()
             for part in self._segments:
                 assert isinstance(part, _Segment)

@@ -213,7 +213,8 @@ def _shared(timed: bool) -> str:
     name, stamps, _, _ = _suffix(timed)
     fields = ("ptr %table", "i64 %count", "i64 %serial", "i64 %done0", "i64 %threads", "ptr %scratch", "i64 %stride")
     job = "".join(
-        field_address(f"%j{i}", JOB + 8 * i) + f"  store {what}, ptr %j{i}, align 8\n" for i, what in enumerate(fields)
+        field_address(f"%j{i}", JOB + 8 * i) + f"  store {field}, ptr %j{i}, align 8\n"
+        for i, field in enumerate(fields)
     )
     arguments = "ptr %ctx, i64 0, ptr %table, i64 %count, i64 0, i64 %serial, i64 %done0, i64 %threads, ptr %scratch"
     return f"""

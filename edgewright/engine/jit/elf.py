@@ -130,8 +130,8 @@ class _Object:
             offset, info, addend = _RELOCATION.unpack_from(self.data, relocations.offset + _RELOCATION.size * k)
             name, _, _, section, value, _ = self._symbol(table, info >> 32)
             if section not in offsets:
-                wanted = self._text(self.sections[table.link].offset + name)
-                raise _defect(f"must define all that it uses, as {wanted or self.sections[section].name}")
+                symbol = self._text(self.sections[table.link].offset + name)
+                raise _defect(f"must define all that it uses, as {symbol or self.sections[section].name}")
             self._relocator(code, info & 0xFFFFFFFF, base + offset, offsets[section] + value + addend)
 
 

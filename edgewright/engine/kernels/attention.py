@@ -126,8 +126,8 @@ def _emit_tile(module: Module, isa: ISA, spec: AttentionSpec, size: int) -> Func
         window = gemm.Window((), depth, spec.query.row)
         if spec.factor:
             return _emit_int8_scores(module, isa, size, panel, window, pitch)
-        beside = spec.mask.row if spec.mask else 0
-        return gemm.emit_tile(module, size, panel, window, pitch, beside, spec.epilogue, "score_")
+        mask_stride = spec.mask.row if spec.mask else 0
+        return gemm.emit_tile(module, size, panel, window, pitch, mask_stride, spec.epilogue, "score_")
 
     def products(panel: gemm.Panel) -> Function:
         window = gemm.Window((), spec.keys, pitch)
@@ -206,9 +206,9 @@ def _emit_softmax(module: Module, isa: ISA, spec: AttentionSpec, rows: int) -> F
         for line, top, total in zip(rows_of_scores, tops, now, strict=True):
             x = f.load(kind, f.gep(line, i))
             less = to_float32(f, f.op("sub", x, top)) if is_int8 else f.op("fsub", x, top)
-            made = exp2_nonpositive(f, f.op("fmul", less, const(LOG2E * (spec.factor or 1), real)))
-            f.store(made, f.gep(line, i))
-            totals.append(f.op("fadd", total, made))
+            exps = exp2_nonpositive(f, f.op("fmul", less, const(LOG2E * (spec.factor or 1), real)))
+            f.store(exps, f.gep(line, i))
+            totals.append(f.op("fadd", total, exps))
         return totals
 
     length = -(-spec.keys // lanes) * isa.bytes

@@ -58,9 +58,9 @@ def _interleave_or_quantize(f: Function, planes: PlanesSpec, loaded: list[Reg], 
     assert packed is not None
     if planes.pixel == 4:
         return [packed]
-    spread = f.bitcast(packed, vec(4 * lanes, "i8"))
+    unpacked = f.bitcast(packed, vec(4 * lanes, "i8"))
     mask = [4 * p + c for p in range(lanes) for c in range(planes.channels)]
-    return [f.shuffle(spread, spread, mask)]
+    return [f.shuffle(unpacked, unpacked, mask)]
 
 
 def _interleave(f: Function, loaded: list[Reg], lanes: int) -> list[Reg]:

@@ -2,7 +2,7 @@
 
 The expanded rows that a depthwise window needs are kept in a ring buffer of ``kernel`` rows in scratch, and each output
 row expands only the ``stride`` new ones; intermediate tensors never leave the cache. A thread recomputes the rows that
-overlap with its neighbour's.
+overlap with its neighbor's.
 """
 
 from __future__ import annotations

@@ -56,10 +56,10 @@ def pack_weights(isa: ISA, filters: Array, bias: Array | None) -> Array:
 def tile_pixels(isa: ISA, row: DepthwiseRow) -> int:
     """Pixels per tile: what the registers hold beside the taps, preferably a divisor of the row length."""
     taps = row.kernel[0] * row.kernel[1]
-    kept = taps if taps <= 9 and isa.registers >= 32 else row.kernel[1]
-    most = max(4, min(isa.registers - kept - 6, 8 if taps > 9 else 7)) if isa.registers >= 32 else 4
-    divisors = [n for n in range(most, most // 2, -1) if row.columns % n == 0]
-    return divisors[0] if divisors else min(most, row.columns)
+    weight_registers = taps if taps <= 9 and isa.registers >= 32 else row.kernel[1]
+    max_pixels = max(4, min(isa.registers - weight_registers - 6, 8 if taps > 9 else 7)) if isa.registers >= 32 else 4
+    divisors = [n for n in range(max_pixels, max_pixels // 2, -1) if row.columns % n == 0]
+    return divisors[0] if divisors else min(max_pixels, row.columns)
 
 
 def emit_row(module: Module, isa: ISA, row: DepthwiseRow) -> Function:

@@ -186,9 +186,9 @@ class _Tile:
         """The weights of each step of an iteration, unpacked."""
         if not self.weights.four:
             return [[self.dots.weights(w) for w in loaded]]
-        f, halves = self.f, vec(self.size // 2, "i16")
+        f, int16 = self.f, vec(self.size // 2, "i16")
         high = const(-16, vec(self.size, "i8"))
-        first = [f.op("and", f.bitcast(f.op("shl", f.bitcast(w, halves), 4), w.type), high) for w in loaded]
+        first = [f.op("and", f.bitcast(f.op("shl", f.bitcast(w, int16), 4), w.type), high) for w in loaded]
         second = [f.op("and", w, high) for w in loaded]
         return [[self.dots.weights(w) for w in part] for part in (first, second)]
 
@@ -205,8 +205,8 @@ class _Tile:
         """The block scales of a vector of columns."""
         if not self.weights.short:
             return self.f.load(self.float_vector, scales, self.vector_offset(vector, self.size), 4)
-        halves = self.f.load(vec(self.isa.lanes, "i16"), scales, self.vector_offset(vector, self.size // 2), 2)
-        return self.f.bitcast(self.f.op("shl", self.f.cast("zext", halves, self.int_vector), 16), self.float_vector)
+        int16 = self.f.load(vec(self.isa.lanes, "i16"), scales, self.vector_offset(vector, self.size // 2), 2)
+        return self.f.bitcast(self.f.op("shl", self.f.cast("zext", int16, self.int_vector), 16), self.float_vector)
 
     def exact(self, begin: Reg) -> list[Reg]:
         """One scale per column: sums stay integers to the end, and results equal the reference bit by bit."""

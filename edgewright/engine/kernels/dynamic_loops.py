@@ -65,16 +65,16 @@ def emit_dynamic_loop_kernel(module: Module, name: str, lanes: int, loops: Dynam
     def unit(index: Reg) -> None:
         block, left, now = f.op("urem", index, blocks), f.op("udiv", index, blocks), list(pointers)
         for d in range(loops.outer - 1, -1, -1):
-            here = f.op("urem", left, sizes[d])
+            position = f.op("urem", left, sizes[d])
             left = f.op("udiv", left, sizes[d])
-            now = [f.gep(p, f.op("mul", here, s[d])) for p, s in zip(now, strides, strict=True)]
+            now = [f.gep(p, f.op("mul", position, s[d])) for p, s in zip(now, strides, strict=True)]
         start = f.op("mul", block, rows)
         end = f.call("llvm.umin.i64", I64, f.op("add", start, rows), middle)
 
         def row(m: Reg) -> None:
-            there = [f.gep(p, f.op("mul", m, s[-2])) for p, s in zip(now, strides, strict=True)]
+            row_pointers = [f.gep(p, f.op("mul", m, s[-2])) for p, s in zip(now, strides, strict=True)]
             length = f.call("llvm.umin.i64", I64, inner, f.op("sub", total, f.op("mul", m, inner)))
-            _Row(f, lanes, loops, there, [s[-1] for s in strides], body).emit(length)
+            _Row(f, lanes, loops, row_pointers, [s[-1] for s in strides], body).emit(length)
 
         f.for_range(start, end, row)
 

@@ -144,19 +144,24 @@ def emit_dynamic_matmul(module: Module, name: str, isa: ISA, epilogue: Epilogue)
         moves = (per_data, per_packed, per_out, per_second)
         data, packed, out, second = (f.gep(a, f.op("mul", product, m)) for a, m in zip(addresses, moves, strict=True))
 
-        def one(which: Reg) -> None:
-            start = f.mul(which, wide)
+        def multiply_panel(panel_index: Reg) -> None:
+            start = f.mul(panel_index, wide)
             left, column_offset = f.op("sub", columns, start), f.mul(start, 4)
-            weights = f.gep(packed, f.op("mul", which, panel))
+            weights = f.gep(packed, f.op("mul", panel_index, panel))
 
             def call(size: int, row: Reg) -> None:
-                there = [f.gep(p, f.op("mul", row, s)) for p, s in zip((data, out, second), steps, strict=True)]
-                pointers = (there[0], weights, f.gep(there[1], column_offset), f.gep(there[2], column_offset))
+                row_pointers = [f.gep(p, f.op("mul", row, s)) for p, s in zip((data, out, second), steps, strict=True)]
+                pointers = (
+                    row_pointers[0],
+                    weights,
+                    f.gep(row_pointers[1], column_offset),
+                    f.gep(row_pointers[2], column_offset),
+                )
                 f.call_void(tile_functions[size], *pointers, depth, *steps, left)
 
             for_each_tile(f, rows, max_tile_rows(isa), tile, call)
 
-        f.for_range(const(0, I64), panels, one)
+        f.for_range(const(0, I64), panels, multiply_panel)
 
     f.for_range(f.arg("begin"), f.arg("end"), unit)
     f.ret()

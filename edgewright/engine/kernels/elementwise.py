@@ -71,8 +71,8 @@ def _split_long_dim(dims: list[int]) -> list[tuple[int, int]]:
     last = dims[-1]
     if len(dims) > 1 or last <= _UNIT_ELEMENTS:
         return [(last, 0)]
-    whole = last // _UNIT_ELEMENTS * _UNIT_ELEMENTS
-    return [(whole, 0)] + ([(last - whole, whole)] if last > whole else [])
+    full = last // _UNIT_ELEMENTS * _UNIT_ELEMENTS
+    return [(full, 0)] + ([(last - full, full)] if last > full else [])
 
 
 def _block_loops(dims: list[int], strides: list[list[int]], operands: Sequence[LoopOperand]) -> LoopNest:
@@ -82,8 +82,8 @@ def _block_loops(dims: list[int], strides: list[list[int]], operands: Sequence[L
     if len(dims) == 1:
         dims, strides = [1, *dims], [[0, *s] for s in strides]
     middle = dims[-2]
-    most = max(1, _UNIT_ELEMENTS // dims[-1])
-    block = next(n for n in range(min(most, middle), 0, -1) if middle % n == 0)
+    max_rows = max(1, _UNIT_ELEMENTS // dims[-1])
+    block = next(n for n in range(min(max_rows, middle), 0, -1) if middle % n == 0)
     _split(dims, strides, len(dims) - 2, block)
     blocked = tuple(LoopOperand(o.kind, o.item, tuple(s)) for o, s in zip(operands, strides, strict=True))
     return LoopNest(tuple(dims), blocked)

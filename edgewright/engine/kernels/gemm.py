@@ -41,8 +41,8 @@ class Panel:
 
     def vector_offsets(self, elements: int) -> list[int]:
         """Byte offsets of an element's vectors, relative to the first one."""
-        each = len(self.widths) // self.streams
-        starts = [4 * sum(self.widths[:i]) for i in range(each)]
+        vectors = len(self.widths) // self.streams
+        starts = [4 * sum(self.widths[:i]) for i in range(vectors)]
         return [s * 4 * self.columns // self.streams * elements + at for s in range(self.streams) for at in starts]
 
 

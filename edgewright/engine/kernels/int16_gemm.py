@@ -119,9 +119,9 @@ def emit_tile(module: Module, isa: ISA, pixels: int, tile: Int16Tile) -> Functio
         """As many pairs as int32 can accumulate, then widen."""
         data, weights, *totals = carried
         none = [const(0, vec(lanes, "i32"))] * pixels
-        (*places,) = f.loop(window.depth, [data, weights, *none], step)
-        wide = [part for total in places[2:] for part in epilogue.widen(total)]
-        return [*places[:2], *(f.add(t, w) for t, w in zip(totals, wide, strict=True))]
+        (*results,) = f.loop(window.depth, [data, weights, *none], step)
+        wide = [part for total in results[2:] for part in epilogue.widen(total)]
+        return [*results[:2], *(f.add(t, w) for t, w in zip(totals, wide, strict=True))]
 
     totals = emit_window_loops(f, window, [f.arg("data"), begin, *epilogue.bias * pixels], run, 1)[2:]
     for p in range(pixels):

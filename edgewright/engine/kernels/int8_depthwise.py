@@ -1,7 +1,7 @@
 """Int8 depthwise convolution, one row of output pixels at a time.
 
-A dot product instruction sums four products within a 32-bit lane, but in channels-last data neighbouring bytes are
-different channels. So four neighbouring pixels are interleaved by two levels of unpack instructions: each 32-bit lane
+A dot product instruction sums four products within a 32-bit lane, but in channels-last data neighboring bytes are
+different channels. So four neighboring pixels are interleaved by two levels of unpack instructions: each 32-bit lane
 of such a quad holds four taps of one channel. Quads start at even columns and are shared by all windows that overlap
 them; each window has its own copy of the weights, shifted to its position within the quad, with zeros elsewhere.
 Tests: ``tests/engine/lower/test_conv.py``.
@@ -66,7 +66,7 @@ def window_quads(row: Int8DepthwiseRow, column: int) -> list[tuple[int, int, int
 
 
 def _quad_starts(taps: int, odd: int, dilation: int) -> list[int]:
-    """First taps of the quads, relative to the window. Even without dilation, so that neighbours share quads."""
+    """First taps of the quads, relative to the window. Even without dilation, so that neighbors share quads."""
     reach = taps + odd
     starts = list(range(0, max(1, reach - 3), 4))
     if starts[-1] + 4 < reach:

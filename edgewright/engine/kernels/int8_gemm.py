@@ -211,7 +211,7 @@ def accumulate_tile(
 
     def step(_: Reg, carried: list[Reg]) -> list[Reg]:
         data, weights, *sums = carried
-        row = [dots.weights(f.load(bytes_, weights, offset_, size)) for offset_ in offsets]
+        row = [dots.weights(f.load(bytes_, weights, weight_offset, size)) for weight_offset in offsets]
         for offset in range(0, vectors * size if ahead else 0, CACHE_LINE):
             prefetch(f, weights, ahead + offset, into_l1)
         for p in range(pixels):

@@ -121,7 +121,7 @@ def emit_output_transform(module: Module, lanes: int, outputs: OutputTiles, epil
 
     def tile(f: Function, now: list[Reg], columns: int) -> list[Reg]:
         points, out, second, params = now
-        f.loop(4, [points, params], lambda _, each: _accumulators(f, patches, lanes, each))
+        f.loop(4, [points, params], lambda _, pointers: _accumulators(f, patches, lanes, pointers))
         factors = load_requantizers(f, epilogue, f.gep(params, 4 * vector), lanes, 4, 4)
         finish = Int8EpilogueEmitter(f, epilogue, f.gep(f.arg("bias"), params_offset))
 
@@ -129,8 +129,8 @@ def emit_output_transform(module: Module, lanes: int, outputs: OutputTiles, epil
             for c in range(columns):
                 at = (r * 4 + c) * patches.point
                 four = [f.load(kind, points, at + vector * j, 4) for j in range(4)]
-                beside = r * outputs.residual_row + c * outputs.residual_pixel
-                other = f.load(vec(4 * lanes, "i8"), second, beside) if epilogue.sum else None
+                residual_offset = r * outputs.residual_row + c * outputs.residual_pixel
+                other = f.load(vec(4 * lanes, "i8"), second, residual_offset) if epilogue.sum else None
                 f.store(finish.store(four, factors, other), out, r * patches.row + c * patches.pixel)
 
         store(0)

@@ -34,8 +34,8 @@ class QuantizedStorage:
         return f.cast("sext" if self.signed and not self.moved else "zext", stored, vec(width, "i32"))
 
     def store(self, f: Function, real: Reg, pointer: Reg) -> None:
-        whole = f.add(quantize_to_int32(f, real, self.affine, self.low, self.high), self.moved)
-        f.store(f.cast("trunc", whole, vec(lane_count(real.type), f"i{self.bits}")), pointer)
+        integers = f.add(quantize_to_int32(f, real, self.affine, self.low, self.high), self.moved)
+        f.store(f.cast("trunc", integers, vec(lane_count(real.type), f"i{self.bits}")), pointer)
 
 
 @dataclass(frozen=True)
@@ -99,9 +99,9 @@ def _for_each(f: Function, lanes: int, length: int, body: Callable[[Reg, Reg], N
 
 
 def _probabilities(f: Function, table: Reg, total: Reg) -> Callable[[Reg], Reg]:
-    whole = to_float32(f, total)
+    integers = to_float32(f, total)
     return lambda below: f.op(
-        "fdiv", to_float32(f, gather_table(f, table, below)), f.splat(whole, lane_count(below.type))
+        "fdiv", to_float32(f, gather_table(f, table, below)), f.splat(integers, lane_count(below.type))
     )
 
 

@@ -9,8 +9,8 @@ _SHORT = {"float": "f32", "i32": "i32"}
 
 def first_lanes_mask(f: Function, used: Reg, lanes: int) -> Reg:
     """A mask of the first ``used`` (i64) lanes; all lanes if it exceeds them."""
-    most = f.call("llvm.smin.i64", I64, used, const(lanes, I64))
-    wide = f.splat(f.cast("trunc", most, "i32"), lanes)
+    count = f.call("llvm.smin.i64", I64, used, const(lanes, I64))
+    wide = f.splat(f.cast("trunc", count, "i32"), lanes)
     listed = ", ".join(f"i32 {i}" for i in range(lanes))
     return f.compare("slt", Reg(f"<{listed}>", vec(lanes, "i32")), wide)
 

@@ -34,9 +34,13 @@ def emit_norm(module: Module, name: str, lanes: int, norm: NormSpec) -> None:
     def row(y: Reg) -> None:
         offset = f.mul(y, 4 * norm.length)
         source, target = f.gep(data, offset), f.gep(out, offset)
-        own = f.mul(f.op("urem", y, norm.groups), 4 * (norm.length // norm.channel_size)) if norm.groups > 1 else 0
+        group_offset = (
+            f.mul(f.op("urem", y, norm.groups), 4 * (norm.length // norm.channel_size)) if norm.groups > 1 else 0
+        )
         mean, scale = _moments(f, lanes, norm, source)
-        _normalize_row(f, lanes, norm, (source, target, f.gep(weight, own), f.gep(bias, own)), mean, scale)
+        _normalize_row(
+            f, lanes, norm, (source, target, f.gep(weight, group_offset), f.gep(bias, group_offset)), mean, scale
+        )
 
     f.for_range(f.arg("begin"), f.arg("end"), row)
     f.ret()

@@ -57,8 +57,8 @@ def emit_pool(module: Module, name: str, isa: ISA, pool: PoolSpec) -> None:
         top, line = f.gep(data, above), f.gep(out, f.mul(y, pool.out_row))
 
         def pixel(x: Reg, _: list[Reg]) -> list[Reg]:
-            beside, first_x, end_x = _window_bounds(f, pool.wide, x)
-            corner, pixel_address = f.gep(top, beside), f.gep(line, f.mul(x, pool.out_pixel))
+            column, first_x, end_x = _window_bounds(f, pool.wide, x)
+            corner, pixel_address = f.gep(top, column), f.gep(line, f.mul(x, pool.out_pixel))
 
             def vector(first: Operand, width: int, used: int) -> None:
                 at = byte_offset(f, first, pool.item)

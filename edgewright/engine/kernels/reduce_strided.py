@@ -20,8 +20,8 @@ def emit_strided_reduce(module: Module, name: str, lanes: int, loops: LoopNest, 
 
     def element(now: list[Reg], at: Reg, width: int) -> None:
         data, *others = loops.operands[:-1]
-        place = f.gep(now[0], f.mul(at, data.strides[-1]))
-        total = _reduce_dims(f, place, dims, lambda where: first(f, f.load(vec(width, data.kind), where)), combine)
+        address = f.gep(now[0], f.mul(at, data.strides[-1]))
+        total = _reduce_dims(f, address, dims, lambda where: first(f, f.load(vec(width, data.kind), where)), combine)
         args = [total]
         for where, operand in zip(now[1:-1], others, strict=True):
             step = operand.strides[-1]

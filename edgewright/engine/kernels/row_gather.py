@@ -61,8 +61,8 @@ class _RuntimeParams:
     def clamped_index(self, indices: Reg, outer: Reg, row: Reg) -> Reg:
         f, load_index = self.f, self.load_index(indices, outer, row)
         wrapped = f.select(f.compare("slt", load_index, 0), f.op("add", load_index, self.size), load_index)
-        least = f.call("llvm.smax.i64", I64, wrapped, const(0, I64))
-        return f.call("llvm.smin.i64", I64, least, f.add(self.size, -1))
+        non_negative = f.call("llvm.smax.i64", I64, wrapped, const(0, I64))
+        return f.call("llvm.smin.i64", I64, non_negative, f.add(self.size, -1))
 
 
 def emit_row_gather(module: Module, name: str, run: int, item: int) -> None:

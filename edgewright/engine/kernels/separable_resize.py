@@ -1,4 +1,4 @@
-"""One-dimensional filter over a dense tensor: weighted sums of neighbours, for separable resizes and window means."""
+"""One-dimensional filter over a dense tensor: weighted sums of neighbors, for separable resizes and window means."""
 
 from __future__ import annotations
 

@@ -42,9 +42,11 @@ def emit_static_gather(module: Module, name: str, spec: StaticGatherSpec) -> Non
         source, target = data, out
         for dim in range(spec.rank - 2, -1, -1):
             size, stride, offsets = heads[dim]
-            here, index = (f.op("urem", index, size), f.op("udiv", index, size)) if dim else (index, index)
-            source = f.gep(source, f.load(I64, f.gep(offsets, f.mul(here, 8)), 0, 8))
-            target = f.gep(target, f.mul(here, stride) if isinstance(stride, int) else f.op("mul", here, stride))
+            position, index = (f.op("urem", index, size), f.op("udiv", index, size)) if dim else (index, index)
+            source = f.gep(source, f.load(I64, f.gep(offsets, f.mul(position, 8)), 0, 8))
+            target = f.gep(
+                target, f.mul(position, stride) if isinstance(stride, int) else f.op("mul", position, stride)
+            )
         size, stride, offsets = heads[-1]
 
         def copy_next(_: Reg, now: list[Reg]) -> list[Reg]:

@@ -121,8 +121,8 @@ class _TileLoops:
         """The loop body for a panel, counted from ``first``: tiles [begin, end)."""
 
         def tiles(panel: Reg) -> None:
-            own = self.f.add(panel, -first)
-            self.f.for_range(begin, end, lambda tile: self._emit_tile_call(run, own, *self._decode(tile)))
+            local_panel = self.f.add(panel, -first)
+            self.f.for_range(begin, end, lambda tile: self._emit_tile_call(run, local_panel, *self._decode(tile)))
 
         return tiles
 

@@ -58,9 +58,9 @@ def emit_transpose(module: Module, name: str, spec: TransposeSpec) -> None:
         block, rest = f.op("urem", index, spec.blocks), f.op("udiv", index, spec.blocks)
         pointers_now = list(pointers)
         for d in range(len(spec.outer) - 1, -1, -1):
-            here = f.op("urem", rest, spec.outer[d])
+            row_source = f.op("urem", rest, spec.outer[d])
             rest = f.op("udiv", rest, spec.outer[d])
-            pointers_now = [f.gep(p, f.mul(here, s[d])) for p, s in zip(pointers_now, spec.strides, strict=True)]
+            pointers_now = [f.gep(p, f.mul(row_source, s[d])) for p, s in zip(pointers_now, spec.strides, strict=True)]
         start = f.call("llvm.umin.i64", I64, f.mul(block, _TILE), const(spec.columns - _TILE, I64))
         column = f.gep(pointers_now[0], f.mul(start, spec.source)), f.gep(pointers_now[1], f.mul(start, 4))
         _emit_tile_column(f, spec, *column)
@@ -73,11 +73,11 @@ def _emit_tile_column(f: Function, spec: TransposeSpec, source: Reg, target: Reg
     """Transpose the tiles of a column, top to bottom."""
 
     def tile(row: Reg) -> None:
-        here = f.gep(source, f.mul(row, 4))
-        rows = [f.load(vec(_TILE, "i32"), here, i * spec.source) for i in range(_TILE)]
-        there = f.gep(target, f.mul(row, spec.target))
+        row_source = f.gep(source, f.mul(row, 4))
+        rows = [f.load(vec(_TILE, "i32"), row_source, i * spec.source) for i in range(_TILE)]
+        row_target = f.gep(target, f.mul(row, spec.target))
         for i, x in enumerate(transpose(f, rows)):
-            f.store(x, there, i * spec.target)
+            f.store(x, row_target, i * spec.target)
 
     def once(row: Reg, _: list[Reg]) -> list[Reg]:
         tile(row)

@@ -140,8 +140,8 @@ def emit_input_transform(module: Module, lanes: int, patches: PatchRow) -> Funct
                 for r, x in _input_transform(f, m, outputs, d).items():
                     half_transformed.setdefault(r, {})[column] = x
             for r, line in half_transformed.items():
-                for which in _INPUT_GROUPS[m]:
-                    for c, x in _input_transform(f, m, which, line).items():
+                for group in _INPUT_GROUPS[m]:
+                    for c, x in _input_transform(f, m, group, line).items():
                         f.store(x, points, (r * patches.side + c) * patches.point, item)
         return [f.gep(data, lanes * (4 if item == 4 else 1)), f.gep(points, item * lanes)]
 

@@ -105,8 +105,8 @@ def _build(module: Module, name: str, lanes: int, spec: ArgReduceSpec) -> None:
             index = f.op("add", i, const(1, I64))
             x = f.load(vec(width, source.kind), f.gep(first, f.mul(index, spec.step)))
             better = _better(f, x, carried[0], spec)
-            here = f.splat(f.cast("trunc", index, target.kind), width)
-            return [f.select(better, x, carried[0]), f.select(better, here, carried[1])]
+            index_vector = f.splat(f.cast("trunc", index, target.kind), width)
+            return [f.select(better, x, carried[0]), f.select(better, index_vector, carried[1])]
 
         winner = f.loop(spec.length - 1, start, once)[1] if spec.length > 1 else start[1]
         f.store(winner, f.gep(pointers[1], f.mul(at, target.strides[-1])))

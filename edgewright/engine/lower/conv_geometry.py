@@ -128,8 +128,8 @@ def gemm_parts(
                 TileGrid(block.rows, block.columns, largest, *steps), block.start[0], block.start[1], residual, 0
             )
         return
-    (high, wide), (down, along) = conv.size, conv.stride
-    input_steps = PixelStrides(down * data.layout.row, along * data.layout.pixel)
+    (high, wide), (stride_h, stride_w) = conv.size, conv.stride
+    input_steps = PixelStrides(stride_h * data.layout.row, stride_w * data.layout.pixel)
     output_steps = [
         PixelStrides(conv.spacing[0] * h.layout.row, conv.spacing[1] * h.layout.pixel) for h in storages[1:]
     ]
@@ -209,8 +209,8 @@ def has_uniform_rows(layout: Layout) -> bool:
 def transposed_conv_phases(op: Op) -> list[tuple[ConvGeometry, list[int], list[int]]]:
     """Decompose a transposed convolution into plain convolutions of stride 1, one per phase (subpixel decomposition).
 
-    Output positions with the same remainder modulo the stride use the same subset of taps, and neighbours among them
-    read neighbouring inputs. So each of the stride_y * stride_x phases is a small dense convolution whose outputs are
+    Output positions with the same remainder modulo the stride use the same subset of taps, and neighbors among them
+    read neighboring inputs. So each of the stride_y * stride_x phases is a small dense convolution whose outputs are
     written ``stride`` apart; nothing multiplies the zeros that upsampling the input would insert. Returns for each
     phase its geometry and the filter rows and columns it uses, in window order; -1 for a phase without taps (its output
     is the bias). Background: Shi et al., "Is the deconvolution layer the same as a convolutional layer?" (2016).

@@ -135,8 +135,8 @@ def _build(module: Module, name: str, lanes: int, loops: LoopNest, window: _Wind
     def product(pointer: Reg, weights: Reg, total: Reg, width: int) -> Reg:
         x = f.load(data.kind if broadcast else vec(width, data.kind), pointer)
         wide = f.cast("sext" if window.signed else "zext", x, "i32" if broadcast else vec(width, "i32"))
-        centred = f.add(wide, -window.zero)
-        return f.op("add", total, f.op("mul", f.splat(centred, width) if broadcast else centred,
+        centered = f.add(wide, -window.zero)
+        return f.op("add", total, f.op("mul", f.splat(centered, width) if broadcast else centered,
                                        f.load(vec(width, "i32"), weights)))  # fmt: skip
 
     def over(dim: int, pointer: Reg, weights: Reg, total: Reg, width: int) -> list[Reg]:

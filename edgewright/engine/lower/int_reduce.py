@@ -109,8 +109,8 @@ class IntReduce(Lowering):
         if low < -(1 << 31) or high >= 1 << 31:
             low, high = -(1 << 31), (1 << 31) - 1  # wraps, as in numpy
         result = self.finish(i, self.node.op, RangedInt(reduced, low, high), regs[1:])
-        least, most = dtype_range(out)
-        if result.low < least or result.high > most:
+        minimum, maximum = dtype_range(out)
+        if result.low < minimum or result.high > maximum:
             raise IntRangeError(f"{result.low} to {result.high} as {out.dtype}")
         assert out.dtype is not None
         return i.store(result, 8 * out.dtype.itemsize, _storage_offset(out))

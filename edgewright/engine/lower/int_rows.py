@@ -150,5 +150,5 @@ def _sizes(op: Op, x: Value) -> tuple[int, int, int]:
     if op.kind.endswith("RMSNORM"):
         return math.prod(int(n) for n in op.args["normalize_shape"]), 1, 1
     groups = int(op.args["num_groups"])
-    spread = math.prod(x.bound[2:])
-    return x.bound[1] // max(groups, 1) * spread, spread, groups
+    channel_size = math.prod(x.bound[2:])
+    return x.bound[1] // max(groups, 1) * channel_size, channel_size, groups

@@ -23,8 +23,8 @@ def _norm(op: Op) -> NormSpec | None:
     if op.kind != "group_norm":
         return None
     _, channels, *size = (int(n) for n in x.bound)
-    spread, groups = math.prod(size), int(op.args["num_groups"])
-    return NormSpec(channels // groups * spread, True, float(op.args["eps"]), weight, bias, spread, groups)
+    channel_size, groups = math.prod(size), int(op.args["num_groups"])
+    return NormSpec(channels // groups * channel_size, True, float(op.args["eps"]), weight, bias, channel_size, groups)
 
 
 class Normalize(DenseLowering):

@@ -1,4 +1,4 @@
-"""Separable resize: weighted sums of a window of neighbours along one dimension."""
+"""Separable resize: weighted sums of a window of neighbors along one dimension."""
 
 from __future__ import annotations
 

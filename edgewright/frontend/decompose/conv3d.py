@@ -53,14 +53,14 @@ def convolution(
 
 
 def _dilate_depth(rw: Rewriter, slices: fx.Node, step: int) -> Any:
-    """Insert ``step - 1`` zero slices between neighbours, as a transposed convolution of this stride does."""
+    """Insert ``step - 1`` zero slices between neighbors, as a transposed convolution of this stride does."""
     if step == 1:
         return slices
     _, depth, *rest = rw.shape(slices)
     padded = rw.call(aten.unsqueeze.default, slices, 2)
     padded = rw.call(aten.constant_pad_nd.default, padded, [0, 0, 0, 0, 0, 0, 0, step - 1], 0.0)
-    joined = rw.call(aten.view.default, padded, [-1, depth * step, *rest])
-    return rw.call(aten.slice.Tensor, joined, 1, 0, (depth - 1) * step + 1, 1)
+    interleaved = rw.call(aten.view.default, padded, [-1, depth * step, *rest])
+    return rw.call(aten.slice.Tensor, interleaved, 1, 0, (depth - 1) * step + 1, 1)
 
 
 def _is_static(x: fx.Node) -> bool:

@@ -166,7 +166,7 @@ def histc(rw: Rewriter, x: fx.Node, bins: int = 100, min: Any = 0, max: Any = 0)
     """A scatter-add of ones at the bin of each element in range; the last bin includes its upper edge.
 
     Every step is computed in float64 and rounded to the input's dtype. The numbers are the same, and no backend lowers
-    float64 to less precision, which would move elements on an edge to the neighbouring bin.
+    float64 to less precision, which would move elements on an edge to the neighboring bin.
     """
     if not all(isinstance(n, int | float) for n in (bins, min, max)):
         return NotImplemented

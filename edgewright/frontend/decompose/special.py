@@ -42,8 +42,8 @@ def erfinv(rw: Rewriter, x: fx.Node) -> Any:
     product = rw.call(aten.mul.Tensor, rw.call(aten.rsub.Scalar, y, 1), rw.call(aten.add.Scalar, y, 1))
     w = rw.call(aten.neg.default, rw.call(aten.log.default, product))
     central = _horner(rw, _ERFINV_CENTRAL, rw.call(aten.sub.Scalar, w, 2.5))
-    far = rw.call(aten.clamp.default, w, 5.0)
-    tail = _horner(rw, _ERFINV_TAIL, rw.call(aten.sub.Scalar, rw.call(aten.sqrt.default, far), 3))
+    clamped = rw.call(aten.clamp.default, w, 5.0)
+    tail = _horner(rw, _ERFINV_TAIL, rw.call(aten.sub.Scalar, rw.call(aten.sqrt.default, clamped), 3))
     factor = rw.call(aten.where.self, rw.call(aten.lt.Scalar, w, 5), central, tail)
     z = rw.call(aten.mul.Tensor, factor, y)
     if dtype_of(y) == torch.float64:

@@ -97,7 +97,7 @@ def _convert(ex: EvaluationContext, op: Op) -> Any:
         stored, scale, zero = ex.numerics.quantize_rows(ex.real(value), -(out.q.axis or -1))
         return DynamicRows(stored, scale, zero, ex.real(value))
     if value.q is not None and out.q is not None:
-        made = ex.numerics.convert(np.asarray(ex.raw(value)), value.q, out.q, op.args.get("limits"))
-        if made is not None:
-            return made
+        converted = ex.numerics.convert(np.asarray(ex.raw(value)), value.q, out.q, op.args.get("limits"))
+        if converted is not None:
+            return converted
     return ex.store(op, ex.real(value))

@@ -117,8 +117,8 @@ def _check_constant(value: Value) -> None:
     data, q = value.data, value.q
     assert data is not None
     if data.dtype != value.dtype or data.shape != value.bound or value.dynamic:
-        found = f"{data.dtype} {list(data.shape)}"
-        raise FormatError(f"must be {value.dtype} {list(value.bound)}", where="constant", value=found)
+        actual = f"{data.dtype} {list(data.shape)}"
+        raise FormatError(f"must be {value.dtype} {list(value.bound)}", where="constant", value=actual)
     if data.dtype.kind == "b" and data.size and int(np.ascontiguousarray(data).view(np.uint8).max()) > 1:
         raise FormatError("must be bytes of 0 or 1", where="constant", value=int(data.view(np.uint8).max()))
     if q is None or q.dynamic is not None or not data.size:

@@ -27,9 +27,9 @@ def _check_op(op: Op, memory: int) -> None:
     if row is None or not op.kind.startswith(PREFIX):
         raise FormatError("must be an operator of ENN", value=op.kind)
     inputs = op.args["inputs"]
-    fewest, most = row.operands
-    if not isinstance(inputs, list) or not fewest <= len(inputs) <= (most or MAX_LENGTH):
-        raise FormatError(f"must have {fewest} operands", where="inputs")
+    minimum, maximum = row.operands
+    if not isinstance(inputs, list) or not minimum <= len(inputs) <= (maximum or MAX_LENGTH):
+        raise FormatError(f"must have {minimum} operands", where="inputs")
     outputs = [o for o in op.outputs if o is not None]
     if any(not isinstance(v, Value) for v in inputs) or (row.results or len(outputs)) != len(op.outputs) or not outputs:
         raise FormatError("must have tensors for operands and results", value=op.kind)

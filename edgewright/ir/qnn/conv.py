@@ -63,8 +63,8 @@ def _multiply_tap(part: Array, tap: Array, groups: int) -> Array:
     if inputs == 1 and outputs == groups:
         return part * tap[0]
     split = part.reshape(*part.shape[:-1], groups, 1, inputs)
-    each = tap.reshape(inputs, groups, outputs // groups).transpose(1, 0, 2)
-    return np.matmul(split, each).reshape(*part.shape[:-1], outputs)
+    group_taps = tap.reshape(inputs, groups, outputs // groups).transpose(1, 0, 2)
+    return np.matmul(split, group_taps).reshape(*part.shape[:-1], outputs)
 
 
 def convolution(op: Op, arrays: Sequence[Array]) -> Array:

@@ -89,8 +89,8 @@ def int16_clamp_params(op: Op) -> tuple[Int16Rescale, int, int] | None:
     low, high = clamp_limits(op)
     if rescale is None or out is None or out.q is None or not low <= high:
         return None
-    least, most = (int(quantize_array(np.asarray(n), out.q)) for n in (low, high))
-    return rescale, least, most
+    minimum, maximum = (int(quantize_array(np.asarray(n), out.q)) for n in (low, high))
+    return rescale, minimum, maximum
 
 
 def clamp(op: Op, arrays: Sequence[Array]) -> Array:

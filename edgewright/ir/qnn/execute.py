@@ -34,8 +34,8 @@ def run_op(op: Op, arrays: Mapping[Value, Array], numerics: str = "qnn") -> Arra
     if len(op.outputs) > 1:
         result = _evaluate(op, _input_arrays(op, arrays))
         return tuple(m if v is None else _check_result(op, v, m) for v, m in zip(op.outputs, result, strict=True))
-    (one,), out = _evaluate(op, _input_arrays(op, arrays)), op.outputs[0]
-    return one.reshape(out.bound) if out is not None and one.size == 1 else one
+    (array,), out = _evaluate(op, _input_arrays(op, arrays)), op.outputs[0]
+    return array.reshape(out.bound) if out is not None and array.size == 1 else array
 
 
 def _input_arrays(op: Op, arrays: Mapping[Value, Array]) -> list[Array]:

@@ -21,8 +21,8 @@ _F32 = np.float32
 def max_pool(params: Params, x: Array) -> Array:
     """Max pooling of stored values: quantization preserves order. Floating point is rounded to fp16."""
     x = round_to_fp16(x).astype(x.dtype) if x.dtype.kind == "f" else x
-    least = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
-    total = np.full(params["shape"], least, x.dtype)
+    minimum = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
+    total = np.full(params["shape"], minimum, x.dtype)
     for at, read in window_taps(params, x.shape[1:-1], params["shape"][1:-1]):
         total[at] = np.maximum(total[at], x[read])
     return total

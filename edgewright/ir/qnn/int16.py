@@ -1,7 +1,7 @@
 """Fixed-point addition and rescaling of 16-bit tensors.
 
 The arithmetic follows Hexagon NN, the operator library for the same vector unit that Qualcomm published under a BSD
-licence: 16-bit factors for two operands, one factor with 18 fraction bits for one; rounding half up. Here 32768 is
+license: 16-bit factors for two operands, one factor with 18 fraction bits for one; rounding half up. Here 32768 is
 subtracted from all integers first, which changes no result and keeps sums within 32 bits.
 """
 
@@ -47,8 +47,8 @@ class Int16Rescale:
     offset: int
 
     def apply(self, x: Array) -> Array:
-        centred = x.astype(np.int64) - MIDPOINT
-        return _saturate((centred * self.gain + (1 << 14) >> 15) + self.offset >> _FRACTION_BITS)
+        centered = x.astype(np.int64) - MIDPOINT
+        return _saturate((centered * self.gain + (1 << 14) >> 15) + self.offset >> _FRACTION_BITS)
 
 
 def _saturate(total: Array) -> Array:

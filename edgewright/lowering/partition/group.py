@@ -116,7 +116,7 @@ def extract(graph: Graph, ops: Sequence[Op], name: str, readers: Readers | None 
     readers = readers_of(graph) if readers is None else readers
     inside = {v for op in ops for v in op.outputs if v is not None}
     inputs = dict.fromkeys(v for op in ops for v in op.inputs() if v not in inside and not v.constant)
-    chosen = set(ops)
+    group = set(ops)
     results = [v for op in ops for v in op.outputs if v is not None]
-    outputs = [v for v in results if not readers.get(v, set()) <= chosen]
+    outputs = [v for v in results if not readers.get(v, set()) <= group]
     return Graph(name, list(inputs), outputs, list(ops))

@@ -98,7 +98,7 @@ class Partitioner:
         reasons_by_origin: dict[Origin, list[str]] = {}
         for op in application.graph.ops if self.exclude else ():
             node = next((application.nodes.get(o) for o in op.outputs if o is not None), None)
-            reasons = [why for exclusion in self.exclude if (why := exclusion(op, node))]
+            reasons = [reason for exclusion in self.exclude if (reason := exclusion(op, node))]
             if reasons:
                 reasons_by_origin[op.origin] = reasons
         return reasons_by_origin

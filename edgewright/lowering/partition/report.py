@@ -30,8 +30,8 @@ class Verdict:
 
     def __str__(self) -> str:
         where = f" in {self.module}" if self.module else ""
-        what = f"{self.backend}, group {self.group}" if self.backend else "; ".join(self.rejections)
-        return f"{self.operator} {self.node!r}{where}: {what}"
+        outcome = f"{self.backend}, group {self.group}" if self.backend else "; ".join(self.rejections)
+        return f"{self.operator} {self.node!r}{where}: {outcome}"
 
 
 @dataclass(frozen=True)

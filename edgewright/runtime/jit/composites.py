@@ -68,8 +68,8 @@ def _elu(g: GraphBuilder, x: Value, a: Args) -> Value | None:
 def _logit(g: GraphBuilder, x: Value, a: Args) -> Value | None:
     eps, dtype = a["eps"], a["self"].dtype if a["self"].dtype in FLOATS else _F32
     if eps is not None and eps >= 0:
-        least = np.asarray(eps, dtype)
-        low, high = (make_value((), v.astype(np.float32)) for v in (least, np.asarray(1 - least, dtype)))
+        epsilon = np.asarray(eps, dtype)
+        low, high = (make_value((), v.astype(np.float32)) for v in (epsilon, np.asarray(1 - epsilon, dtype)))
         above = g.emit("where", x.bound, {"condition": _emit_compare(g, "gt", x, high), "self": high, "other": x})
         x = g.emit("where", x.bound, {"condition": _emit_compare(g, "lt", x, low), "self": low, "other": above})
     rest = emit_float(g, "add", emit_float(g, "neg", x), 1.0)

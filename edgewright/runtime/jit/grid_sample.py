@@ -13,7 +13,7 @@ from edgewright.runtime.tensor import TensorSlot
 
 @lowers("aten::grid_sampler_2d.out")
 def _grid_sample(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
-    """Gathers the neighbours of each point and sums them with their weights."""
+    """Gathers the neighbors of each point and sums them with their weights."""
     x, grid, out = a["input"], a["grid"], outs[0]
     if not g.supports_float(x, grid, out) or len(x.bound) != 4 or len(grid.bound) != 4 or g.constant(x) is not None:
         return False
@@ -24,8 +24,8 @@ def _grid_sample(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
     points = g.emit("view", (rows, 2), {"self": g.value(grid), "size": [rows, 2]})
     size = [batch * math.prod(sizes), channels]
     flat_image = g.emit("view", size, {"self": g.value_nhwc(x), "size": size})
-    how = Sampling(int(a["interpolation_mode"]), int(a["padding_mode"]), bool(a["align_corners"]))
-    total = lower_grid_sample(g.emit, flat_image, points, batch, sizes, how)
+    sampling = Sampling(int(a["interpolation_mode"]), int(a["padding_mode"]), bool(a["align_corners"]))
+    total = lower_grid_sample(g.emit, flat_image, points, batch, sizes, sampling)
     shape = [batch, *grid.bound[1:3], channels]
     image = g.emit("view", shape, {"self": total, "size": shape})
     g.bind(out, image, nhwc=True)

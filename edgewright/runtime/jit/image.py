@@ -1,6 +1,6 @@
 """Lowering of pooling and resizing.
 
-Average pooling and bilinear resizing are separable: a weighted sum of neighbours along the height, then along the
+Average pooling and bilinear resizing are separable: a weighted sum of neighbors along the height, then along the
 width. The weights come from the reference kernel itself, run on an identity matrix: column i of the result holds the
 contribution of row i to every output, so padding, rounding and corner modes need no second implementation.
 """
@@ -25,7 +25,7 @@ ColumnKernel = Callable[[Array], Any]  # the reference kernel, applied to images
 
 
 def resize_filter(narrow: ColumnKernel, size: int) -> dict[str, Value]:
-    """Start, count and weights of the neighbours that each output along a side sums."""
+    """Start, count and weights of the neighbors that each output along a side sums."""
     matrix = np.asarray(narrow(np.eye(size, dtype=np.float32)[None, :, :, None]), np.float32)[0, :, :, 0].T
     nonzero = matrix != 0
     starts = nonzero.argmax(1)

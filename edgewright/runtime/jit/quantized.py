@@ -94,5 +94,5 @@ def _dequantize(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
         return False
     scales, zeros = params
     widened = g.emit("cast", x.bound, {"self": g.value(x)}, _F32)
-    centred = emit_float(g, "sub", widened, _float_constant(zeros))
-    return emit_typed(g, "mul", outs[0], {"self": centred, "other": _float_constant(scales)}, _F32)
+    centered = emit_float(g, "sub", widened, _float_constant(zeros))
+    return emit_typed(g, "mul", outs[0], {"self": centered, "other": _float_constant(scales)}, _F32)

@@ -1,4 +1,4 @@
-"""Kernels of normalisation."""
+"""Kernels of normalization."""
 
 from __future__ import annotations
 

@@ -124,7 +124,9 @@ def _sizes(memories: dict[int, Array]) -> dict[int, tuple[int, bool]]:
 
 def _within_limits(executed: Sequence[Executed]) -> bool:
     """True if the trace is small enough to compile quickly."""
-    weights = sum(one.operation.weights.size for one in executed if isinstance(one.operation, Convolution))
+    weights = sum(
+        operation.operation.weights.size for operation in executed if isinstance(operation.operation, Convolution)
+    )
     return len(executed) <= _MAX_OPERATIONS and weights <= _MAX_WEIGHTS
 
 

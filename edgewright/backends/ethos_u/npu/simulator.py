@@ -204,7 +204,7 @@ class Npu:
             return Operand2(value - registers.signed("IFM2_ZERO_POINT"))
         axes = ("height", "width", "depth")
         broadcast = [registers.field("IFM2_BROADCAST", axis) for axis in axes]
-        height, width, depth = (1 if one else n for n, one in zip(shape, broadcast, strict=True))
+        height, width, depth = (1 if is_broadcast else n for n, is_broadcast in zip(shape, broadcast, strict=True))
         return Operand2(0, feature_map_from_registers(registers, "IFM2"), (height, width, depth))
 
     def _constant_scales(self, stage: OutputStage) -> bool:

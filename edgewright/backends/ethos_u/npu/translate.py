@@ -188,8 +188,8 @@ def _scale_operand(b: CoreGraphBuilder, x: Value, multiplier: int, shift: int, r
     """Scale an 8-bit operand to 32 bits."""
     if shift == 0 and multiplier << 9 < 1 << 31:
         return _multiply(b, x, multiplier)
-    (multiplier, *_), (shift, *_), how = _checked_scale(multiplier, shift, rounding)
-    return _rescale(b, x, b.value(x.bound, _INT32), multiplier, shift, how, 0)
+    (multiplier, *_), (shift, *_), rounding_mode = _checked_scale(multiplier, shift, rounding)
+    return _rescale(b, x, b.value(x.bound, _INT32), multiplier, shift, rounding_mode, 0)
 
 
 def _subtract_zero_point(b: CoreGraphBuilder, x: Value, zero: int) -> Value:

@@ -88,8 +88,8 @@ def batch_norm(
     x = promote_operands(input, 0.0)[0]
     shape = (1, -1, *(1,) * (x.ndim - 2))
     scale = 1 / np.sqrt(running_var.astype(x.dtype, copy=False) + x.dtype.type(eps))
-    centred = x - running_mean.reshape(shape).astype(x.dtype, copy=False)
-    return _affine(centred * scale.reshape(shape), weight, bias, shape)
+    centered = x - running_mean.reshape(shape).astype(x.dtype, copy=False)
+    return _affine(centered * scale.reshape(shape), weight, bias, shape)
 
 
 def batch_norm_shape(

@@ -77,8 +77,8 @@ def rms_norm(
     x = promote_operands(input, 0.0)[0]
     axes = tuple(range(x.ndim - len(normalized_shape), x.ndim))
     square = np.mean(x * x, axis=axes, keepdims=True, dtype=x.dtype)
-    least = np.finfo(compute_type(x.dtype)).eps if eps is None else eps
-    result = x / np.sqrt(square + x.dtype.type(least))
+    epsilon = np.finfo(compute_type(x.dtype)).eps if eps is None else eps
+    result = x / np.sqrt(square + x.dtype.type(epsilon))
     return np.asarray(result if weight is None else result * weight.astype(x.dtype, copy=False))
 
 

@@ -133,8 +133,8 @@ def unfold(self: Array, dimension: int, size: int, step: int) -> Array:
     axis, shape = normal_dim(dimension, self.ndim), unfold_shape(self, dimension, size, step)
     if not numel(shape):
         return np.empty(shape, self.dtype)
-    apart = step * self.strides[axis] if shape[axis] > 1 else 0
-    return _strided_view(self, shape, (*with_size(self.strides, axis, apart), self.strides[axis]))
+    stride = step * self.strides[axis] if shape[axis] > 1 else 0
+    return _strided_view(self, shape, (*with_size(self.strides, axis, stride), self.strides[axis]))
 
 
 def unfold_shape(self: Array, dimension: int, size: int, step: int) -> Shape:

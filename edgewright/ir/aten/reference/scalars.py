@@ -81,8 +81,8 @@ def _choose_number(choose: Callable[[Any, Any], Any]) -> Callable[[Number, Numbe
 
     @_checked_int64
     def apply(a: Number, b: Number) -> Number:
-        chosen: Number = choose(a, b)
-        return float(chosen) if isinstance(a, float) or isinstance(b, float) else chosen
+        result: Number = choose(a, b)
+        return float(result) if isinstance(a, float) or isinstance(b, float) else result
 
     return apply
 
