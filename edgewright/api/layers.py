@@ -27,7 +27,7 @@ Values = dict[str, torch.Tensor]
 @dataclass(frozen=True)
 class QuantizedLayer:
     """``name``: the node that computes the result. ``result``: the node with the value that the hardware has, after
-    requantization. ``stored``: the same if it is stored in integers, else None."""
+    requantization. ``dequantized``: the same if it is stored in integers, else None."""
 
     name: str
     result: str

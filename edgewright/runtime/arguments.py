@@ -21,7 +21,7 @@ def check_callable(subject: str, value: Any) -> None:
 
 
 def check_count(subject: str, value: object, minimum: int) -> None:
-    """Raise unless ``value`` is an integer (not a ``bool``) of at least ``least``."""
+    """Raise unless ``value`` is an integer (not a ``bool``) of at least ``minimum``."""
     if type(value) is not int:
         raise UsageError(subject, f"must be a whole number, {minimum} or more", value=_short_repr(value))
     if value < minimum:

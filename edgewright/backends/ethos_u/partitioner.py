@@ -79,7 +79,7 @@ class EthosUPartitioner(Partitioner):
         narrow_indices(exported.graph_module)
         return super().partition(exported, method)
 
-    def keep(self, ops: Sequence[Op]) -> bool:
+    def accepts_group(self, ops: Sequence[Op]) -> bool:
         return any(op.kind not in _DATA_MOVEMENT for op in ops)
 
     def lower(self, group: Graph) -> LoweredBackendModule:

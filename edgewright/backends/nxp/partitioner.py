@@ -91,7 +91,7 @@ class NeutronPartitioner(Partitioner):
     def target(self) -> NeutronTargetSpec:
         return self.target_spec
 
-    def keep(self, ops: Sequence[Op]) -> bool:
+    def accepts_group(self, ops: Sequence[Op]) -> bool:
         return self.delegation.allow_no_op_partitions or any(op.kind not in _DATA_MOVEMENT for op in ops)
 
     def partition(self, exported: ExportedProgram, method: str = "forward") -> ExportedProgram:

@@ -58,8 +58,8 @@ class QnnPartitioner(Partitioner):
     names of nodes and of operators (``aten.add.Tensor``) to exclude. ``simulate_only``: compile a program that runs on
     the host and never on a device, without Qualcomm's libraries. ``optimization_level``: effort of the compiler, 1 to
     3. ``shared``: partitions to compile together with those of other methods; ``spills``: contexts that share a spill
-    buffer. ``integer_state``: store quantized state (a cache) as integers. ``skips``: both sets, shared by several
-    methods.
+    buffer. ``integer_state``: store quantized state (a cache) as integers. ``name_exclusions``: both sets, shared by
+    several methods.
     """
 
     backend = BACKEND
@@ -121,7 +121,7 @@ class QnnPartitioner(Partitioner):
         rejection = probe_for(self._target).rejection(signature(op, outputs), device)
         return [] if rejection is None else [rejection]
 
-    def keep(self, ops: Sequence[Op]) -> bool:
+    def accepts_group(self, ops: Sequence[Op]) -> bool:
         return any(op.kind not in IDLE for op in ops)
 
     def lower(self, group: Graph) -> LoweredBackendModule:

@@ -23,7 +23,7 @@ class QuantDtype(enum.IntEnum):
     use_16a4w_block = 3
     use_8a8w = 4
     use_8a4w = 5
-    use_fp16a8w = 6  # this and the next are ExecuTorch's; see ``_OTHERS``
+    use_fp16a8w = 6  # this and the next are ExecuTorch's; see ``_UNSUPPORTED``
     use_16a2w = 7
 
 

@@ -86,7 +86,7 @@ class EnnPartitioner(Partitioner):
         """ATen operators that must not be decomposed."""
         return list(self.no_decompose)
 
-    def keep(self, ops: Sequence[Op]) -> bool:
+    def accepts_group(self, ops: Sequence[Op]) -> bool:
         return any(op.kind not in _DATA_MOVEMENT for op in ops)
 
     def partition(self, exported: ExportedProgram, method: str = "forward") -> ExportedProgram:

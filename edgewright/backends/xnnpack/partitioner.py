@@ -78,7 +78,7 @@ class XnnpackPartitioner(Partitioner):
             return [f"precision {precision_of(op)} is not among the requested precisions"]
         return super().rejections(op)
 
-    def keep(self, ops: Sequence[Op]) -> bool:
+    def accepts_group(self, ops: Sequence[Op]) -> bool:
         return any(op.kind not in _DATA_MOVEMENT for op in ops)
 
     def lower(self, group: Graph) -> LoweredBackendModule:

@@ -40,7 +40,7 @@ class QuantizedStorage:
 
 @dataclass(frozen=True)
 class IntSoftmaxSpec:
-    """``loops`` iterate over rows. ``one``: for log-softmax, the logarithm of the table entry that represents 1."""
+    """``loops`` iterate over rows. ``log_unit``: for log-softmax, the logarithm of the table entry that is 1."""
 
     loops: LoopNest
     length: int
@@ -145,8 +145,8 @@ def _log(f: Function, x: Reg) -> Reg:
 
 @dataclass(frozen=True)
 class IntNormSpec:
-    """With ``loops``, rows are strided and each element has its own weight. Without, rows are contiguous, ``spread``
-    elements share a weight, and rows cycle through ``groups`` lists of weights."""
+    """With ``loops``, rows are strided and each element has its own weight. Without, rows are contiguous,
+    ``channel_size`` elements share a weight, and rows cycle through ``groups`` lists of weights."""
 
     loops: LoopNest | None
     length: int

@@ -42,7 +42,7 @@ class Interpreter(Protocol):
 
 
 class Replay:
-    """Compiled graphs and interpreted operations, in order. ``spent``: budget steps of a run."""
+    """Compiled graphs and interpreted operations, in order. ``steps``: budget steps of a run."""
 
     def __init__(self, parts: list[CompiledGraph | Executed], regions: list[int], steps: int) -> None:
         self.parts, self.steps, self._regions = parts, steps, regions

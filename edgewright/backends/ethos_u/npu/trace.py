@@ -97,7 +97,7 @@ class Executed:
 
 @dataclass
 class Trace:
-    """The operations of a run. ``spent``: budget steps the run took."""
+    """The operations of a run. ``steps``: budget steps the run took."""
 
     executed: list[Executed] = field(default_factory=list)
     steps: int = 0
