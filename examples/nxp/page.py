@@ -24,7 +24,7 @@ def write_page(path: Path, reports: Mapping[str, PartitionReport]) -> None:
                 v.module,
                 f"NPU, group {v.group}" if v.backend else "CPU",
                 v.macs,
-                "; ".join(v.refusals),
+                "; ".join(v.rejections),
             )
             for v in report.verdicts
         ]

@@ -190,7 +190,7 @@ def test_folders_on_the_phone_must_be_whole_paths_that_can_be_written(
 @pytest.mark.parametrize(
     ("script", "words"),
     [('echo \'CANNOT LINK EXECUTABLE "./r": library "libc++_shared.so" not found\'; exit 1', "lacks a library"),
-     ("exit 126", "cannot be executed there"), ("exit 137", "want of memory"), ("exit 139", "It crashed"),
+     ("exit 126", "cannot be executed there"), ("exit 137", "memory was low"), ("exit 139", "It crashed"),
      ("exit 9", "Its log is above")],
 )  # fmt: skip
 def test_how_a_runner_ended_says_what_to_do(

@@ -125,7 +125,7 @@ def test_shapes_that_vary_are_said_as_for_torch_export(caplog: pytest.LogCapture
         said[0]
         == "nothing of 'forward' runs on the HTP: linear 'linear': shapes must be static; got input, relu_default"
     )
-    with pytest.raises(UsageError, match="method 'a': must be among those given"):
+    with pytest.raises(UsageError, match="method 'a': must be one of"):
         to_edge_transform_and_lower_to_qnn({"a": net()}, INPUTS, SPECS, dynamic_shapes=shapes[0])
 
 
@@ -137,7 +137,7 @@ def test_bad_calls_are_refused() -> None:
         to_edge_transform_and_lower_to_qnn(net(), (torch.ones(1, 3),), SPECS)
     with pytest.raises(UsageError, match="must be a tuple; got Tensor"):
         to_edge_transform_and_lower_to_qnn(net(), INPUTS[0], SPECS)
-    with pytest.raises(UsageError, match="method 'a': must be among those given"):
+    with pytest.raises(UsageError, match="method 'a': must be one of"):
         to_edge_transform_and_lower_to_qnn({"a": net()}, {"b": INPUTS}, SPECS)
     with pytest.raises(UsageError, match="skip_node_op_set: must be a set of names"):
         to_edge_transform_and_lower_to_qnn(net(), INPUTS, SPECS, skip_node_op_set="aten.tanh.default")

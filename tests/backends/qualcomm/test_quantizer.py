@@ -260,8 +260,8 @@ def test_ranges_that_are_known_stay_what_they_are() -> None:
     ("options", "message"),
     [
         ({"is_embedding_per_channel": True}, "is_embedding_per_channel: must be False"),
-        ({"quant_dtype": QuantDtype.use_16a2w}, r"must be one of use_8a8w.*got use_16a2w\n  weights of 2 bits"),
-        ({"quant_dtype": QuantDtype.use_fp16a8w}, "real numbers beside integer weights"),
+        ({"quant_dtype": QuantDtype.use_16a2w}, r"must be one of use_8a8w.*got use_16a2w\n  2-bit weights"),
+        ({"quant_dtype": QuantDtype.use_fp16a8w}, "no operators with floating-point activations"),
     ],
 )
 def test_what_the_htp_does_not_have_is_refused(options: dict[str, Any], message: str) -> None:
