@@ -8,8 +8,9 @@ id in the file, in this order: those that the application registered, built-in o
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
-from functools import cache
+from functools import cache, lru_cache
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -34,11 +35,17 @@ def discover() -> dict[str, str]:
     >>> discover()["xnnpack"]
     'edgewright.backends.xnnpack'
     """
+    return dict(_search(tuple(sys.path), tuple(import_module("edgewright.backends").__path__)))
+
+
+@lru_cache(maxsize=4)
+def _search(_: tuple[str, ...], path: tuple[str, ...]) -> dict[str, str]:
+    """Search once per search path: entry points are read from a file of every installed package."""
     import pkgutil
     from importlib.metadata import entry_points  # slow to import, and not needed to run built-in delegates
 
     backends = {entry.name: entry.value for entry in entry_points(group=BACKENDS)}
-    folders = [m.name for m in pkgutil.iter_modules(import_module("edgewright.backends").__path__) if m.ispkg]
+    folders = [m.name for m in pkgutil.iter_modules(path) if m.ispkg]
     packages = {name: f"edgewright.backends.{name}" for name in folders}
     backends.update({name: package for name, package in packages.items() if find_spec(f"{package}.ops") is not None})
     return dict(sorted(backends.items()))
@@ -116,6 +123,7 @@ def describe_backend(backend: str) -> str:
 
 def forget_delegates() -> None:
     """Clear the caches, so that newly installed backends are found."""
+    _search.cache_clear()
     _packages_by_id.cache_clear()
     _delegate_of_package.cache_clear()
 

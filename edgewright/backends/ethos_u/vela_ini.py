@@ -6,6 +6,7 @@ import configparser
 import math
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 
 from edgewright.errors import FileAccessError, UsageError
 from edgewright.hints import not_among
@@ -37,6 +38,7 @@ def read_ini(path: str) -> str:
     return text
 
 
+@lru_cache(maxsize=8)
 def _parser(text: str) -> configparser.ConfigParser:
     parser = configparser.ConfigParser(interpolation=None)
     parser.read_string(text)
