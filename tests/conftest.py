@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import random
 import sys
 import zlib
+from collections.abc import Generator
 from typing import Any
 
 import llvmlite.binding  # noqa: F401  (with LLVM in this process, kernels compile here: a process for each takes longer)
@@ -15,6 +18,7 @@ from hypothesis import settings
 from tests.cli.cli import Cli
 from tests.support.pairwise import pairwise
 
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # for torch, imported later: the cores have a worker of xdist each
 settings.register_profile("again", derandomize=True, deadline=None)  # a slow machine is no reason to fail
 settings.load_profile("again")
 
@@ -32,7 +36,19 @@ def seed(name: str) -> None:
     np.random.seed(number)
     torch = sys.modules.get("torch")  # not imported for tests that do without
     if torch is not None:
-        torch.manual_seed(number)
+        # torch.manual_seed also queues a call for every device that is not here, with a traceback each.
+        torch.default_generator.manual_seed(number)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, Any, Any]:
+    """Keep what collection allocates out of garbage collections: it lives until the end, and is large."""
+    gc.disable()
+    collected = yield
+    gc.freeze()
+    gc.set_threshold(20_000)  # by default every 700 allocations; tracing a model has millions
+    gc.enable()
+    return collected
 
 
 @pytest.hookimpl(tryfirst=True)
