@@ -29,7 +29,7 @@ def listed(default: bool) -> list[Any]:
     return [pytest.param(*pair, marks=marks[pair]) for pair in pairs]
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("name", "setting"), listed(default=True))
 def test_compiled_idioms_give_what_the_model_gives(name: str, setting: str) -> None:
     check(name, setting)

@@ -16,7 +16,7 @@ ROWS = [
 ]
 
 
-@pytest.mark.sample(40)
+@pytest.mark.sample(20)
 @pytest.mark.parametrize(("backend", "op"), ROWS)
 def test_rows_are_taken_or_refused_by_a_rule_and_compute_what_eager_does(backend: str, op: str) -> None:
     outcome = check_row(backend, op)

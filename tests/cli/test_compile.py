@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import pty
 import re
 import subprocess
 import sys
@@ -25,6 +23,7 @@ from edgewright.runtime import Runtime
 from edgewright.runtime.verify_bundle import verify_bundle
 from edgewright.units import size
 from tests.cli.cli import Cli
+from tests.cli.terminal import run_on_terminal
 from tests.support.stock import stock
 
 MODELS = """
@@ -199,24 +198,11 @@ def test_quiet(cli: Cli, folder: Path) -> None:
     assert (result.code, result.out, result.err) == (0, "", "")
 
 
-def test_stages_on_a_terminal(folder: Path) -> None:
-    shown, terminal = pty.openpty()
-    command = [sys.executable, "-m", "edgewright", "compile", "models:pair", "-o", "m.pte"]
-    with open("out", "wb") as out:
-        process = subprocess.Popen(command, stdout=out, stderr=terminal, env={**os.environ, "TERM": "xterm"})
-        os.close(terminal)
-        text = b""
-        while True:
-            try:
-                chunk = os.read(shown, 65536)
-            except OSError:  # how Linux says that the other end is closed
-                break
-            if not chunk:
-                break
-            text += chunk
-    assert process.wait() == 0
+def test_stages_on_a_terminal(folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    code, text = run_on_terminal(monkeypatch, "compile", "models:pair", "-o", "m.pte")
+    assert code == 0
     assert b"import torch" in text and b"export" in text and b"lower" in text
-    assert b"\x1b" not in (folder / "out").read_bytes()
+    assert "\x1b" not in capfd.readouterr().out
 
 
 # -------------------------------------------------------------------------------------------------------- options

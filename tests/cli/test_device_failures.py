@@ -11,7 +11,7 @@ import pytest
 
 from edgewright.errors import ExecutionError, FileAccessError, MissingError, VendorError
 from tests.cli.cli import Cli
-from tests.cli.test_device_phone import FOLDER, build, model, phones, ready, sdk  # noqa: F401
+from tests.cli.test_device_phone import FOLDER, build, model, own_client, phones, ready, sdk  # noqa: F401
 from tests.support.adb_server import StandIn
 
 # What pytest puts together by the names of these fixtures is imported, not defined again.

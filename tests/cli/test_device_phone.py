@@ -8,13 +8,16 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from edgewright.backends.qualcomm import adb
 from edgewright.program.edge import to_edge_transform_and_lower
 from edgewright.runtime import Runtime
 from tests.cli.cli import GOLDEN, Cli
@@ -84,7 +87,14 @@ def phones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Sta
 
 
 @pytest.fixture
-def ready(model: Path, build: Path, sdk: Path, phones: list[StandIn]) -> list[object]:
+def own_client(phones: list[StandIn], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Our own client in this process, if it is the one: a push runs adb twenty times."""
+    if (tmp_path / "platform-tools").exists():
+        monkeypatch.setattr(adb, "subprocess", SimpleNamespace(**vars(subprocess) | {"Popen": adb_client.InProcess}))
+
+
+@pytest.fixture
+def ready(model: Path, build: Path, sdk: Path, phones: list[StandIn], own_client: None) -> list[object]:
     """What a run on the phone is called with."""
     return [model, "-b", build, "--qnn-sdk", sdk]
 
@@ -209,7 +219,7 @@ def test_missing_files_are_named(cli: Cli, ready: list[object], model: Path, bui
     assert "must hold lib/aarch64-android" in cli("device", "push", model, "-b", build, "--qnn-sdk", build).err
 
 
-def test_a_missing_runner_is_named(cli: Cli, model: Path, build: Path, sdk: Path, phones: list[StandIn]) -> None:
+def test_a_missing_runner_is_named(cli: Cli, model: Path, build: Path, sdk: Path, own_client: None) -> None:
     assert "or --runner must name" in cli("device", "push", model, "--qnn-sdk", sdk).err
     runner = build / "examples/qualcomm/executor_runner/qnn_executor_runner"
     assert cli("device", "push", model, "--qnn-sdk", sdk, "--runner", runner).code == 0

@@ -10,9 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgewright.cli.inputs import parse_size
+from edgewright.cli.inputs import load_inputs, parse_size
 from edgewright.cli.outputs import npz_bytes
+from edgewright.errors import InputError
 from edgewright.formats.etdump import read_etdump
+from edgewright.runtime import Runtime
 from tests.cli.cli import GOLDEN, Cli, recorded
 from tests.support.golden import foreign
 
@@ -278,13 +280,16 @@ def test_hostile_arrays(cli: Cli, tmp_path: Path, header: str) -> None:
 
 
 def test_truncated_arrays(cli: Cli, tmp_path: Path) -> None:
+    metadata = Runtime.get().load_program(LINEAR).load_method("forward").metadata
     np.savez_compressed(tmp_path / "x.npz", in0=linear_input())
     np.save(tmp_path / "x.npy", linear_input())
     for name in ("x.npz", "x.npy"):
         whole = (tmp_path / name).read_bytes()
         for end in range(len(whole)):
             (tmp_path / f"cut-{name}").write_bytes(whole[:end])
-            assert cli("run", LINEAR, "--inputs", tmp_path / f"cut-{name}").code == 7, end
+            with pytest.raises(InputError):
+                load_inputs(str(tmp_path / f"cut-{name}"), metadata)
+        assert cli("run", LINEAR, "--inputs", tmp_path / f"cut-{name}").code == InputError.exit_code == 7
 
 
 def test_other_compression_is_refused(cli: Cli, tmp_path: Path) -> None:

@@ -69,6 +69,7 @@ def defined(source: str) -> set[str]:
     return found
 
 
+@pytest.mark.slow
 def test_xnnpack(tmp_path: Path) -> None:
     run("xnnpack", tmp_path)
     path = tmp_path / "mv2_xnnpack.pte"

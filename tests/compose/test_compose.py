@@ -26,7 +26,10 @@ MODELS = [("xnnpack", None, 1), ("xnnpack", "fp16", 2), ("xnnpack", "int8", 3), 
           ("sm8650", "int8", 3)]  # fmt: skip
 
 
-@pytest.mark.parametrize(("dialect", "family"), [(name, n) for name, numbers in FAMILIES.items() for n in numbers])
+@pytest.mark.parametrize(
+    ("dialect", "family"),
+    [pytest.param(name, n, marks=[pytest.mark.slow] * (n in (2, 3))) for name, ns in FAMILIES.items() for n in ns],
+)
 def test_native_is_the_reference(dialect: str, family: int) -> None:
     """Integers bit for bit, real numbers within the engine's bound, and nothing written beside arrays."""
     failures, drawn = [], 0

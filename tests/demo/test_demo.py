@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
 import re
 import subprocess
 import sys
@@ -18,6 +16,8 @@ from edgewright.demo import IMAGES, MODEL
 from edgewright.demo.images import prepare
 from edgewright.runtime import Runtime
 from tests.cli.cli import Cli
+from tests.cli.terminal import run_on_terminal
+from tests.support.stock import stock
 
 ROOT = Path(__file__).parents[2]
 FEW = ("--target", "xnnpack", "--target", "ethos-u55-128", "--images", "50")
@@ -91,42 +91,18 @@ def test_quiet_demo_is_a_line_for_each_target(cli: Cli) -> None:
 
 
 def test_demo_agrees_with_stock() -> None:
-    from executorch.runtime import Runtime as Stock
-
     with np.load(IMAGES) as file:
-        images = file["images"][:3]
-    import torch
-
-    stock = Stock.get().load_program(MODEL).load_method("forward")
-    ours = Runtime.get().load_program(MODEL).load_method("forward")
-    assert stock is not None
-    for image in images:
-        expected = stock.execute([torch.from_numpy(prepare(image))])[0].numpy()
-        np.testing.assert_allclose(ours.execute([prepare(image)])[0], expected, rtol=1e-4, atol=1e-4)
+        calls = [[prepare(image)] for image in file["images"][:3]]
+    method = Runtime.get().load_program(MODEL).load_method("forward")
+    for call, expected in zip(calls, stock().run_many(MODEL.read_bytes(), "forward", calls), strict=True):
+        np.testing.assert_allclose(method.execute(call)[0], expected[0], rtol=1e-4, atol=1e-4)
 
 
-def test_bar_on_a_terminal(tmp_path: Path) -> None:
+def test_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     """A bar with a rate goes to stderr if that is a terminal, and stdout stays clean."""
-    shown, terminal = pty.openpty()
-    with open(tmp_path / "out", "wb") as out:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "edgewright", "demo", "--target", "xnnpack", "--images", "168"],
-            stdout=out,
-            stderr=terminal,
-            env={**os.environ, "TERM": "xterm"},
-        )
-        os.close(terminal)
-        text = b""
-        while True:
-            try:
-                chunk = os.read(shown, 65536)
-            except OSError:  # how Linux says that the other end is closed
-                break
-            if not chunk:
-                break
-            text += chunk
-    assert process.wait() == 0
+    code, text = run_on_terminal(monkeypatch, "demo", "--target", "xnnpack", "--images", "20")
+    assert code == 0
     assert b"classifying" in text
-    assert b"/168" in text
+    assert b"/20" in text
     assert b"/s" in text
-    assert b"\x1b" not in (tmp_path / "out").read_bytes()
+    assert "\x1b" not in capfd.readouterr().out

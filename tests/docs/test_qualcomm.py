@@ -17,8 +17,8 @@ import torch
 
 from edgewright.cli import build_parser
 from edgewright.errors import UsageError
-from tests.cli.test_device_phone import build, phones, sdk  # noqa: F401
-from tests.support.adb_server import StandIn
+from tests.cli.test_device_phone import build, own_client, phones, sdk  # noqa: F401
+from tests.support.params import by_default
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "qualcomm.md").read_text(encoding="utf-8")
@@ -85,7 +85,7 @@ def test_scripts_compile_and_run_here(name: str, capsys, monkeypatch) -> None:
     assert np.fromfile(folder / "outputs" / "output_0_0.raw", np.float32).size
 
 
-def test_a_script_runs_on_a_phone(build: Path, sdk: Path, phones: list[StandIn], capsys, monkeypatch) -> None:  # noqa: F811
+def test_a_script_runs_on_a_phone(build: Path, sdk: Path, own_client: None, capsys) -> None:  # noqa: F811
     found = small("edsr")
     flags = ["-b", str(build), "-m", "SM8550", "-s", "ABC123", "--qnn-sdk", str(sdk), "--size", "16", "--count", "2"]
     assert flow().main(found, flags) == 0
@@ -125,15 +125,17 @@ def test_export_example_finds_models_by_name(monkeypatch) -> None:
     assert given == {"file": "mv2", "scheme": None}
 
 
-@pytest.mark.sample(3)
-@pytest.mark.parametrize(
-    ("name", "millions", "size"),
-    [("deeplab_v3", 61.0, 33), ("edsr", 1.37, 16), ("inception_v3", 23.8, 139), ("inception_v4", 42.7, 139),
-     ("mobilebert_fine_tune", 24.6, 8), ("mobilenet_v2", 3.5, 33), ("mobilenet_v3", 2.54, 33),
-     ("torchvision_vit", 85.8, 32), ("wav2letter", 23.3, 64)],
-)  # fmt: skip
-def test_the_models_are_the_ones_they_are_named_after(name: str, millions: float, size: int) -> None:
+MODELS = {  # millions of parameters, and a size of inputs
+    "deeplab_v3": (61.0, 33), "edsr": (1.37, 16), "inception_v3": (23.8, 139), "inception_v4": (42.7, 139),
+    "mobilebert_fine_tune": (24.6, 8), "mobilenet_v2": (3.5, 33), "mobilenet_v3": (2.54, 33),
+    "torchvision_vit": (85.8, 32), "wav2letter": (23.3, 64),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", by_default(MODELS, "edsr", "mobilenet_v2", "mobilenet_v3"))
+def test_the_models_are_the_ones_they_are_named_after(name: str) -> None:
     """By their parameters; and they run."""
+    millions, size = MODELS[name]
     found = script(name)
     args = flow().arguments(found).parse_args(["-m", "SM8550", "--size", str(size)])
     model = found.make(args).eval()

@@ -18,11 +18,24 @@ TEXT = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```console\n(.*?)```", TEXT, re.DOTALL)
 
 # Stands for the tutorial's model where its weights are too large a download: the same names, the same kind of layers.
+# Pictures come first: drawing them needs no torch.
 SMALL = """
 import sys
-import numpy as np
+
+if __name__ == "__main__":
+    from pathlib import Path
+
+    import numpy as np
+    from PIL import Image
+
+    Path(sys.argv[1]).mkdir()
+    random = np.random.default_rng(1)
+    for number in range(32):
+        picture = random.integers(0, 256, (20, 24, 3), np.uint8)
+        Image.fromarray(picture).save(f"{sys.argv[1]}/{number:02}.png")
+    sys.exit()
+
 import torch
-from PIL import Image
 
 
 class Net(torch.nn.Module):
@@ -41,16 +54,6 @@ class Net(torch.nn.Module):
 
 def model():
     return Net().eval(), (torch.zeros(1, 3, 16, 16),)
-
-
-if __name__ == "__main__":
-    from pathlib import Path
-
-    Path(sys.argv[1]).mkdir()
-    random = np.random.default_rng(1)
-    for number in range(32):
-        picture = random.integers(0, 256, (20, 24, 3), np.uint8)
-        Image.fromarray(picture).save(f"{sys.argv[1]}/{number:02}.png")
 """
 
 

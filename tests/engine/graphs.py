@@ -15,6 +15,7 @@ from edgewright.engine.graph.layout import Layout, Storage
 from edgewright.engine.graph.verify_plan import Access
 from edgewright.engine.host_arch import is_aarch64
 from edgewright.engine.isa import ARM_LEVELS, host_isa
+from edgewright.engine.plan import Plan
 from edgewright.ir.core.execute import Executor
 from edgewright.ir.graph import Graph, Op, QParams, Value
 from edgewright.ir.numerics import XNNPACK
@@ -77,7 +78,10 @@ def graph(inputs: Sequence[Value], outputs: Sequence[Value], *ops: Op) -> Graph:
 
 def run(made: Graph, given: Sequence[Any], cpu: str, threads: int = 1) -> list[Any]:
     """The engine's results, from memory full of rubbish; nothing beside them may be written."""
-    compiled = compile(made, threads=threads, cpu=cpu)
+    return run_compiled(compile(made, threads=threads, cpu=cpu), given)
+
+
+def run_compiled(compiled: CompiledGraph, given: Sequence[Any]) -> list[Any]:
     dirty(compiled)
     rooms = [np.full(t.nbytes + 2 * _GUARD, 0xA5, np.uint8) for t in compiled.plan.outputs]
     results = [
@@ -107,14 +111,19 @@ def layouts(made: Graph, cpu: str) -> dict[str, Layout]:
 
 
 def steps_in_python(made: Graph, cpu: str) -> list[str]:
-    return [s.label for s in compile(made, threads=1, cpu=cpu).plan.steps if s.python is not None]
+    return labels_in_python(make_plan(made, threads=1, cpu=cpu))
+
+
+def labels_in_python(plan: Plan) -> list[str]:
+    return [s.label for s in plan.steps if s.python is not None]
 
 
 def compare(made: Graph, given: Sequence[Any], cpu: str, bound: float = 2e-6, native: bool = True) -> None:
     """Integers are equal; real numbers differ by at most ``bound`` of the largest."""
+    compiled = compile(made, threads=1, cpu=cpu)
     if native:
-        assert steps_in_python(made, cpu) == []
-    check_alike(run(made, given, cpu), Executor(made, XNNPACK).run(given), bound)
+        assert labels_in_python(compiled.plan) == []
+    check_alike(run_compiled(compiled, given), Executor(made, XNNPACK).run(given), bound)
 
 
 def check_alike(made: Sequence[Any], wanted: Sequence[Any], bound: float = 2e-6) -> None:

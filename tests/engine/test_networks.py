@@ -17,10 +17,24 @@ from edgewright.ir.graph import Graph
 from edgewright.ir.numerics import XNNPACK
 from edgewright.program.edge import to_edge_transform_and_lower
 from edgewright.runtime import Runtime
-from tests.backends.networks import CONVOLUTIONAL, NETWORKS
+from tests.backends import networks
 from tests.backends.quantized import converted, quantizer
 from tests.engine.graphs import cpus, dirty
+from tests.program.networks import MobileNetV2
+from tests.support.params import by_default
 
+
+class ShortMobileNetV2(MobileNetV2):
+    STAGES = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 2, 2))
+
+
+def short_mobilenet_v2() -> networks.Made:
+    torch.manual_seed(13)
+    return ShortMobileNetV2().eval(), (torch.randn(1, 3, 64, 64),)
+
+
+NETWORKS = {**networks.NETWORKS, "mobilenet_v2_short": short_mobilenet_v2}
+CONVOLUTIONAL = (*networks.CONVOLUTIONAL, "mobilenet_v2_short")
 MACHINES = [(cpus()[0], 1), (cpus()[-1], 2)]
 
 
@@ -56,25 +70,22 @@ def check(graph: Graph, cpu: str, threads: int, bound: float) -> None:
             assert float(np.abs(got.astype(np.float64) - want).max(initial=0)) <= bound * scale
 
 
-@pytest.mark.sample(2)
 @pytest.mark.parametrize(("cpu", "threads"), MACHINES)
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("name", by_default(NETWORKS, "cifarnet", "upscaler"))
 def test_float32_networks(name: str, cpu: str, threads: int) -> None:
     for graph in graphs(name, False):
         check(graph, cpu, threads, 2e-5)
 
 
-@pytest.mark.sample(3)
 @pytest.mark.parametrize(("cpu", "threads"), MACHINES)
-@pytest.mark.parametrize("name", CONVOLUTIONAL)
+@pytest.mark.parametrize("name", by_default(CONVOLUTIONAL, "cifarnet", "mobilenet_v2_short"))
 def test_int8_networks_are_equal(name: str, cpu: str, threads: int) -> None:
     """Softmax and the like are float32 even there; everything before them is the same to the bit."""
     for graph in graphs(name, True):
         check(graph, cpu, threads, 1e-6 if "softmax" in {op.kind for op in graph.ops} else 0)
 
 
-@pytest.mark.sample(4)
-@pytest.mark.parametrize("name", CONVOLUTIONAL)
+@pytest.mark.parametrize("name", by_default(CONVOLUTIONAL, "cifarnet", "mobilenet_v2_short"))
 @pytest.mark.parametrize("quantize", [False, True])
 def test_convolutional_networks_run_without_python(name: str, quantize: bool) -> None:
     assert graphs(name, quantize)
@@ -88,7 +99,7 @@ def labels(graph: Graph) -> Sequence[str]:
 
 
 def test_what_follows_a_convolution_is_done_with_it() -> None:
-    (graph,) = graphs("mobilenet_v2", True)
+    (graph,) = graphs("mobilenet_v2_short", True)
     assert "conv2d+add" in labels(graph)
     (graph,) = graphs("mobilenet_v3", True)
     assert any(label.endswith("convert+hardswish+convert") for label in labels(graph))

@@ -10,6 +10,7 @@ import pytest
 from edgewright.errors import EdgewrightError
 from tests.support import golden, hostile
 from tests.support.mutate import cells, extremes, format_of, mutations
+from tests.support.params import by_default
 
 MEMORY = 300 << 20  # what the limits of ``hostile`` allow three times over (plan, unplanned, outputs), and temporaries
 CUT = ["linear_fp32_portable.pte", "linear_fp32_xnnpack.pte", "mutable_buffer.pte", "mlp_portable_weights.ptd",
@@ -17,6 +18,7 @@ CUT = ["linear_fp32_portable.pte", "linear_fp32_xnnpack.pte", "mutable_buffer.pt
 SWEPT = ["cond.pte", "conv_relu_fp32_portable.pte", "handmade_add.pte", "linear_fp32_portable.pte",
          "linear_fp32_xnnpack.pte", "mlp_ptd_portable.pte", "mutable_buffer.pte", "symint_portable.pte",
          "mlp_portable_weights.ptd", "linear_relu.bpte", "portable.etdp", "xnnpack.etdp"]  # fmt: skip
+QUICK = ("linear_fp32_portable.pte", "linear_fp32_xnnpack.pte", "mlp_portable_weights.ptd", "portable.etdp")
 ALL = sorted(p.name for p in golden.GOLDEN.iterdir() if p.suffix in (".pte", ".ptd", ".bpte", ".etdp"))
 
 
@@ -59,8 +61,7 @@ def _run(data: bytes, weights: Path | None) -> str:
     return outcome
 
 
-@pytest.mark.sample(3)
-@pytest.mark.parametrize("name", SWEPT)
+@pytest.mark.parametrize("name", by_default(SWEPT, *QUICK))
 def test_every_number_at_its_extremes(name: str) -> None:
     outcomes = sweep(name)
     assert outcomes["FormatError"] > 100

@@ -120,7 +120,9 @@ EXTREMES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["linear_int8_pc_xnnpack", "mlp_8da4w_g32_xnnpack"])
+@pytest.mark.parametrize(
+    "name", ["linear_int8_pc_xnnpack", pytest.param("mlp_8da4w_g32_xnnpack", marks=pytest.mark.slow)]
+)
 def test_every_field_at_its_extremes(name: str) -> None:
     header, rest = parts(write_twin(sample(name)))
     # lists of scales are long and alike: their first two say what the rest would

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
 
 from edgewright import to_edge
 from edgewright.runtime import Runtime
+from tests.support.stock import stock
 
 
 class Kept(torch.nn.Module):
@@ -27,17 +26,15 @@ class Kept(torch.nn.Module):
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.uint16])
 def test_state_inputs_and_outputs_are_what_torch_calls_them(dtype: torch.dtype) -> None:
-    from executorch.runtime import Runtime as Stock
-
     first, second = (
         torch.tensor([[1, 7, 200, top]], dtype=torch.int64).to(dtype) for top in (torch.iinfo(dtype).max, 3)
     )
     file = bytes(to_edge(torch.export.export(Kept(dtype), (first,))).to_executorch().buffer)
-    stock: Any = Stock.get().load_program(file).load_method("forward")
-    ours = Runtime.get().load_program(file).load_method("forward")
-    for given, wanted in ((first, torch.zeros_like(first)), (second, first)):
-        (theirs,) = stock.execute([given])
-        assert theirs.dtype == dtype and theirs.tolist() == wanted.tolist()
-        found = np.asarray(ours.execute([given.numpy()])[0])
-        assert found.dtype == wanted.numpy().dtype
-        np.testing.assert_array_equal(found, wanted.numpy())
+    calls = [[first.numpy()], [second.numpy()]]
+    method = Runtime.get().load_program(file).load_method("forward")
+    ours = [method.execute(call) for call in calls]
+    wanted = np.zeros_like(first.numpy()), first.numpy()
+    for (found,), (theirs,), want in zip(ours, stock().run_many(file, "forward", calls), wanted, strict=True):
+        for got in (np.asarray(found), theirs):
+            assert got.dtype == want.dtype
+            np.testing.assert_array_equal(got, want)

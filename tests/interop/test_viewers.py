@@ -1,4 +1,7 @@
-"""Netron and Model Explorer open our files, for every backend that they know, and show what is in them."""
+"""Netron and Model Explorer open our files, for every backend that they know, and show what is in them.
+
+All of it is slow: they are installed first.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from edgewright import to_edge_transform_and_lower
 from edgewright.backends import find_partitioner, find_quantizer
 from tests.interop.viewers import ViewerError, Viewers
 
+pytestmark = pytest.mark.slow
 TARGETS = {"ethos_u": "ethos-u55-128", "nxp": None, "qualcomm": "SM8650", "samsung": None, "xnnpack": None}
 SIMULATED = ("nxp", "samsung")  # their vendors' compilers are not here
 DELEGATES = {
@@ -67,7 +71,6 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return found
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("backend", TARGETS)
 def test_model_explorer_opens_every_backend(backend: str, files: dict[str, Path], viewers: Viewers) -> None:
     graphs = viewers.model_explorer(files[backend])
@@ -79,7 +82,6 @@ def test_model_explorer_opens_every_backend(backend: str, files: dict[str, Path]
         assert node["inputs"], f"{node['label']} hangs in the air"
 
 
-@pytest.mark.slow
 def test_model_explorer_shows_the_inside_of_xnnpack(files: dict[str, Path], viewers: Viewers) -> None:
     graphs = viewers.model_explorer(files["xnnpack"])
     call = next(n for n in graphs["forward"] if n["label"] == "XnnpackBackend")

@@ -24,6 +24,7 @@ from edgewright.runtime import Runtime
 from tests.program import branches, loops
 from tests.program.flow import Flow, seeded
 from tests.program.random_flow import Writer
+from tests.support.params import by_default
 from tests.support.stock import stock
 
 FLOWS: list[Flow] = [*branches.FLOWS, *loops.FLOWS]
@@ -70,8 +71,7 @@ def test_control_flow(flow: Flow) -> None:
     agree(eager(manager.exported_program().module(), flow.calls), wanted, flow.rtol)
 
 
-@pytest.mark.sample(2)
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", by_default(SEEDS, 6))
 def test_random_programs(seed: int) -> None:
     calls = [(seeded(2, 3, seed=i), seeded(2, 3, seed=i + 9)) for i in range(3)]
     flow = Flow(f"random_{seed}", Writer(seed).function(), calls)

@@ -25,14 +25,14 @@ def test_enough_modules_of_different_names() -> None:
     assert len(BY_NAME) == len(CASES) >= 240
 
 
-@pytest.mark.sample(80)
+@pytest.mark.sample(40)
 @pytest.mark.parametrize("case", CASES, ids=names)
 def test_our_runtime_agrees_with_eager(case: Case) -> None:
     for sizes in case.points():
         check_ours(case, program(case.name), sizes)
 
 
-@pytest.mark.sample(80)
+@pytest.mark.sample(40)
 @pytest.mark.parametrize("case", CASES, ids=names)
 def test_stock_agrees_with_eager(case: Case) -> None:
     for sizes in case.points():

@@ -1,7 +1,7 @@
 """A client with the command line of Android's ``adb``, for machines that have none: what the tests need of it.
 
 It speaks the protocol of the real client (``host:`` services, ``shell:``, ``sync:``), so both talk to the same server,
-and the same tests run with either. ``on_path`` gives the folder to put on PATH.
+and the same tests run with either. ``on_path`` gives the folder to put on PATH; ``InProcess`` starts no process.
 
     python adb_client.py [-H HOST] [-s SERIAL] devices -l | shell COMMAND | push FILE PATH | pull PATH FILE
 """
@@ -9,14 +9,17 @@ and the same tests run with either. ``on_path`` gives the folder to put on PATH.
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import shlex
 import socket
 import stat
 import struct
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from posixpath import basename
+from typing import Any, BinaryIO
 
 _HEAD = struct.Struct("<4sI")
 _PART = 1 << 16  # the largest part of a file that the protocol sends at once
@@ -32,6 +35,21 @@ def on_path(folder: Path) -> Path:
     return folder
 
 
+class InProcess:
+    """Stands in for ``subprocess.Popen`` of an adb command with its standard error in its standard output."""
+
+    def __init__(self, command: Sequence[str], **_: Any) -> None:
+        printed = io.BytesIO()
+        self.returncode = main(command[1:], printed, printed)
+        self.stdout = io.StringIO(printed.getvalue().decode(errors="replace"))
+
+    def __enter__(self) -> InProcess:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
 class AdbError(Exception):
     """What is printed to stderr before the exit code 1."""
 
@@ -45,6 +63,12 @@ class Connection:
             self._socket = socket.create_connection((host, port))
         except OSError as error:
             raise AdbError(f"adb: cannot connect to daemon at tcp:{host}:{port}: {error.strerror}") from error
+
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
 
     def exactly(self, count: int) -> bytes:
         data = b""
@@ -74,10 +98,10 @@ class Connection:
         self.request("host:tport:any" if serial is None else f"host:tport:serial:{serial}")
         self.exactly(8)  # the transport's number
 
-    def copy_to_stdout(self) -> None:
+    def copy_to(self, output: BinaryIO) -> None:
         while part := self._socket.recv(_PART):
-            sys.stdout.buffer.write(part)
-            sys.stdout.buffer.flush()
+            output.write(part)
+            output.flush()
 
 
 class Sync:
@@ -141,16 +165,15 @@ class Sync:
             found.append((self._line.exactly(count).decode(), mode))
 
 
-def _run(args: argparse.Namespace) -> None:
-    line = Connection(args.H)
+def _run(args: argparse.Namespace, line: Connection, output: BinaryIO) -> None:
     if args.command == "devices":
         line.request("host:devices-l")
-        print(f"List of devices attached\n{line.text()}")
+        output.write(f"List of devices attached\n{line.text()}\n".encode())
         return
     line.transport(args.s)
     if args.command == "shell":
         line.request(f"shell:{' '.join(args.words)}")
-        line.copy_to_stdout()
+        line.copy_to(output)
         return
     source, target = args.words
     if args.command == "push":
@@ -159,19 +182,21 @@ def _run(args: argparse.Namespace) -> None:
         Sync(line).pull(source, Path(target))
 
 
-def main() -> int:
+def main(arguments: Sequence[str], output: BinaryIO, errors: BinaryIO) -> int:
     parser = argparse.ArgumentParser(prog="adb")
     parser.add_argument("-H", default="127.0.0.1")
     parser.add_argument("-s")
     parser.add_argument("command", choices=("devices", "shell", "push", "pull"))
     parser.add_argument("words", nargs=argparse.REMAINDER)
+    args = parser.parse_args(arguments)
     try:
-        _run(parser.parse_args())
+        with Connection(args.H) as line:
+            _run(args, line, output)
     except AdbError as error:
-        print(error, file=sys.stderr)
+        errors.write(f"{error}\n".encode())
         return 1
     return 0
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(main(sys.argv[1:], sys.stdout.buffer, sys.stderr.buffer))

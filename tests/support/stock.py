@@ -9,7 +9,9 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -177,8 +179,23 @@ def _profile_events(dump: bytes) -> list[Any]:
     return found
 
 
+def _leave_out_the_exporter() -> None:
+    """Make packages of ExecuTorch that load none of their modules by themselves.
+
+    The runtime imports ``exir`` for the decorator of its warnings, and profiles are read by ``devtools``; the exporter
+    that comes with both takes three seconds.
+    """
+    spec = find_spec("executorch")
+    assert spec is not None and spec.submodule_search_locations is not None
+    for name in ("exir", "devtools"):
+        package = ModuleType(f"executorch.{name}")
+        package.__path__ = [str(Path(folder) / name) for folder in spec.submodule_search_locations]
+        sys.modules[package.__name__] = package
+
+
 def _serve(requests: BinaryIO, answers: BinaryIO) -> None:
     """Answer requests in a forked child; a crash costs a fork, not another start of torch."""
+    _leave_out_the_exporter()
     import executorch.kernels.quantized  # noqa: F401  (registers its operators)
     import torch
     from executorch.runtime import Runtime

@@ -83,6 +83,7 @@ def vela(accelerator: str, folder: Path, *flags: str) -> tuple[bytes, str]:
         return made["cmd_data"].tobytes(), text
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("accelerator", ["ethos-u55-128", "ethos-u65-512", "ethos-u85-256"])
 def test_names_agree_with_velas_listing(accelerator: str, tmp_path: Path) -> None:
     data, listing = vela(accelerator, tmp_path, "--verbose-register-command-stream")
@@ -143,6 +144,7 @@ def test_broken_containers_are_refused() -> None:
         decode(header + b"\x02\0\x01\0" + b"\0\x40\0\0")
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("accelerator", ["ethos-u55-128", "ethos-u65-256", "ethos-u85-256"])
 def test_both_containers_hold_the_same_commands(accelerator: str, tmp_path: Path) -> None:
     first, second = (decode(vela(accelerator, tmp_path / kind, "--cop-format", kind)[0]) for kind in ("COP1", "COP2"))

@@ -41,7 +41,7 @@ def check_same(here: VelaOutput, there: VelaOutput) -> None:
     assert here.performance.summary() == there.performance.summary()
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("target", ACCELERATORS)
 @pytest.mark.parametrize("name", GRAPHS)
 def test_both_ways_give_the_same(name: str, target: str) -> None:
@@ -72,7 +72,7 @@ FLAGS = [
 ]
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("flags", FLAGS)
 def test_flags_mean_here_what_they_mean_there(flags: str) -> None:
     spec = EthosUCompileSpec("ethos-u55-128", extra_flags=flags)
@@ -188,7 +188,7 @@ def test_vela_is_silent_unless_asked(capfd: pytest.CaptureFixture[str]) -> None:
     assert capfd.readouterr() == ("", "")
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("flag", "words"),
     [("--verbose-schedule", "Operation Conv2D"), ("--verbose-register-command-stream", "NPU_OP_STOP"),
@@ -215,6 +215,7 @@ def test_the_graph_is_kept_if_asked(tmp_path: Path) -> None:
 # ------------------------------------------------------------------------------------------------------- estimates
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("target", ["ethos-u55-128", "ethos-u65-512", "ethos-u85-256"])
 def test_estimates_are_velas(target: str, tmp_path: Path) -> None:
     """Totals and layers equal those of the tables that the command line writes."""

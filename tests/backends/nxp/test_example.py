@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import runpy
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -132,8 +133,12 @@ def test_libraries_that_do_not_load(script: Script) -> None:
         script("-m", "mine:make", "-s", "ops.so")
 
 
-def test_what_is_wrong_ends_the_script_with_an_error(tmp_path: Path) -> None:
-    words = [sys.executable, str(FOLDER / "aot_neutron_compile.py"), "-m", "nosuch"]
-    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False)
-    assert done.returncode == 2
-    assert "nosuch: must be package.module:factory" in done.stderr
+def test_what_is_wrong_ends_the_script_with_an_error(
+    script: Script, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = str(FOLDER / "aot_neutron_compile.py")
+    monkeypatch.setattr(sys, "argv", [path, "-m", "nosuch"])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(path, run_name="__main__")
+    assert ended.value.code == 2
+    assert "nosuch: must be package.module:factory" in capsys.readouterr().err

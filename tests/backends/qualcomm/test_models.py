@@ -111,7 +111,8 @@ def test_what_was_trained_with_its_quantization_is_lowered(scheme: str) -> None:
         assert ratio(converted(*inputs), made(*inputs)) > decibels
 
 
-@pytest.mark.parametrize("scheme", ["fp16", "8a8w", "16a4w"])
+@pytest.mark.usefixtures("compiler_process")
+@pytest.mark.parametrize("scheme", ["8a8w", *(pytest.param(s, marks=pytest.mark.slow) for s in ("fp16", "16a4w"))])
 def test_the_same_model_gives_the_same_file(scheme: str) -> None:
     model, inputs = cifarnet()
     chosen = model if scheme == "fp16" else quantize(model, inputs, SCHEMES[scheme][0])

@@ -269,6 +269,7 @@ def test_what_the_htp_does_not_have_is_refused(options: dict[str, Any], message:
         QnnQuantizer().set_default_quant_config(**options)
 
 
+@pytest.mark.slow
 def test_options_are_stocks_in_its_order() -> None:
     from executorch.backends.qualcomm.quantizer import quantizer as stock  # takes seconds
 

@@ -31,7 +31,7 @@ def tried(op: str, bits: float, soc: str, most: int | None = None) -> int:
     return taken
 
 
-@pytest.mark.sample(50)
+@pytest.mark.sample(25)
 @pytest.mark.parametrize("op", ROWS)
 @pytest.mark.parametrize("bits", [FP16, 8, 16])
 def test_rows_are_refused_by_a_rule_or_compiled_and_right(op: str, bits: float) -> None:

@@ -51,6 +51,7 @@ def test_chipsets_are_stocks(stock: Any) -> None:
     assert set(PAGE) <= set(get_soc_to_chipset_map())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fp16", [True, False])
 def test_stock_reads_the_spec(fp16: bool, stock: Any) -> None:
     from executorch.backends.qualcomm.serialization.qc_schema_serialize import flatbuffer_to_option

@@ -12,6 +12,7 @@ from edgewright.errors import VendorError
 from edgewright.ir.graph import Graph, Op, QParams, Value
 from tests.backends.qualcomm.rows import target_for
 
+pytestmark = pytest.mark.usefixtures("compiler_process")
 Q = QParams(0.1, 128, np.dtype(np.uint8), 0, 255)
 
 

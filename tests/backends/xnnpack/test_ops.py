@@ -27,7 +27,7 @@ def test_every_row_has_cases() -> None:
     assert set(BACKEND.rows) - CONVERSIONS - UNSEEN <= {case.op for case in CASES}
 
 
-@pytest.mark.sample(60)
+@pytest.mark.sample(30)
 @pytest.mark.parametrize("case", numbered())
 def test_rows_take_and_compute_single_precision(case: Case) -> None:
     inputs = case.inputs()
@@ -37,7 +37,7 @@ def test_rows_take_and_compute_single_precision(case: Case) -> None:
     lowered.check(inputs)
 
 
-@pytest.mark.sample(20)
+@pytest.mark.sample(10)
 @pytest.mark.parametrize("case", numbered(lambda c: c.halves))
 def test_rows_take_and_compute_half_precision(case: Case) -> None:
     inputs = [i.half() for i in case.inputs()]
@@ -70,7 +70,7 @@ def test_what_is_refused_says_why_and_runs_without(case: Case, sentence: str) ->
     lowered.check(inputs)
 
 
-@pytest.mark.sample(20)
+@pytest.mark.sample(10)
 @pytest.mark.parametrize("case", numbered(lambda c: len(c.shapes[0]) == 4))
 def test_images_may_come_channels_last(case: Case) -> None:
     inputs = [i.to(memory_format=torch.channels_last) if i.dim() == 4 else i for i in case.inputs()]

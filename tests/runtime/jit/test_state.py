@@ -84,6 +84,7 @@ def test_state_is_written_where_it_lies(write: Any, given: tuple[torch.Tensor, t
     steps(model, method)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("in_place", [False, True])
 def test_state_of_stock_files(in_place: bool, given: tuple[torch.Tensor, torch.Tensor]) -> None:
     model = Cached(by_index).eval()

@@ -30,7 +30,7 @@ def outcomes(key: str, seeds: range) -> set[str]:
 
 
 def test_operators_stand_any_arguments() -> None:
-    found = {key: outcomes(key, range(6)) for key in sorted(OPERATORS)}
+    found = {key: outcomes(key, range(2)) for key in sorted(OPERATORS)}
     assert set().union(*found.values()) <= {"ok", "ExecutionError", "LimitError"}
     assert sum("ok" in kinds for kinds in found.values()) > len(OPERATORS) // 2
 
@@ -38,4 +38,4 @@ def test_operators_stand_any_arguments() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("key", sorted(OPERATORS))
 def test_operators_stand_many_arguments(key: str) -> None:
-    assert outcomes(key, range(6, 100)) <= {"ok", "ExecutionError", "LimitError"}
+    assert outcomes(key, range(2, 100)) <= {"ok", "ExecutionError", "LimitError"}
