@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 from torch._higher_order_ops.map import map as map_over
-from torch.export import Dim
+from torch.export import Dim, ExportedProgram
 from torch.utils import _pytree as pytree
 
 from edgewright.errors import UnsupportedOperatorError
@@ -30,11 +31,22 @@ from tests.support.stock import stock
 FLOWS: list[Flow] = [*branches.FLOWS, *loops.FLOWS]
 SEEDS = (0, 2, 3, 4, 6, 7, 8, 9)  # torch.export refuses the programs of 1 and 5
 BY_NAME = {flow.name: flow for flow in FLOWS}
+SHARED = ("cond", "cond_views", "cond_weights", "while_cond", "map_cond", "scan_swap")  # tests below use them, too
 
 
-def lowered(flow: Flow) -> EdgeProgramManager:
+def export(flow: Flow) -> ExportedProgram:
     torch._dynamo.reset()  # what it remembers of other modules changes what it takes
-    return to_edge_transform_and_lower(torch.export.export(flow.make(), flow.calls[0], dynamic_shapes=flow.shapes))
+    return torch.export.export(flow.make(), flow.calls[0], dynamic_shapes=flow.shapes)
+
+
+@cache
+def exported(name: str) -> ExportedProgram:
+    """The program of a flow, which lowering leaves as it is."""
+    return export(BY_NAME[name])
+
+
+def lowered(name: str) -> EdgeProgramManager:
+    return to_edge_transform_and_lower(exported(name))
 
 
 def eager(module: torch.nn.Module, calls: list[tuple[Any, ...]]) -> list[list[Any]]:
@@ -59,10 +71,9 @@ def arrays(calls: list[tuple[Any, ...]]) -> list[list[Any]]:
     return [[to_array(a) if isinstance(a, Tensor) else a for a in call] for call in calls]
 
 
-@pytest.mark.sample(7)
-@pytest.mark.parametrize("flow", FLOWS, ids=lambda f: f.name)
-def test_control_flow(flow: Flow) -> None:
-    manager = lowered(flow)
+@pytest.mark.parametrize("name", by_default(BY_NAME, *SHARED))
+def test_control_flow(name: str) -> None:
+    flow, manager = BY_NAME[name], lowered(name)
     program = manager.to_executorch().buffer
     wanted = eager(flow.make(), flow.calls)
     method = Runtime().load_program(program).load_method("forward")
@@ -75,7 +86,7 @@ def test_control_flow(flow: Flow) -> None:
 def test_random_programs(seed: int) -> None:
     calls = [(seeded(2, 3, seed=i), seeded(2, 3, seed=i + 9)) for i in range(3)]
     flow = Flow(f"random_{seed}", Writer(seed).function(), calls)
-    program = lowered(flow).to_executorch().buffer
+    program = to_edge_transform_and_lower(export(flow)).to_executorch().buffer
     wanted = eager(flow.make(), calls)
     method = Runtime().load_program(program).load_method("forward")
     agree([method.execute(call) for call in arrays(calls)], wanted, 1e-3)
@@ -88,14 +99,13 @@ OPTIONS = {
     ),
     "copied_views": ExecutorchBackendConfig(remove_view_copy=False, emit_stacktrace=True),
 }
-CHOSEN = [f for f in FLOWS if f.name in ("cond_views", "while_rotate", "map", "scan_swap", "map_cond", "cond_while")]
+CHOSEN = ("cond_views", "while_rotate", "map", "scan_swap", "map_cond", "cond_while")
 
 
-@pytest.mark.sample(2)
 @pytest.mark.parametrize("option", OPTIONS)
-@pytest.mark.parametrize("flow", CHOSEN, ids=lambda f: f.name)
-def test_options(flow: Flow, option: str) -> None:
-    program = lowered(flow).to_executorch(OPTIONS[option]).buffer
+@pytest.mark.parametrize("name", by_default(CHOSEN, "cond_views", "scan_swap"))
+def test_options(name: str, option: str) -> None:
+    flow, program = BY_NAME[name], lowered(name).to_executorch(OPTIONS[option]).buffer
     wanted = eager(flow.make(), flow.calls)
     method = Runtime().load_program(program).load_method("forward")
     agree([method.execute(call) for call in arrays(flow.calls)], wanted)
@@ -118,8 +128,7 @@ def test_nothing_to_map() -> None:
 
 def test_without_dim_order_operators() -> None:
     flow = BY_NAME["scan_swap"]
-    exported = torch.export.export(flow.make(), flow.calls[0])
-    manager = to_edge_transform_and_lower(exported, compile_config=EdgeCompileConfig(_skip_dim_order=True))
+    manager = to_edge_transform_and_lower(exported("scan_swap"), compile_config=EdgeCompileConfig(_skip_dim_order=True))
     made = manager.to_executorch()
     assert not [o for o in made.executorch_program.execution_plan[0].operators if o.name.startswith("dim_order")]
     agree(stock().run_many(made.buffer, "forward", arrays(flow.calls)), eager(flow.make(), flow.calls))
@@ -129,23 +138,23 @@ def test_without_dim_order_operators() -> None:
 def test_graphs_may_return_what_they_were_given(name: str) -> None:
     """torch.export asks for copies; graphs made by other means need not have them."""
     flow = BY_NAME[name]
-    exported = torch.export.export(flow.make(), flow.calls[0])
+    program = copy.deepcopy(exported(name))
     copies = 0
-    for module in exported.graph_module.children():
+    for module in program.graph_module.children():
         for node in module.graph.find_nodes(op="call_function", target=torch.ops.aten.clone.default):
             node.replace_all_uses_with(node.args[0])
             copies += 1
     assert copies
-    program = to_edge_transform_and_lower(exported).to_executorch().buffer
+    file = to_edge_transform_and_lower(program).to_executorch().buffer
     wanted = eager(flow.make(), flow.calls)
-    method = Runtime().load_program(program).load_method("forward")
+    method = Runtime().load_program(file).load_method("forward")
     agree([method.execute(call) for call in arrays(flow.calls)], wanted)
-    agree(stock().run_many(program, "forward", arrays(flow.calls)), wanted)
+    agree(stock().run_many(file, "forward", arrays(flow.calls)), wanted)
 
 
 def test_results_go_straight_to_their_place() -> None:
     """A branch that ends in kernels needs no copies, and no tensor is moved."""
-    plan = lowered(BY_NAME["cond"]).to_executorch().executorch_program.execution_plan[0]
+    plan = lowered("cond").to_executorch().executorch_program.execution_plan[0]
     kinds = [type(i).__name__ for i in plan.chains[0].instructions]
     assert kinds.count("JumpFalseCall") == 2
     assert "MoveCall" not in kinds
@@ -155,19 +164,17 @@ def test_results_go_straight_to_their_place() -> None:
 @pytest.mark.parametrize("name", ["map_cond", "while_cond", "scan_swap"])
 def test_passes_over_control_flow(name: str) -> None:
     """What was prepared once can be prepared again, branches included."""
-    flow = BY_NAME[name]
-    manager = lowered(flow)
+    manager = lowered(name)
     again = manager.transform([lambda module: module])
     assert again.to_executorch().buffer == manager.to_executorch().buffer
 
 
 def test_exported_programs_are_left_alone() -> None:
-    flow = BY_NAME["cond_weights"]
-    exported = torch.export.export(flow.make(), flow.calls[0])
-    before = str(exported)
-    first = to_edge_transform_and_lower(exported).to_executorch().buffer
-    assert str(exported) == before
-    assert to_edge_transform_and_lower(exported).to_executorch().buffer == first
+    program = exported("cond_weights")
+    before = str(program)
+    first = to_edge_transform_and_lower(program).to_executorch().buffer
+    assert str(program) == before
+    assert to_edge_transform_and_lower(program).to_executorch().buffer == first
 
 
 # ------------------------------------------------------------------------------------------------------ errors
@@ -198,17 +205,17 @@ def line_of(cls: type) -> str:
 
 
 def test_an_operator_without_kernel_in_a_branch() -> None:
-    exported = torch.export.export(Outer(Singular()), (torch.ones(3, 3),))
+    program = torch.export.export(Outer(Singular()), (torch.ones(3, 3),))
     with pytest.raises(UnsupportedOperatorError, match="_linalg_svd") as caught:
-        to_edge_transform_and_lower(exported)
+        to_edge_transform_and_lower(program)
     assert "in module 'inner'" in caught.value.subject
     assert line_of(Singular) in caught.value.remedy
 
 
 def test_a_runtime_without_what_loops_need() -> None:
-    exported = torch.export.export(Outer(Mapped()), (torch.ones(3, 3),))
+    program = torch.export.export(Outer(Mapped()), (torch.ones(3, 3),))
     keys = [k for k in OPERATORS if k != "executorch_prim::et_copy_index.tensor"]
-    manager = to_edge_transform_and_lower(exported, compile_config=EdgeCompileConfig(runtime=keys))
+    manager = to_edge_transform_and_lower(program, compile_config=EdgeCompileConfig(runtime=keys))
     with pytest.raises(UnsupportedOperatorError, match="et_copy_index") as caught:
         manager.to_executorch()
     assert caught.value.subject == "map_impl in module 'inner'"
@@ -216,22 +223,21 @@ def test_a_runtime_without_what_loops_need() -> None:
 
 
 def test_graphs_that_no_file_can_hold() -> None:
-    exported = torch.export.export(Outer(Mapped()), (torch.ones(3, 3),))
-    (node,) = exported.graph.find_nodes(op="call_function", target=torch.ops.higher_order.map_impl)
+    program = torch.export.export(Outer(Mapped()), (torch.ones(3, 3),))
+    (node,) = program.graph.find_nodes(op="call_function", target=torch.ops.higher_order.map_impl)
     node.target = torch.ops.higher_order.associative_scan
     with pytest.raises(UnsupportedOperatorError) as caught:
-        to_edge_transform_and_lower(exported)
+        to_edge_transform_and_lower(program)
     assert caught.value.subject == "associative_scan in module 'inner'"
     assert caught.value.rule == "cannot be represented in .pte files"
     assert line_of(Mapped) in caught.value.remedy
 
 
 def test_branches_must_not_write_to_operands() -> None:
-    flow = BY_NAME["cond"]
-    exported = torch.export.export(flow.make(), flow.calls[0])
-    graph = exported.graph_module.true_graph_0.graph
+    program = copy.deepcopy(exported("cond"))
+    graph = program.graph_module.true_graph_0.graph
     (x,) = graph.find_nodes(op="placeholder")
     with graph.inserting_after(x):
         graph.call_function(torch.ops.aten.mul_.Scalar, (x, 2)).meta["val"] = x.meta["val"]
     with pytest.raises(UnsupportedOperatorError, match="must not write to its operands"):
-        to_edge_transform_and_lower(exported)
+        to_edge_transform_and_lower(program)
