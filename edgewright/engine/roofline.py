@@ -20,8 +20,8 @@ from edgewright.engine.isa import ISA, host_isa
 from edgewright.engine.jit.cache import Cache, cache_key, default_cache
 from edgewright.engine.jit.thread_count import thread_count
 from edgewright.engine.plan import Address, Plan, Step
+from edgewright.ir.analysis import count_macs
 from edgewright.ir.graph import Graph, Op, Value
-from edgewright.ir.macs import count_macs
 
 _CHAINS = 12  # independent accumulators: hide FMA latency, fit 16 registers
 _ROUNDS = 2000  # per unit of work

@@ -7,8 +7,8 @@ import math
 
 import numpy as np
 
-from edgewright.ir.float_scale import scale_array
 from edgewright.ir.graph import Array, Value
+from edgewright.ir.requant_scale import scale_array
 
 _F32, _F64 = np.float32, np.float64
 _BITS = 24  # of an exponential: integers up to 2**24 are exact in float32

@@ -12,8 +12,8 @@ import math
 from typing import Any
 
 from edgewright.backends.nxp.target import NeutronTargetSpec
+from edgewright.ir.analysis import peak_memory
 from edgewright.ir.graph import Graph, Op, Value
-from edgewright.ir.liveness import peak_memory
 from edgewright.ir.tflite.table import PREFIX
 
 LABEL = "Edgewright's analytic estimate"

@@ -13,8 +13,8 @@ from typing import Any
 
 from edgewright.backends.qualcomm.soc_peaks import SocPeaks, peaks
 from edgewright.backends.qualcomm.target import QnnTarget
+from edgewright.ir.analysis import peak_memory
 from edgewright.ir.graph import Graph, Op, Value
-from edgewright.ir.liveness import peak_memory
 
 LABEL = "Edgewright's lower bound, no dispatch: analytic estimate"
 _TILE, _VECTOR = 32, 4 * 128

@@ -13,9 +13,9 @@ import math
 from typing import Any
 
 from edgewright.backends.samsung.target import EnnTarget
+from edgewright.ir.analysis import peak_memory
 from edgewright.ir.enn.table import PREFIX
 from edgewright.ir.graph import Graph, Op, Value
-from edgewright.ir.liveness import peak_memory
 
 LABEL = "Edgewright's lower bound, no dispatch: analytic estimate"
 CLOCK = 1e9

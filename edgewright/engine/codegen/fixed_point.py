@@ -1,4 +1,4 @@
-"""Fixed-point requantization: int32 times a multiplier, shifted, rounded as in ``ir/fixed_point_scale.py``.
+"""Fixed-point requantization: int32 times a multiplier, shifted, rounded as in ``ir/requant_scale.py``.
 
 A real factor m is represented as multiplier * 2**-shift with a 31-bit multiplier, so that rescaling an accumulator
 needs no floating point (Jacob et al., "Quantization and Training of Neural Networks for Efficient

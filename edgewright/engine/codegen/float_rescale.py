@@ -1,11 +1,11 @@
-"""Floating-point requantization: exact integer sums times a real factor, rounded as in ``ir/float_scale.py``."""
+"""Floating-point requantization: exact integer sums times a real factor, rounded as in ``ir/requant_scale.py``."""
 
 from __future__ import annotations
 
 from edgewright.engine.codegen.builder import Function, Reg, const, element_type, lane_count, vec
 from edgewright.engine.codegen.requant import Affine
 from edgewright.engine.codegen.vector import clamp, to_float32
-from edgewright.ir.float_scale import FloatScale
+from edgewright.ir.requant_scale import FloatScale
 
 # The magic-number conversion (Hacker's Delight, chapter 17): the unit in the last place of a float64 near 1.5 * 2**52
 # is 1, so adding that constant rounds to an integer and leaves it in the low mantissa bits, and adding an integer to

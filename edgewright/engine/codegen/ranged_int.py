@@ -12,7 +12,7 @@ import numpy as np
 from edgewright.engine.codegen.builder import Function, Reg, const, element_type, lane_count, vec
 from edgewright.engine.codegen.fixed_point import make_rescale
 from edgewright.engine.codegen.vector import int_max, int_min
-from edgewright.ir.fixed_point_scale import ROUNDINGS
+from edgewright.ir.requant_scale import ROUNDINGS
 
 _BOUNDS = {"i32": 1 << 31, "i64": 1 << 63}
 
@@ -129,7 +129,7 @@ class RangedIntBuilder:
     # ---------------------------------------------------------------------------------------------------- rescaling
 
     def rescale(self, a: RangedInt, multiplier: int, shift: int, rounding: str) -> RangedInt:
-        """Multiply by a non-negative fixed-point factor, rounded as in ``ir/fixed_point_scale.py``."""
+        """Multiply by a non-negative fixed-point factor, rounded as in ``ir/requant_scale.py``."""
         min_shift = 1 if rounding == "twice" else 2
         if not (0 <= multiplier < 1 << 31 and min_shift <= shift <= 62):
             raise IntRangeError(f"{multiplier} >> {shift}")

@@ -1,7 +1,7 @@
 """Translation of ENN's convolutions and matrix products to core operators.
 
 Int8 products are accumulated and rounded as XNNPACK's, so they become core operators; int16 ones carry a ``scaling``
-(``ir/float_scale.py``: a float64 factor and one rounding).
+(``ir/requant_scale.py``: a float64 factor and one rounding).
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from edgewright.engine.dialects.enn_rewrite import (
 )
 from edgewright.ir.enn.conv import LIMITS
 from edgewright.ir.enn.numerics import inputs_of, is_qint8, result_of, round_to_fp16
-from edgewright.ir.float_scale import product_scale, quantize_bias
 from edgewright.ir.graph import Array, Op, QParams, Value
+from edgewright.ir.requant_scale import product_scale, quantize_bias
 
 _MAX_BIAS = {1: (1 << 31) - 1, 2: 1 << 48}  # by the size of an activation element
 _MAX_DENSE_WEIGHTS = 1 << 24  # elements up to which grouped filters are expanded to dense ones

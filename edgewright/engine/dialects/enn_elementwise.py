@@ -20,8 +20,8 @@ from edgewright.engine.dialects.reduce import int_reduction, reduce_epilogue
 from edgewright.ir.enn.elementwise import BINARY, UNARY
 from edgewright.ir.enn.numerics import inputs_of, result_of
 from edgewright.ir.enn.table import PREFIX
-from edgewright.ir.float_scale import mean_scale
 from edgewright.ir.graph import Op, Value
+from edgewright.ir.requant_scale import mean_scale
 
 TABLE_ONLY |= {PREFIX + name for name in (*UNARY, *BINARY, "CLIP")}
 _ARITHMETIC = {"ELTSUM": "fadd", "SUB": "fsub", "ELTMUL": "fmul", "ELTDIV": "fdiv"}

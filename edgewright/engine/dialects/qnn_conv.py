@@ -1,7 +1,7 @@
 """Translation of QNN's convolutions and matrix products to core operators.
 
 Int8 products are accumulated and rounded as XNNPACK's, so they become core operators; int16 ones carry a ``scaling``
-(``ir/float_scale.py``: a float64 factor and one rounding).
+(``ir/requant_scale.py``: a float64 factor and one rounding).
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from edgewright.engine.dialects.qnn_rewrite import (
     rule,
     same_type,
 )  # fmt: skip
-from edgewright.ir.float_scale import FloatScale, all_8bit, product_scale
 from edgewright.ir.graph import Array, Op, QParams, Value
 from edgewright.ir.numerics import QNN, as_float32
 from edgewright.ir.qnn.dtypes import quantize_array, round_to_fp16
 from edgewright.ir.qnn.scaling import accumulator_bias, accumulator_scale, integer_weights
 from edgewright.ir.qnn.table import PREFIX
+from edgewright.ir.requant_scale import FloatScale, all_8bit, product_scale
 
 _INT8, _INT16 = np.dtype(np.int8), np.dtype(np.int16)
 _MAX_DENSE_WEIGHTS = 1 << 24  # elements up to which grouped filters are expanded to dense ones

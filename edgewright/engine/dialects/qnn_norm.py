@@ -20,7 +20,7 @@ from edgewright.engine.dialects.qnn_rewrite import (
 )
 from edgewright.ir.graph import Op, Value
 from edgewright.ir.qnn.dtypes import to_float as numbers_of
-from edgewright.ir.qnn.norm_softmax import row_view
+from edgewright.ir.qnn.norm import row_view
 
 _SOFTMAX = {"Softmax": "enn.SOFTMAX", "LogSoftmax": "enn.LOGSOFTMAX"}
 

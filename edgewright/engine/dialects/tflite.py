@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 
 from edgewright.engine.dialects.rewrite import GraphRewrite, RuleTable
-from edgewright.ir.fixed_point_scale import FixedPointScale
-from edgewright.ir.float_scale import FloatScale
 from edgewright.ir.graph import Graph, Op, Value
 from edgewright.ir.numerics import Numerics
+from edgewright.ir.requant_scale import FixedPointScale, FloatScale
 from edgewright.ir.tflite.conv import matmul_factor, product_operands, requant_factor
 from edgewright.ir.tflite.elementwise import RELU_RANGES, clamp_limits
 from edgewright.ir.tflite.rounding import quantize_multiplier, scale, zero_point

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from edgewright.engine.dialects.rewrite import GraphRewrite, RuleTable
-from edgewright.ir.fixed_point_scale import FixedPointScale
 from edgewright.ir.graph import Array, Graph, Op, QParams, Value
+from edgewright.ir.requant_scale import FixedPointScale
 from edgewright.ir.tosa.table import PREFIX
 
 rule: RuleTable[TosaRewrite] = RuleTable(PREFIX)

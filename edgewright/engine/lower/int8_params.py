@@ -15,7 +15,7 @@ from edgewright.engine.lower.elementwise import int8_add_factors
 from edgewright.ir.graph import Array, QParams
 
 if TYPE_CHECKING:
-    from edgewright.ir.fixed_point_scale import FixedPointScale
+    from edgewright.ir.requant_scale import FixedPointScale
 
 _INT32 = 1 << 31  # exclusive bound of accumulators
 _HALF_INT32 = 1 << 30
@@ -25,7 +25,7 @@ class Int8ConvParams:
     """Integer parameters of an int8 convolution: filters, bias with the zero point folded in, and requantization.
 
     Multipliers follow XNNPACK's float32 rounding (qs8 "fp32" requantization) unless the operator carries a ``scaling``:
-    a fixed-point rescale with a vendor's rounding (``ir/fixed_point_scale.py``).
+    a fixed-point rescale with a vendor's rounding (``ir/requant_scale.py``).
     """
 
     def __init__(self, node: Node, context: LoweringContext, filters: Array) -> None:

@@ -16,9 +16,8 @@ from edgewright.engine.graph.nodes import Node
 from edgewright.engine.kernels.elementwise import LoopNest, LoopOperand, emit_loop_nest, plan_loops
 from edgewright.engine.lower.base import Lowering, LoweringContext
 from edgewright.engine.lower.elementwise import llvm_type
-from edgewright.ir.fixed_point_scale import FixedPointScale
-from edgewright.ir.float_scale import FloatScale
 from edgewright.ir.graph import Value
+from edgewright.ir.requant_scale import FixedPointScale, FloatScale
 
 _TYPES = tuple(np.dtype(n) for n in ("int8", "uint8", "int16", "uint16"))
 

@@ -11,11 +11,11 @@ from importlib import import_module
 from typing import Any
 
 from edgewright.errors import ExecutionError, LimitError
+from edgewright.ir.analysis import last_uses
 from edgewright.ir.core import argmax_resize, conv, elementwise, move, pool, size_bounds  # noqa: F401  (registers implementations)
 from edgewright.ir.core.aten_fallback import aten_reference
 from edgewright.ir.core.registry import IMPLEMENTATIONS, EvaluationContext, Implementation, raw_array
 from edgewright.ir.graph import Array, Graph, Op
-from edgewright.ir.liveness import last_uses
 from edgewright.ir.numerics import Numerics
 
 

@@ -8,9 +8,9 @@ import numpy as np
 
 from edgewright.ir.aten.reference import conv, pool, resample
 from edgewright.ir.enn.numerics import Values, all_quantized, in_exact_float, inputs_of, result_of, subtract_zero_point
-from edgewright.ir.float_scale import product_scale, quantize_bias
 from edgewright.ir.graph import Array, Op, Value
 from edgewright.ir.numerics import broadcast_params
+from edgewright.ir.requant_scale import product_scale, quantize_bias
 
 LIMITS = {"RELU": (0.0, float("inf")), "RELU6": (0.0, 6.0)}
 

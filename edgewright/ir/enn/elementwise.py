@@ -18,9 +18,9 @@ from edgewright.ir.enn.numerics import (
     result_of,
     subtract_zero_point,
 )
-from edgewright.ir.float_scale import mean_scale, product_scale
 from edgewright.ir.graph import Array, Op, Value
 from edgewright.ir.numerics import XNNPACK
+from edgewright.ir.requant_scale import mean_scale, product_scale
 
 Reference = Callable[[Values, Op], None]
 Function = Callable[..., Any]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from edgewright.ir.analysis import last_uses
 from edgewright.ir.enn.numerics import Values
 from edgewright.ir.enn.table import ENN, PREFIX
 from edgewright.ir.graph import Array, Graph, GraphError, Op, Value
-from edgewright.ir.liveness import last_uses
 
 
 def execute(graph: Graph, inputs: Sequence[Array]) -> list[Array]:

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from edgewright.ir.analysis import last_uses
 from edgewright.ir.graph import Array, Graph, GraphError, Op, Value
-from edgewright.ir.liveness import last_uses
 from edgewright.ir.qnn.dtypes import convert_elements, from_float, to_float
 from edgewright.ir.qnn.table import PREFIX, QNN, REAL, STORED, QnnOp
 

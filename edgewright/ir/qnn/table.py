@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.ir.qnn import binary, conv, dtypes, image, move, norm_softmax, norms, reduce
+from edgewright.ir.qnn import binary, conv, dtypes, image, move, norm, reduce
 from edgewright.ir.qnn import elementwise as el
 
 PREFIX = "qnn."
@@ -131,14 +131,14 @@ QNN: dict[str, QnnOp] = {
     "CumulativeSum": QnnOp(reduce.cumulative_sum, domain=OPERATOR, params=_CUMSUM),
     "Argmax": QnnOp(image.arg_reduce(np.argmax), params={"axis": _AXIS, "keep_dims": _flag(False)}),
     "Argmin": QnnOp(image.arg_reduce(np.argmin), params={"axis": _AXIS, "keep_dims": _flag(False)}),
-    **{name: QnnOp(norm_softmax.softmax_op, domain=OPERATOR, params=_SOFTMAX) for name in ("Softmax", "LogSoftmax")},
-    "Batchnorm": QnnOp(norms.batch_norm, (2, 3)),
-    "LayerNorm": QnnOp(norm_softmax.normalize, (1, 3), OPERATOR, _NORM),
-    "RmsNorm": QnnOp(norm_softmax.normalize, (1, 3), OPERATOR, _NORM),
-    "GroupNorm": QnnOp(norm_softmax.normalize, (1, 3), OPERATOR, {"epsilon": _EPSILON, "group": Param(0, 1)}),
-    "InstanceNorm": QnnOp(norm_softmax.normalize, (1, 3), OPERATOR, _INSTANCE),
-    "L2Norm": QnnOp(norms.l2_norm, params={"axis": _AXIS, "epsilon": _f32(1e-12)}),
-    "HadamardTransform": QnnOp(norms.hadamard, params={"scale": _f32(1.0)}),
+    **{name: QnnOp(norm.softmax_op, domain=OPERATOR, params=_SOFTMAX) for name in ("Softmax", "LogSoftmax")},
+    "Batchnorm": QnnOp(norm.batch_norm, (2, 3)),
+    "LayerNorm": QnnOp(norm.normalize, (1, 3), OPERATOR, _NORM),
+    "RmsNorm": QnnOp(norm.normalize, (1, 3), OPERATOR, _NORM),
+    "GroupNorm": QnnOp(norm.normalize, (1, 3), OPERATOR, {"epsilon": _EPSILON, "group": Param(0, 1)}),
+    "InstanceNorm": QnnOp(norm.normalize, (1, 3), OPERATOR, _INSTANCE),
+    "L2Norm": QnnOp(norm.l2_norm, params={"axis": _AXIS, "epsilon": _f32(1e-12)}),
+    "HadamardTransform": QnnOp(norm.hadamard, params={"scale": _f32(1.0)}),
     "Reshape": QnnOp(move.reshape, domain=STORED),
     "Transpose": QnnOp(move.transpose, domain=STORED, params={"perm": _AXES}),
     "Concat": QnnOp(move.concat, (1, 0), STORED, {"axis": _AXIS}),

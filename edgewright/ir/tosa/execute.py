@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from edgewright.ir.analysis import last_uses
 from edgewright.ir.graph import Array, Graph, GraphError, Op, Value
-from edgewright.ir.liveness import last_uses
 from edgewright.ir.tosa.table import PREFIX, TOSA
 
 

@@ -16,8 +16,8 @@ from edgewright.backends.table import precision_of
 from edgewright.frontend.delegate import LoweredBackendModule, executorch_call_delegate
 from edgewright.frontend.importer import import_linked
 from edgewright.frontend.replace_graph import with_graph
+from edgewright.ir.analysis import count_macs
 from edgewright.ir.graph import Graph, Op, Value
-from edgewright.ir.macs import count_macs
 from edgewright.lowering.partition.group import duplicate_into_groups, extract, group_ops, readers_of
 from edgewright.lowering.partition.report import PartitionReport, Verdict
 from edgewright.lowering.passes.qdq_folding import CONVERT, QUANTIZE

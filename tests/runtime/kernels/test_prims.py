@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+import edgewright.runtime.kernels  # noqa: F401  (fills the registry)
 from edgewright.ir.aten.reference import activations
 from edgewright.ir.dtypes import bfloat16
-from edgewright.runtime.kernels import prim as prim
 from edgewright.runtime.registry import KERNELS
 from edgewright.runtime.tensor import TensorSlot
 

@@ -15,8 +15,8 @@ from edgewright.backends.ethos_u.npu.elementwise import HEADROOM, OperandScales
 from edgewright.backends.ethos_u.npu.map_views import CoreGraphBuilder, NotTranslatedError
 from edgewright.backends.ethos_u.npu.output_stage import OutputStage, rescale
 from edgewright.backends.ethos_u.npu.trace import Convolution, Copy, Elementwise, Operand2, Operation, Pool
-from edgewright.ir.fixed_point_scale import FixedPointScale
 from edgewright.ir.graph import Array, Value
+from edgewright.ir.requant_scale import FixedPointScale
 
 _ROUNDINGS = {"natural": "single", "tfl": "double"}
 _INT32 = np.dtype(np.int32)

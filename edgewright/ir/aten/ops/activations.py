@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from edgewright.ir.aten.ops.row_builders import define_op
 from edgewright.ir.aten.reference import activations as ref
-from edgewright.ir.aten.reference import copies, unary
+from edgewright.ir.aten.reference import create, unary
 from edgewright.ir.aten.table import LayoutClass
 from edgewright.ir.ports import ACT, Range, Same
 
 for _name in ("relu", "relu6", "hardtanh", "leaky_relu", "elu", "celu", "selu", "gelu", "hardswish", "silu", "mish",
               "softplus", "logit"):  # fmt: skip
-    define_op(_name, f"{_name}.default", getattr(ref, _name), copies.same_shape)
+    define_op(_name, f"{_name}.default", getattr(ref, _name), create.same_shape)
 
-define_op("sigmoid", "sigmoid.default", ref.sigmoid, copies.same_shape, self=ACT, out=Range(0, 1))
-define_op("hardsigmoid", "hardsigmoid.default", ref.hardsigmoid, copies.same_shape, self=ACT, out=Range(0, 1))
-define_op("tanh", "tanh.default", unary.tanh, copies.same_shape, self=ACT, out=Range(-1, 1, narrows=True))
+define_op("sigmoid", "sigmoid.default", ref.sigmoid, create.same_shape, self=ACT, out=Range(0, 1))
+define_op("hardsigmoid", "hardsigmoid.default", ref.hardsigmoid, create.same_shape, self=ACT, out=Range(0, 1))
+define_op("tanh", "tanh.default", unary.tanh, create.same_shape, self=ACT, out=Range(-1, 1, narrows=True))
 
 # The slope has a per-tensor range and is not a weight: per-channel scales would be as many numbers as slopes.
 define_op("prelu", "prelu.default", ref.prelu, ref.prelu_shape, LayoutClass.SPATIAL, self=ACT, weight=ACT, out=ACT)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from edgewright.ir.aten.ops.row_builders import define_op
-from edgewright.ir.aten.reference import copies, unary
+from edgewright.ir.aten.reference import create, unary
 from edgewright.ir.aten.reference import elementwise as ref
 from edgewright.ir.ports import ACT
 
 for _name in ("abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "ceil", "cos", "cosh", "erf", "erfinv", "exp",
               "expm1", "floor", "log", "log10", "log1p", "log2", "neg", "reciprocal", "round", "rsqrt", "sign", "sin",
               "sinc", "sinh", "sqrt", "square", "tan", "trunc"):  # fmt: skip
-    define_op(_name, f"{_name}.default", getattr(unary, _name), copies.same_shape)
+    define_op(_name, f"{_name}.default", getattr(unary, _name), create.same_shape)
 
 
 def _binary(name: str, aten: str) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from edgewright.ir.aten.ops.row_builders import SELF, define_op
-from edgewright.ir.aten.reference import copies, scalars
 from edgewright.ir.aten.reference import create as ref
+from edgewright.ir.aten.reference import scalars
 from edgewright.ir.aten.table import LayoutClass
 from edgewright.ir.ports import ACT, INDEX, Range, Same
 
@@ -27,16 +27,16 @@ define_op("rand_like", "rand_like.default", ref.rand_like, ref.like_shape, self=
 define_op("randn", "randn.default", ref.randn, ref.size_shape, LayoutClass.AXES, out=ACT)
 define_op("randn_like", "randn_like.default", ref.randn_like, ref.like_shape, self=INDEX, out=ACT)
 
-define_op("cast", "_to_copy.default to.dtype", copies.clone, copies.same_shape, self=ACT, out=SELF)
+define_op("cast", "_to_copy.default to.dtype", ref.clone, ref.same_shape, self=ACT, out=SELF)
 define_op(
     "clone",
     "clone.default contiguous.default alias.default alias_copy.default detach.default detach_copy.default "
     "lift_fresh_copy.default",
-    copies.clone,
-    copies.same_shape,
+    ref.clone,
+    ref.same_shape,
     self=ACT,
     out=SELF,
 )
 # Only the shape and dtype of ``self`` are read.
-define_op("copy", "copy.default", copies.copy, copies.copy_shape, self=INDEX, src=ACT, out=Same("src"))
+define_op("copy", "copy.default", ref.copy, ref.copy_shape, self=INDEX, src=ACT, out=Same("src"))
 define_op("sym_size", "sym_size.int", scalars.size_of, ref.scalar_shape, LayoutClass.AXES, self=INDEX, out=INDEX)

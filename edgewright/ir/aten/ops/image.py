@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from edgewright.ir.aten.ops.row_builders import SELF, define_op
-from edgewright.ir.aten.reference import conv_variants, grid_sample, pool, pool_variants, rearrange, resample
+from edgewright.ir.aten.reference import conv, grid_sample, pool, rearrange, resample
 from edgewright.ir.aten.table import LayoutClass, rank
 from edgewright.ir.graph import Op
 from edgewright.ir.ports import ACT, BIAS, Same, Weight
@@ -23,8 +23,8 @@ for _n in (1, 2, 3):
     define_op(
         f"conv{_n}d",
         f"conv{_n}d.default conv{_n}d.padding convolution.default",
-        conv_variants.conv,
-        conv_variants.conv_shape,
+        conv.conv,
+        conv.conv_shape,
         SPATIAL,
         _is_conv(_n + 2, False),
         input=ACT,
@@ -35,8 +35,8 @@ for _n in (1, 2, 3):
     define_op(
         f"conv_transpose{_n}d",
         f"{'conv_transpose1d.default' if _n == 1 else f'conv_transpose{_n}d.input'} convolution.default",
-        conv_variants.conv_transpose,
-        conv_variants.conv_transpose_shape,
+        conv.conv_transpose,
+        conv.conv_transpose_shape,
         SPATIAL,
         _is_conv(_n + 2, True),
         input=ACT,
@@ -51,18 +51,16 @@ def _define_image_op(name: str, aten: str, module: Any, **ports: Any) -> None:
     define_op(name, aten, getattr(module, name), getattr(module, f"{name}_shape"), SPATIAL, self=ACT, **ports)
 
 
-_define_image_op("max_pool1d", "max_pool1d.default", pool_variants, out=SELF)
+_define_image_op("max_pool1d", "max_pool1d.default", pool, out=SELF)
 _define_image_op("max_pool2d", "max_pool2d.default max_pool2d_with_indices.default", pool, out=SELF)
-_define_image_op("adaptive_max_pool2d", "adaptive_max_pool2d.default", pool_variants, out=SELF)
+_define_image_op("adaptive_max_pool2d", "adaptive_max_pool2d.default", pool, out=SELF)
 # The range of a mean is usually much smaller than its input's: it is calibrated, unless hardware ties them.
-_define_image_op("avg_pool1d", "avg_pool1d.default", pool_variants, out=ACT)
+_define_image_op("avg_pool1d", "avg_pool1d.default", pool, out=ACT)
 _define_image_op("avg_pool2d", "avg_pool2d.default", pool, out=ACT)
-_define_image_op("avg_pool3d", "avg_pool3d.default", pool_variants, out=ACT)
-_define_image_op("adaptive_avg_pool1d", "adaptive_avg_pool1d.default", pool_variants, out=ACT)
+_define_image_op("avg_pool3d", "avg_pool3d.default", pool, out=ACT)
+_define_image_op("adaptive_avg_pool1d", "adaptive_avg_pool1d.default", pool, out=ACT)
 _define_image_op("adaptive_avg_pool2d", "adaptive_avg_pool2d.default _adaptive_avg_pool2d.default", pool, out=ACT)
-_define_image_op(
-    "adaptive_avg_pool3d", "adaptive_avg_pool3d.default _adaptive_avg_pool3d.default", pool_variants, out=ACT
-)
+_define_image_op("adaptive_avg_pool3d", "adaptive_avg_pool3d.default _adaptive_avg_pool3d.default", pool, out=ACT)
 
 # ``upsample_*`` have sizes or factors (exported by interpolate()); ``resize_*`` have sizes and scales (decomposed).
 define_op(

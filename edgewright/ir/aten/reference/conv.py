@@ -3,19 +3,21 @@
 There are three linear maps: ``_conv_forward``, ``_conv_input_adjoint`` (its adjoint in the input, i.e. transposed
 convolution) and ``_conv_weight_adjoint`` (its adjoint in the weight). All loop over taps on ``[batch, group, channel,
 ...]``: each tap is a batched matrix product, and several taps are gathered into an im2col buffer if it fits
-``_COLUMNS``.
+``_COLUMNS``. The functions with the signatures of torch.nn.functional (unbatched, padding by name) follow at the end.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from edgewright.ir.aten.reference.dims import Array, Shape, numel
 from edgewright.ir.aten.reference.elementwise import promote_operands
+from edgewright.ir.aten.reference.pad import constant_pad
 from edgewright.ir.aten.reference.windows import Reach, per_axis, reach
 
 _COLUMNS = 1 << 22  # elements of an im2col buffer that is always acceptable
@@ -240,3 +242,52 @@ def _conv_weight_adjoint(x: Array, y: Array, shape: Shape, at: _Geometry) -> Arr
         left, right = (a.reshape(*a.shape[:2], numel(a.shape[2:])) for a in (left, right))
         result[number] = np.matmul(left, right.swapaxes(1, 2))
     return result.transpose(1, 2, 3, 0).reshape(shape)
+
+
+Numbers = Sequence[int]
+
+
+def _conv(
+    compute: Callable[..., Any], input: Array, weight: Array, bias: Array | None = None, stride: Numbers = (1,),
+    padding: Numbers | str = (0,), dilation: Numbers = (1,), groups: int = 1, transposed: bool = False,
+    output_padding: Numbers = (0,),
+) -> Any:  # fmt: skip
+    """``padding`` is numbers, ``valid`` (none) or ``same`` (the result has the input's size; an odd element is added at
+    the end)."""
+    if isinstance(padding, str):
+        input, padding = _same_padding(input, weight, dilation, padding), (0,)
+    return _add_batch_dim(compute, input, weight, bias, stride, padding, dilation, False, output_padding, groups)
+
+
+def _conv_transpose(
+    compute: Callable[..., Any], input: Array, weight: Array, bias: Array | None = None, stride: Numbers = (1,),
+    padding: Numbers = (0,), output_padding: Numbers = (0,), groups: int = 1, dilation: Numbers = (1,),
+    transposed: bool = True,
+) -> Any:  # fmt: skip
+    return _add_batch_dim(compute, input, weight, bias, stride, padding, dilation, True, output_padding, groups)
+
+
+def _add_batch_dim(compute: Callable[..., Any], input: Array, weight: Array, *rest: Any) -> Any:
+    """Run an unbatched image as a batch of one; ``compute`` returns the result or its shape."""
+    if input.ndim != weight.ndim - 1:
+        return compute(input, weight, *rest)
+    result = compute(input[None], weight, *rest)
+    return result[1:] if isinstance(result, tuple) else result[0]
+
+
+conv, conv_shape = partial(_conv, convolution), partial(_conv, convolution_shape)
+conv_transpose = partial(_conv_transpose, convolution)
+conv_transpose_shape = partial(_conv_transpose, convolution_shape)
+
+
+def _same_padding(input: Array, weight: Array, dilation: Numbers, padding: str) -> Array:
+    if padding not in ("same", "valid"):
+        raise ValueError(f"padding must be numbers, 'same' or 'valid', got {padding!r}")
+    if padding == "valid":
+        return input
+    sides: list[int] = []
+    steps = per_axis(dilation, weight.ndim - 2, "dilation", 1)
+    for kernel, step in zip(reversed(weight.shape[2:]), reversed(steps), strict=True):
+        total = step * (kernel - 1)
+        sides += [total // 2, total - total // 2]
+    return np.asarray(constant_pad(input, sides))

@@ -1,7 +1,8 @@
-"""Liveness of tensors, and peak memory."""
+"""Graph analyses: liveness and peak memory, and multiply-accumulate counts, the weights of coverage."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from edgewright.ir.graph import Graph, Op, Value
@@ -28,3 +29,22 @@ def peak_memory(graph: Graph, bytes_of: Callable[[Value], int] = lambda value: v
         peak = max(peak, sum(live.values()))
         live = {key: size for key, size in live.items() if last.get(key, -1) > index}
     return peak
+
+
+def count_macs(op: Op) -> int:
+    """Multiply-accumulates of an operator at its largest shapes; 0 for anything but products."""
+    out, weight = (op.outputs[0] if op.outputs else None), op.args.get("weight")
+    if out is None:
+        return 0
+    size = math.prod(out.bound)
+    if op.kind.startswith("conv") and isinstance(weight, Value):
+        if op.args.get("transposed"):
+            image: Value = op.args["input"]
+            return math.prod(image.bound) * math.prod(weight.bound[1:])
+        return size * math.prod(weight.bound[1:])
+    if op.kind == "linear" and isinstance(weight, Value):
+        return size * weight.bound[-1]
+    if op.kind in ("mm", "bmm", "addmm", "matmul"):
+        left = op.args.get("mat1", op.args.get("self"))
+        return size * (left.bound[-1] if isinstance(left, Value) and left.bound else 1)
+    return 0

@@ -1,17 +1,78 @@
-"""Softmax and normalization. Quantized inputs use exact integer sums, independent of summation order
-(``ir/int_rows.py``)."""
+"""References of normalization and softmax.
+
+Floating point is normalized with channels last. Quantized inputs use exact integer sums, independent of summation
+order (``ir/int_rows.py``).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from edgewright.ir.graph import Array, Op, Value
 from edgewright.ir.int_rows import log_softmax, norm_fits_int64, normalize_rows, softmax
-from edgewright.ir.qnn import image, norms
+from edgewright.ir.qnn import image
 from edgewright.ir.qnn.dtypes import from_float, subtract_zero_point, to_float
+
+Params = Mapping[str, Any]
+
+
+def _affine(x: Array, constants: tuple[Array, ...]) -> Array:
+    """Multiply with the first constant and add the second, if present."""
+    for index, constant in enumerate(constants):
+        x = x + constant if index else x * constant
+    return np.asarray(x, np.float32)
+
+
+def batch_norm(params: Params, x: Array, *constants: Array) -> Array:
+    """In float32, rounded after each operation."""
+    return _affine(x, constants)
+
+
+def _normalize(x: Array, axes: tuple[int, ...], epsilon: float) -> Array:
+    wide = x.astype(np.float64)
+    centered = wide - wide.mean(axes, keepdims=True)
+    return np.asarray(centered / np.sqrt(np.square(centered).mean(axes, keepdims=True) + epsilon))
+
+
+def layer_norm(params: Params, x: Array, *constants: Array) -> Array:
+    return _affine(_normalize(x, tuple(params["axes"]), params["epsilon"]), constants)
+
+
+def rms_norm(params: Params, x: Array, *constants: Array) -> Array:
+    wide = x.astype(np.float64)
+    power = np.square(wide).mean(tuple(params["axes"]), keepdims=True)
+    return _affine(wide / np.sqrt(power + params["epsilon"]), constants)
+
+
+def group_norm(params: Params, x: Array, *constants: Array) -> Array:
+    split = x.reshape(*x.shape[:-1], params["group"], x.shape[-1] // params["group"])
+    axes = (*range(1, x.ndim - 1), x.ndim)
+    return _affine(_normalize(split, axes, params["epsilon"]).reshape(x.shape), constants)
+
+
+def instance_norm(params: Params, x: Array, *constants: Array) -> Array:
+    return _affine(_normalize(x, tuple(range(1, x.ndim - 1)), params["epsilon"]), constants)
+
+
+def l2_norm(params: Params, x: Array) -> Array:
+    wide = x.astype(np.float64)
+    length = np.sqrt(np.maximum(np.square(wide).sum(params["axis"], keepdims=True), params["epsilon"]))
+    return np.asarray(wide / length, np.float32)
+
+
+def hadamard(params: Params, x: Array) -> Array:
+    """Orthonormal Walsh-Hadamard transform of the last dimension, times ``scale``; its size is a power of two."""
+    wide, size = x.astype(np.float64), x.shape[-1]
+    step = 1
+    while step < size:
+        pairs = wide.reshape(*x.shape[:-1], -1, 2, step)
+        wide = np.stack([pairs[..., 0, :] + pairs[..., 1, :], pairs[..., 0, :] - pairs[..., 1, :]], -2)
+        wide = wide.reshape(x.shape)
+        step *= 2
+    return np.asarray(wide * (params["scale"] / np.sqrt(size)), np.float32)
 
 
 def is_quantized(*values: Value) -> bool:
@@ -35,8 +96,8 @@ def softmax_op(op: Op, arrays: Sequence[Array]) -> Array:
 
 
 _NORMS: dict[str, Any] = {
-    "LayerNorm": norms.layer_norm, "RmsNorm": norms.rms_norm, "GroupNorm": norms.group_norm,
-    "InstanceNorm": norms.instance_norm,
+    "LayerNorm": layer_norm, "RmsNorm": rms_norm, "GroupNorm": group_norm,
+    "InstanceNorm": instance_norm,
 }  # fmt: skip
 
 
