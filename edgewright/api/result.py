@@ -1,20 +1,41 @@
-"""Results of ``edgewright.compile``: a program per target, with its report."""
+"""Results of ``edgewright.compile``: a program per target, with its report; also as HTML, for notebooks."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from html import escape
 from pathlib import Path
 from typing import Any
 
-from edgewright.api.compile_report import POOR, CompileReport, columns, rows
+from edgewright.api.compile_report import LEGEND, POOR, CompileReport, columns, rows, time_note
 from edgewright.errors import EdgewrightError
 from edgewright.files import make_folder
 from edgewright.hints import not_among
+from edgewright.html_tables import html_table
 from edgewright.lowering.estimates import describe
 from edgewright.runtime.method import Method
 from edgewright.units import share, size
+
+
+def result_html(reports: Sequence[CompileReport], failures: Mapping[str, Exception] | None = None) -> str:
+    """The table of targets with its legend, the operators left on the CPU with reasons, and failures."""
+    parts = [html_table(columns(), rows(reports))]
+    if reports:
+        parts.append(f"<p>{escape(LEGEND)}<br>{escape(time_note(reports))}</p>")
+    for report in reports:
+        rejected = [v for method in report.methods.values() for v in method.rejected]
+        if rejected:
+            lines = [(v.operator, v.module, "; ".join(v.rejections)) for v in rejected]
+            table = html_table(("operator", "module", "why"), lines)
+            title = escape(f"{report.target}: {report.counts.cpu_summary}")
+            parts.append(f"<details><summary>{title}</summary>{table}</details>")
+        if report.simulated:
+            parts.append(f"<p>{escape(report.target)}: runs on this machine only: {escape(report.simulated)}</p>")
+    for name, error in (failures or {}).items():
+        parts.append(f"<p><b>{escape(name)} failed</b>: {escape(str(error))}</p>")
+    return f"<div>{''.join(parts)}</div>"
 
 
 class CompileResult:
@@ -83,7 +104,7 @@ class CompileResult:
         return f"<CompileResult {self.target}: {size(self.report.bytes)}>"
 
     def _repr_html_(self) -> str:
-        from edgewright.api.html import result_html
+        from edgewright.api.result import result_html
 
         return result_html([self.report])
 
@@ -167,7 +188,7 @@ class CompileResults(Mapping[str, CompileResult]):
         return f"<CompileResults {', '.join([*self._results, *(f'{n} (failed)' for n in self.failures)])}>"
 
     def _repr_html_(self) -> str:
-        from edgewright.api.html import result_html
+        from edgewright.api.result import result_html
 
         return result_html([r.report for r in self._results.values()], self.failures)
 

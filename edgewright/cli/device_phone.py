@@ -13,8 +13,7 @@ import numpy as np
 from edgewright.backends.qualcomm.adb import Adb, Device
 from edgewright.backends.qualcomm.emulator_server import release
 from edgewright.backends.qualcomm.libraries import RunnerFiles, find_runner, htp_files, sdk_root
-from edgewright.backends.qualcomm.phone import FOLDER, LIST, Phone, Requirements, command, requirements_of
-from edgewright.backends.qualcomm.results import read_outputs
+from edgewright.backends.qualcomm.phone import FOLDER, LIST, Phone, Requirements, command, read_outputs, requirements_of
 from edgewright.backends.qualcomm.target import CHIPSETS, get_soc_to_chipset_map
 from edgewright.cli.inputs import load_inputs
 from edgewright.cli.outputs import save_arrays

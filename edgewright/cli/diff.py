@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from edgewright.cli.program_facts import program_facts
+from edgewright.cli.file_facts import program_facts
 from edgewright.cli.size import parts
 from edgewright.console import console, table
 from edgewright.files import open_source

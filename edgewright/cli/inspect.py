@@ -7,8 +7,7 @@ import json
 import os
 
 from edgewright.cli import render
-from edgewright.cli.data_file_facts import bundle_facts, data_facts, profile_facts
-from edgewright.cli.program_facts import Facts, program_facts
+from edgewright.cli.file_facts import Facts, bundle_facts, data_facts, profile_facts, program_facts
 from edgewright.errors import MissingDataError
 from edgewright.files import open_source
 from edgewright.formats.bpte import read_bundled

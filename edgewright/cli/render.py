@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from edgewright.cli.program_facts import Facts
+from edgewright.cli.file_facts import Facts
 from edgewright.console import clean, console, dims, plural, table
 from edgewright.lowering.estimates import describe
 from edgewright.units import duration, share, size

@@ -9,7 +9,7 @@ from typing import Any
 
 from edgewright.backends import find_quantizer
 from edgewright.backends.targets import all_targets
-from edgewright.cli.doctor_checks import NEEDS, detected_version
+from edgewright.cli.doctor import NEEDS, detected_version
 from edgewright.console import console, table
 from edgewright.errors import UsageError
 

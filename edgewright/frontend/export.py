@@ -21,9 +21,9 @@ from torch.nn.utils.spectral_norm import SpectralNorm
 from torch.nn.utils.weight_norm import WeightNorm
 
 from edgewright.errors import ExportError
+from edgewright.frontend.buffers import require_buffers
 from edgewright.frontend.export_advice import advise
 from edgewright.frontend.origin import is_library, parse_frames, source_line
-from edgewright.frontend.plain_tensors import require_buffers
 
 log = logging.getLogger("edgewright.frontend")
 

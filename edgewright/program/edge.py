@@ -21,8 +21,8 @@ from edgewright.formats.flatbuffer import Buffer
 from edgewright.formats.ptd import PtdEntry, write_data
 from edgewright.formats.pte_writer import program_chunks
 from edgewright.formats.twin_writer import TWIN_KEY
+from edgewright.frontend.buffers import require_buffers
 from edgewright.frontend.importer import import_graph
-from edgewright.frontend.plain_tensors import require_buffers
 from edgewright.frontend.prepare import prepare
 from edgewright.hints import did_you_mean
 from edgewright.lowering.kernel_resolution import KernelSet, kernel_set
@@ -37,10 +37,10 @@ from edgewright.program.external import DEFAULT_TAG, external_tag, training_meth
 from edgewright.program.layout import assign_dim_orders
 from edgewright.program.methods import Programs, check_methods, constant_plan, encode_structure, methods_by_name
 from edgewright.program.passes import Passes, apply_passes, pass_list, tabulate
+from edgewright.program.plan_builder import EmitOptions
 from edgewright.program.shared_state import SharedLayout, keep_reads_of_state, shared_layout
-from edgewright.program.tensors import EmitOptions
 from edgewright.quantize.affine import affine_operators
-from edgewright.quantize.eval_mode import require_inference
+from edgewright.quantize.model_checks import require_inference
 
 if TYPE_CHECKING:
     from edgewright.program.etrecord import ETRecord

@@ -18,7 +18,7 @@ from edgewright.lowering.kernel_resolution import kernel_set
 from edgewright.program.config import ExecutorchBackendConfig
 from edgewright.program.constants import ConstantPool
 from edgewright.program.emit import Emitter
-from edgewright.program.tensors import EmitOptions
+from edgewright.program.plan_builder import EmitOptions
 
 Programs = Union[ExportedProgram, Mapping[str, ExportedProgram]]
 

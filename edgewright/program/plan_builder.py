@@ -1,17 +1,150 @@
-"""``PlanBuilder``: the values and instructions of one execution plan while they are appended."""
+"""``PlanBuilder``: the values (tensors, scalars, strings, lists) and instructions of one execution plan."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import torch
+
+from edgewright.errors import UnsupportedOperatorError
 from edgewright.formats import schema
 from edgewright.formats.operator_signatures import Kind, Signature
+from edgewright.frontend.tensors import DTYPES
+from edgewright.ir.dtypes import to_scalar_type
 from edgewright.ir.graph import Graph, Op, Value
+from edgewright.lowering.kernel_resolution import KernelSet
 from edgewright.program.constants import ConstantPool
+from edgewright.program.memory import MemoryPlanningPass
+from edgewright.program.shared_state import SharedLayout
 from edgewright.program.storage import StoragePlan
-from edgewright.program.tensors import EmitOptions, TensorEmitter
-from edgewright.program.values import NUMBERS, ValueTableBuilder
+
+_MEMORY_FORMATS = {torch.contiguous_format: 0, torch.preserve_format: 1}
+
+
+class ValueTableBuilder:
+    """Values in order of creation. Equal literals share one value, because nothing writes them."""
+
+    def __init__(self) -> None:
+        self.items: list[Any] = []
+        self._shared: dict[Any, int] = {}
+
+    def add(self, value: schema.Value) -> int:
+        """Append a value without deduplication; returns its index."""
+        self.items.append(value)
+        return len(self.items) - 1
+
+    def shared(self, key: Any, make: Callable[[], schema.Value]) -> int:
+        """The index of the value with ``key``, created if it is new."""
+        if key not in self._shared:
+            self._shared[key] = self.add(make())
+        return self._shared[key]
+
+    def literal(self, value: Any) -> int:
+        """The index of a literal."""
+        return self.shared((type(value).__name__, str(value)), lambda: make_literal(value))
+
+    def ints(self, indices: list[int]) -> int:
+        """The index of a list of integers, which are value indices."""
+        return self.shared(("ints", *indices), lambda: schema.IntList(items=indices))
+
+    def floats(self, items: list[float]) -> int:
+        return self.shared(("floats", *items), lambda: schema.DoubleList(items=[float(i) for i in items]))
+
+    def bools(self, items: list[bool]) -> int:
+        return self.shared(("bools", *items), lambda: schema.BoolList(items=items))
+
+
+def make_literal(value: Any) -> schema.Value:
+    """A Python or torch literal as a value of the file."""
+    if value is None:
+        return schema.Null()
+    if isinstance(value, bool):
+        return schema.Bool(bool_val=value)
+    if isinstance(value, int):
+        return schema.Int(int_val=value)
+    if isinstance(value, float):
+        return schema.Double(double_val=value)
+    if isinstance(value, str):
+        return schema.String(string_val=value)
+    if isinstance(value, torch.dtype):
+        return schema.Int(int_val=int(to_scalar_type(DTYPES[value])))
+    if isinstance(value, torch.memory_format):
+        return schema.Int(int_val=_MEMORY_FORMATS.get(value, 0))
+    if isinstance(value, torch.layout):
+        return schema.Int(int_val=0)
+    raise UnsupportedOperatorError("argument", "cannot be stored in a program", value=repr(value))
+
+
+NUMBERS: dict[str, Callable[[], schema.Value]] = {"int": schema.Int, "bool": schema.Bool, "float": schema.Double}
+
+
+@dataclass
+class EmitOptions:
+    """The part of the configuration that concerns one method."""
+
+    planning: MemoryPlanningPass
+    kernels: KernelSet
+    remove_view_copy: bool = True
+    emit_stacktrace: bool = False
+    emit_mutable_buffer_names: bool = False
+    skip_dim_order: bool = False
+    shared: SharedLayout | None = None  # offsets of state that other methods use too
+    external_tag: Callable[[Value], str | None] | None = None  # data file of a tensor, or None
+
+
+@dataclass
+class TensorEmitter:
+    """Builds the tensor values of one method."""
+
+    options: EmitOptions
+    constants: ConstantPool
+    states: ConstantPool
+    storage: StoragePlan
+
+    def make(self, value: Value) -> schema.Tensor:
+        """The plan's tensor for a value of the graph."""
+        tensor = schema.Tensor(
+            scalar_type=int(to_scalar_type(value.dtype)),
+            sizes=value.bound,
+            dim_order=value.dim_order,
+            shape_dynamism=int(schema.Dynamism.DYNAMIC_BOUND if value.dynamic else schema.Dynamism.STATIC),
+        )
+        if value.constant:
+            self._constant(value, tensor)
+        elif not self.storage.is_allocated(value):
+            self.storage.allocate(value)
+        if value.state:
+            self._state(value, tensor)
+        return tensor
+
+    def _constant(self, value: Value, tensor: schema.Tensor) -> None:
+        if not self._external(value, tensor):
+            tensor.data_buffer_idx = self.constants.add(value)
+
+    def _external(self, value: Value, tensor: schema.Tensor) -> bool:
+        """Store a tensor's contents in a data file, if configured."""
+        tag = self.options.external_tag(value) if self.options.external_tag and value.qualified_name else None
+        if tag is None:
+            return False
+        self.constants.add_external(value, tag)
+        tensor.extra_tensor_info = schema.ExtraTensorInfo(
+            fully_qualified_name=value.qualified_name, location=int(schema.TensorDataLocation.EXTERNAL)
+        )
+        return True
+
+    def _state(self, value: Value, tensor: schema.Tensor) -> None:
+        assert value.data is not None
+        if self._external(value, tensor):
+            return
+        if self.options.planning.alloc_mutable_buffers and np.any(value.data):  # arenas start as zeros
+            tensor.data_buffer_idx = self.states.add(value)
+        if self.options.emit_mutable_buffer_names or not self.options.planning.alloc_mutable_buffers:
+            tensor.extra_tensor_info = schema.ExtraTensorInfo(fully_qualified_name=value.qualified_name)
+
 
 # Reshapes of a dense tensor: no instruction, the result aliases its source.
 RESHAPES = {

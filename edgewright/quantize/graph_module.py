@@ -20,14 +20,14 @@ from torch.export.graph_signature import (
 
 from edgewright.errors import UsageError
 from edgewright.frontend.aliases import NeedsRetrace
+from edgewright.frontend.buffers import require_module_buffers
 from edgewright.frontend.decompose.driver import DecomposingRewriter
 from edgewright.frontend.importer import import_linked
 from edgewright.frontend.mutation import viewed_argument, written_names
-from edgewright.frontend.plain_tensors import require_module_buffers
 from edgewright.frontend.prepare import ProgramFunctionalizer
 from edgewright.frontend.rewriter import IsSupported, Rewriter, fake_mode
 from edgewright.ir.graph import Graph, Value
-from edgewright.quantize.float32_only import require_float32
+from edgewright.quantize.model_checks import require_float32
 
 aten = torch.ops.aten
 _DROPOUTS = (aten.dropout.default, aten.feature_dropout.default)

@@ -27,8 +27,7 @@ from edgewright.backends.qualcomm import (
 )
 from edgewright.backends.qualcomm.adb import Adb
 from edgewright.backends.qualcomm.libraries import find_runner, htp_files, sdk_root
-from edgewright.backends.qualcomm.phone import LIST, Phone, requirements_of
-from edgewright.backends.qualcomm.results import read_outputs
+from edgewright.backends.qualcomm.phone import LIST, Phone, read_outputs, requirements_of
 from edgewright.cli import guard
 from edgewright.errors import ExecutionError, FormatError, UsageError
 from edgewright.formats.pte_reader import read_program

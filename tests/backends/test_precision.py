@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 import edgewright as ew
 from edgewright.errors import UsageError
-from edgewright.quantize.float32_only import require_float32
+from edgewright.quantize.model_checks import require_float32
 
 X = torch.randn(2, 4)
 

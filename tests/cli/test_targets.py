@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgewright.cli import doctor, doctor_checks
-from edgewright.cli.doctor_checks import satisfies
+from edgewright.cli import doctor
+from edgewright.cli.doctor import satisfies
 from tests.api.models import calls
 from tests.cli.cli import Cli, Outcome
 
@@ -274,7 +274,7 @@ def test_doctor_fails_for_a_target_that_cannot_be_made(cli: Cli) -> None:
 
 
 def test_doctor_tells_wrong_versions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor_checks, "supported_range", lambda package: ">=99" if package == "torchao" else "")
+    monkeypatch.setattr(doctor, "supported_range", lambda package: ">=99" if package == "torchao" else "")
     found = {f.what: f for f in doctor.diagnose()}
     assert found["torchao"].state == "wrong version"
     assert found["torchao"].fix == "pip install 'torchao>=99'"

@@ -13,8 +13,7 @@ import numpy as np
 
 from edgewright.ir.graph import Array, Dim, Graph, Op, Value
 from edgewright.ir.tosa.table import PREFIX
-from edgewright.lowering.passes.flatten_images import FlatteningLowering
-from edgewright.lowering.passes.layout import Order, identity, is_trivial_permutation
+from edgewright.lowering.passes.layout import FlatteningLowering, Order, identity, is_trivial_permutation
 
 INT8, INT16, INT32, INT48 = (np.dtype(t) for t in (np.int8, np.int16, np.int32, np.int64))
 FLOAT32, BOOL = np.dtype(np.float32), np.dtype(np.bool_)

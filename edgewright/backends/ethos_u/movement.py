@@ -16,9 +16,14 @@ from edgewright.backends.ethos_u.lower import TosaLowering, result, scale_of, st
 from edgewright.backends.ethos_u.slice_concat import concat, slice_axis, take, tile
 from edgewright.ir.aten.ops import OPS
 from edgewright.ir.graph import Array, Op, Value
-from edgewright.lowering.passes.flatten_images import flatten_permutation
-from edgewright.lowering.passes.layout import Order, common_order, identity
-from edgewright.lowering.passes.view_order import permuted_order, squeezed_order
+from edgewright.lowering.passes.layout import (
+    Order,
+    common_order,
+    flatten_permutation,
+    identity,
+    permuted_order,
+    squeezed_order,
+)
 
 # ---------------------------------------------------------------------------------------------------------- aliases
 

@@ -10,8 +10,7 @@ import numpy as np
 from edgewright.ir.graph import Array, Graph, Op, QParams, Value
 from edgewright.ir.tflite.elementwise import clamp_limits as stored_limits
 from edgewright.ir.tflite.table import PREFIX
-from edgewright.lowering.passes.flatten_images import FlatteningLowering
-from edgewright.lowering.passes.layout import Order, identity, is_trivial_permutation
+from edgewright.lowering.passes.layout import FlatteningLowering, Order, identity, is_trivial_permutation
 
 INT8, INT32 = np.dtype(np.int8), np.dtype(np.int32)
 # TFLite activations by their clamp limits.

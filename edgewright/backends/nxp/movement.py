@@ -7,9 +7,13 @@ import numpy as np
 from edgewright.backends.nxp.lower import NeutronLowering, output, scale_of, zero_point
 from edgewright.ir.aten.ops import OPS
 from edgewright.ir.graph import Op, Value
-from edgewright.lowering.passes.flatten_images import flatten_permutation
-from edgewright.lowering.passes.layout import common_order, identity
-from edgewright.lowering.passes.view_order import permuted_order, squeezed_order
+from edgewright.lowering.passes.layout import (
+    common_order,
+    flatten_permutation,
+    identity,
+    permuted_order,
+    squeezed_order,
+)
 
 
 def forward_input(low: NeutronLowering, op: Op) -> None:

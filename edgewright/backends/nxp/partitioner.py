@@ -12,8 +12,7 @@ from torch.export import ExportedProgram
 
 from edgewright.backends.nxp import sdk
 from edgewright.backends.nxp.blob import from_converter, write_blob
-from edgewright.backends.nxp.build_graph import to_tflite
-from edgewright.backends.nxp.channels_last_io import strip_io_transposes
+from edgewright.backends.nxp.build_graph import strip_io_transposes, to_tflite
 from edgewright.backends.nxp.estimates import estimate
 from edgewright.backends.nxp.ops import BACKEND
 from edgewright.backends.nxp.target import (

@@ -14,8 +14,7 @@ import numpy as np
 from edgewright.backends.qualcomm.lower import QnnLowering, as_uint32, output_of
 from edgewright.ir.aten.ops import OPS
 from edgewright.ir.graph import Op, Value
-from edgewright.lowering.passes.layout import common_order, identity
-from edgewright.lowering.passes.view_order import permuted_order
+from edgewright.lowering.passes.layout import common_order, identity, permuted_order
 
 
 def _first_operand(low: QnnLowering, op: Op) -> Value:

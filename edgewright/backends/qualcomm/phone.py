@@ -1,4 +1,4 @@
-"""Runs a program on a phone: pushes its files, executes ExecuTorch's runner and pulls the outputs."""
+"""Runs a program on a phone: pushes its files, executes ExecuTorch's runner, pulls and reads the outputs."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import Any
+
+import numpy as np
 
 from edgewright.backends.qualcomm.adb import Adb
 from edgewright.backends.qualcomm.blob import read_blob
@@ -20,7 +23,32 @@ from edgewright.backends.qualcomm.target import CHIPSETS, QcomChipset, QnnTarget
 from edgewright.errors import ExecutionError, FileAccessError, FormatError, MissingError, UsageError, VendorError
 from edgewright.formats import schema
 from edgewright.formats.twin_writer import MAGIC
+from edgewright.ir.dtypes import parse_dtype
+from edgewright.runtime.metadata import MethodMetadata, TensorInfo
 from edgewright.units import size
+
+
+def read_outputs(files: Sequence[Path], metadata: MethodMetadata, runs: int = 1) -> list[list[Any]]:
+    """Read the outputs of every inference; raises if the number or size of files is wrong."""
+    infos = [info for info in metadata.outputs if isinstance(info, TensorInfo)]
+    if len(files) != runs * len(infos):
+        remedy = "Its log says where it stopped; the program on the phone must be the one that was pushed."
+        rule = f"must write {runs * len(infos)} outputs: {len(infos)} for each of {runs} inferences"
+        raise VendorError("runner", rule, value=len(files), remedy=remedy)
+    arrays = [_array(path, infos[i % len(infos)]) for i, path in enumerate(files)]
+    return [arrays[n * len(infos) : (n + 1) * len(infos)] for n in range(runs)]
+
+
+def _array(path: Path, info: TensorInfo) -> Any:
+    dtype, data = parse_dtype(info.dtype), path.read_bytes()
+    shape = [info.shape[dim] for dim in info.dim_order]
+    expected = int(np.prod(shape)) * dtype.itemsize
+    if len(data) != expected:
+        rule = f"must have the {expected} bytes of {list(info.shape)} {info.dtype}"
+        remedy = "The runner was interrupted, or the phone is full: run it again."
+        raise VendorError(path.name, rule, value=len(data), remedy=remedy)
+    return np.frombuffer(data, dtype).reshape(shape).transpose(np.argsort(info.dim_order))
+
 
 FOLDER = PurePosixPath("/data/local/tmp/executorch_qualcomm_tutorial")
 BACKEND = "QnnBackend"

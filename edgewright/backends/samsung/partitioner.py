@@ -13,8 +13,7 @@ from edgewright.backends.samsung.estimates import estimate
 from edgewright.backends.samsung.lower import EnnLowering
 from edgewright.backends.samsung.norm import batch_norm_scale_shift
 from edgewright.backends.samsung.ops import BACKEND
-from edgewright.backends.samsung.options import KEY
-from edgewright.backends.samsung.target import REMEDY, TARGET, EnnTarget, gen_samsung_backend_compile_spec
+from edgewright.backends.samsung.target import KEY, REMEDY, TARGET, EnnTarget, gen_samsung_backend_compile_spec
 from edgewright.backends.samsung.worker import compile_graph
 from edgewright.errors import UsageError
 from edgewright.formats.twin_writer import write_twin

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from edgewright.backends.xnnpack.operands import reshape_size
 from edgewright.ir.graph import Dim, Op, Value
-from edgewright.lowering.passes.layout import GroupLowering, Order, common_order, identity
-from edgewright.lowering.passes.view_order import permuted_order
+from edgewright.lowering.passes.layout import GroupLowering, Order, common_order, identity, permuted_order
 
 
 def cat(low: GroupLowering, op: Op) -> None:

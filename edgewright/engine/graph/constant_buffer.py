@@ -1,9 +1,10 @@
-"""The constant buffer: packed weights and lookup tables. Small equal constants are stored once."""
+"""The constant buffer: packed weights and lookup tables. Small equal constants are stored once, and all shape
+specializations of a graph share its packed weights."""
 
 from __future__ import annotations
 
 import mmap
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -81,3 +82,24 @@ def make_resident(weights: Array) -> Array:
     copy = aligned_buffer(weights.nbytes + SLACK)[: weights.nbytes]
     copy[:] = weights.reshape(-1).view(np.uint8)
     return copy
+
+
+class SharedWeights:
+    """Packed arrays, keyed by identity of the source arrays and the packing. Sources are kept alive so that ids stay
+    unique."""
+
+    def __init__(self) -> None:
+        self.arrays: list[Array] = []
+        self._indices: dict[Hashable, int] = {}
+        self._sources: list[Any] = []
+
+    def pack(self, sources: Sequence[Any], packing: Hashable, size: int, write: Callable[[Array], None]) -> Address:
+        """The address of ``size`` bytes packed from ``sources``; ``write`` packs them on first use."""
+        key = (*map(id, sources), packing, size)
+        if key not in self._indices:
+            target = aligned_buffer(size + SLACK)[:size]
+            write(target)
+            self.arrays.append(target)
+            self._sources.extend(sources)
+            self._indices[key] = len(self.arrays) - 1  # last, so that an interrupt or a fork leaves a consistent state
+        return Address("shared", 0, self._indices[key])

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from edgewright.engine.codegen.requant import affine_of
 from edgewright.engine.graph.arena import BufferLifetime, allocate
+from edgewright.engine.graph.constant_buffer import SharedWeights
 from edgewright.engine.graph.fuse import Fuser
 from edgewright.engine.graph.graph_io import caller_storage, clone_value, replace_value, tensor_spec
 from edgewright.engine.graph.inplace_updates import find_updates
@@ -14,7 +15,6 @@ from edgewright.engine.graph.layout import Storage
 from edgewright.engine.graph.layout_assignment import LayoutAssignment
 from edgewright.engine.graph.match_attention import match_attention
 from edgewright.engine.graph.nodes import Node
-from edgewright.engine.graph.shared_weights import SharedWeights
 from edgewright.engine.graph.verify_plan import Access, verify_plan
 from edgewright.engine.graph.views import view_storage
 from edgewright.engine.isa import ISA

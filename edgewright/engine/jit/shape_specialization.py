@@ -15,8 +15,8 @@ import numpy as np
 
 from edgewright.engine.compiler import make_plan
 from edgewright.engine.dialects import translate
+from edgewright.engine.graph.constant_buffer import SharedWeights
 from edgewright.engine.graph.infer_shapes import specialize
-from edgewright.engine.graph.shared_weights import SharedWeights
 from edgewright.engine.jit.driver import CompiledGraph
 from edgewright.engine.jit.elf import CodeImage
 from edgewright.engine.plan import Plan

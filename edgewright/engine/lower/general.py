@@ -24,8 +24,8 @@ class CoreDispatch(Lowering):
 def _lowerings() -> list[type[Lowering]]:
     from edgewright.engine.lower.argmax import ArgMax
     from edgewright.engine.lower.element_gather import ElementGather
+    from edgewright.engine.lower.resize import SeparableResize
     from edgewright.engine.lower.scan import Scan
-    from edgewright.engine.lower.separable_resize import SeparableResize
     from edgewright.engine.lower.static_gather import StaticGather
     from edgewright.engine.lower.typed_elementwise import TypedElementwise
 

@@ -3,15 +3,17 @@
 Operators request their operands in the order they need; a permute is emitted the first time an order is missing, and
 never between two operators that agree. A permute in the model itself emits nothing: it only relabels dimensions.
 Elementwise operators follow their operands (``common_order``), so a run of them after a convolution stays in NHWC.
+Flattening of images is deferred: a matrix product can permute the columns of its weights instead.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from edgewright.ir.aten.ops import OPS
 from edgewright.ir.graph import Array, Dim, Graph, Op, Origin, QParams, Value
 
 Order = tuple[int, ...]
@@ -146,3 +148,74 @@ def common_order(low: GroupLowering, op: Op, rank: int) -> Order:
         v.constant or sum(isinstance(s, Dim) for s in v.shape) < 2 or len(v.shape) == rank for v in op.inputs()
     )
     return non_identity[0] if non_identity and compatible else identity(rank)
+
+
+def permuted_order(op: Op, order: Order) -> Order:
+    """For ``permute``, ``transpose`` and ``t``: evaluated by the op table on dimensions of distinct sizes."""
+    rank = len(op.args["self"].shape)
+    sizes = OPS[op.kind].call({**op.args, "self": np.zeros([2 + d for d in range(rank)])})[0].shape
+    names = {size - 2: position for position, size in enumerate(sizes)}
+    return tuple(names[d] for d in order)
+
+
+def squeezed_order(op: Op, order: Order) -> Order:
+    """For ``squeeze`` and ``unsqueeze``: size-1 dimensions disappear or appear; the others keep their order."""
+    x, out = op.args["self"], op.outputs[0]
+    assert out is not None
+    rank = len(x.shape)
+    if len(out.shape) > rank:
+        dim = op.args["dim"] % (rank + 1)
+        shifted = [d + (d >= dim) for d in order]
+        return (*shifted[:dim], dim, *shifted[dim:])
+    dim_arg = op.args.get("dim")
+    dims = range(rank) if dim_arg is None else dim_arg if isinstance(dim_arg, list | tuple) else [dim_arg]
+    removed = {d % rank for d in dims if x.bound[d] == 1} if rank else set()
+    return tuple(d - sum(g < d for g in removed) for d in order if d not in removed)
+
+
+class FlatteningLowering(GroupLowering):
+    """A lowering that defers flattening. ``flat``: value to the value in its stored layout, and column indices."""
+
+    def __init__(self, group: Graph, rows: Any) -> None:
+        super().__init__(group, rows)
+        self.flat: dict[Value, tuple[Value, Array]] = {}
+        self._deferred: dict[Value, Callable[[], Value]] = {}  # emits the value with columns in logical order
+
+    def defer_flatten(self, value: Value, unflattened: Value, indices: Array, materialize: Callable[[], Value]) -> None:
+        """Record ``unflattened`` as ``value`` with permuted columns; ``materialize`` emits it only on demand."""
+        self.flat[value] = (unflattened, indices)
+        self._deferred[value] = materialize
+
+    def alias_deferred(self, value: Value, out: Value) -> bool:
+        """Alias ``out`` to ``value``, if that is a deferred flattened image."""
+        if value in self._deferred:
+            self.defer_flatten(out, *self.flat[value], lambda: self.get(value))
+            return True
+        return False
+
+    def _materialize(self, value: Value) -> None:
+        make = self._deferred.pop(value, None)
+        if make is not None:
+            self.alias(value, identity(len(value.shape)), make())
+
+    def orders(self, value: Value) -> list[Order]:
+        self._materialize(value)
+        return super().orders(value)
+
+    def get(self, value: Value, order: Order | None = None) -> Value:
+        self._materialize(value)
+        return super().get(value, order)
+
+
+def flatten_permutation(x: Value, out: Value, stored_order: Order | None) -> Array | None:
+    """The column permutation if ``out`` is ``x`` with its last dimensions flattened in ``stored_order``.
+
+    None if it is not, or if the permutation is the identity.
+    """
+    outer = len(out.shape) - 1
+    if stored_order is None or outer < 1 or out.bound[:-1] != x.bound[:outer] or len(x.shape) <= len(out.shape):
+        return None
+    if stored_order == identity(len(stored_order)) or stored_order[:outer] != identity(outer):
+        return None
+    indices = np.arange(out.bound[-1]).reshape(x.bound[outer:])
+    return indices.transpose([d - outer for d in stored_order[outer:]]).ravel()

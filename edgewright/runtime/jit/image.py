@@ -1,4 +1,4 @@
-"""Lowering of pooling and resizing.
+"""Lowering of pooling, resizing and ``grid_sampler_2d``.
 
 Average pooling and bilinear resizing are separable: a weighted sum of neighbors along the height, then along the
 width. The weights come from the reference kernel itself, run on an identity matrix: column i of the result holds the
@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from edgewright.engine.graph.grid_sample import Sampling, lower_grid_sample
 from edgewright.ir.aten.reference import pool, resample
 from edgewright.ir.graph import Array, Value
 from edgewright.runtime.jit.graph_builder import GraphBuilder, make_value
@@ -137,4 +138,26 @@ def _max_pool(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
     args = {"self": g.value_nhwc(x), "kernel_size": kernel, "stride": stride, "padding": pads, "dilation": dilation}
     g.emit_to("max_pool2d", out, args, nhwc=True)
     g.macs += math.prod(out.bound) * kernel[0] * kernel[1]
+    return True
+
+
+@lowers("aten::grid_sampler_2d.out")
+def _grid_sample(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
+    """Gathers the neighbors of each point and sums them with their weights."""
+    x, grid, out = a["input"], a["grid"], outs[0]
+    if not g.supports_float(x, grid, out) or len(x.bound) != 4 or len(grid.bound) != 4 or g.constant(x) is not None:
+        return False
+    batch, channels, *sizes = x.bound
+    if grid.bound[0] != batch or grid.bound[3] != 2 or out.bound != (batch, channels, *grid.bound[1:3]):
+        return False
+    rows = math.prod(grid.bound[:3])
+    points = g.emit("view", (rows, 2), {"self": g.value(grid), "size": [rows, 2]})
+    size = [batch * math.prod(sizes), channels]
+    flat_image = g.emit("view", size, {"self": g.value_nhwc(x), "size": size})
+    sampling = Sampling(int(a["interpolation_mode"]), int(a["padding_mode"]), bool(a["align_corners"]))
+    total = lower_grid_sample(g.emit, flat_image, points, batch, sizes, sampling)
+    shape = [batch, *grid.bound[1:3], channels]
+    image = g.emit("view", shape, {"self": total, "size": shape})
+    g.bind(out, image, nhwc=True)
+    g.macs += math.prod(out.bound) * 16
     return True

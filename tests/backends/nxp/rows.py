@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from edgewright.backends.nxp.build_graph import to_tflite
-from edgewright.backends.nxp.rows import ROWS
+from edgewright.backends.nxp.ops import ROWS
 from edgewright.backends.nxp.rules import GLOBAL_RULES
 from edgewright.backends.nxp.tflite_file import write_tflite
 from edgewright.backends.table import Backend
