@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from edgewright.api.progress import Stages
 from edgewright.cli import model_options
-from edgewright.cli.model_options import SPEC, chosen_targets, make_session, quiet_imports
+from edgewright.cli.model_options import SPEC, make_session, quiet_imports, selected_targets
 from edgewright.console import clean, console, table
 from edgewright.errors import UsageError
 from edgewright.files import write_file
@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    targets = chosen_targets(args)
+    targets = selected_targets(args)
     if len(targets) > 1:
         raise UsageError("--target", "must be a single device: layers are ranked per device", value=len(targets))
     if args.quantize is None and args.recipe is None:

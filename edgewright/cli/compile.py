@@ -166,7 +166,7 @@ def _build(args: argparse.Namespace, output: Path, stages: Stages) -> Built:
 
 
 def _pipeline(args: argparse.Namespace, output: Path) -> tuple[Pipeline, list[Any]]:
-    """The pipeline that the options ask for, and the partitioners of its last use."""
+    """The pipeline that the options describe, and the partitioners of its last use."""
     from edgewright.api.pipeline import Pipeline
 
     used: list[Any] = []
@@ -245,7 +245,7 @@ def _check_memory(program: Any, limit: int | None) -> None:
 
 
 def _write(args: argparse.Namespace, output: Path, spec: Any, built: Built) -> None:
-    """All files, the program last: who finds it finds what it needs."""
+    """Write all files, the program last, so that a program is never without the files it needs."""
     from edgewright.formats.bpte import BundledProgram, write_bundled
 
     for path in built.program.write_tensor_data_to_file(output.parent):

@@ -1,4 +1,4 @@
-"""``edgewright compile --target``: a program for each of several devices, and one table of what came of it."""
+"""``edgewright compile --target``: a program for each of several devices, and one table of the results."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rich.text import Text
 
 from edgewright.api.compile_report import LEGEND, NOT_REQUESTED, POOR, CompileReport, columns, rows, time_note
 from edgewright.api.progress import Stages
-from edgewright.cli.model_options import chosen_targets, make_session, model_name
+from edgewright.cli.model_options import make_session, model_name, selected_targets
 from edgewright.console import clean, console, plural, print_error, table
 from edgewright.errors import AccuracyError, CoverageError, EdgewrightError, LimitError, UsageError
 from edgewright.files import check_writable, make_folder, write_file
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from edgewright.api.compile import CompileSession
     from edgewright.api.result import CompileResult, CompileResults
 
-_ELSEWHERE = ("emit", "external_constants")  # options that go with --backend only
+_BACKEND_ONLY = ("emit", "external_constants")  # options that go with --backend only
 _BUNDLED = 4  # inputs in a bundle
 
 
 def check_options(args: argparse.Namespace) -> None:
     if args.backend:
         raise UsageError("--target", "cannot go with --backend: a target names its backend")
-    for option in _ELSEWHERE:
+    for option in _BACKEND_ONLY:
         if getattr(args, option) not in (None, False):
             raise UsageError(f"--{option.replace('_', '-')}", "goes with --backend, not with --target")
     if Path(args.output).suffix == ".pte" and len(args.target) > 1:
@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
     from edgewright.cli.model_options import quiet_imports
 
     check_options(args)
-    targets = chosen_targets(args)
+    targets = selected_targets(args)
     with Stages(args.quiet) as stages, quiet_imports():
         session = make_session(args, stages, **_settings(args))
         from edgewright.api.compile import build_all

@@ -124,7 +124,7 @@ def _run_shipped(args: argparse.Namespace, inputs: list[Array], labels: Array) -
     return 0
 
 
-# -------------------------------------------------------------------------------------------------------- showing
+# --------------------------------------------------------------------------------------------------------- output
 
 _COLUMNS = ("device", ">accuracy", ">SQNR", *MEASURES)
 

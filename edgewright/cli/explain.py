@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from edgewright.api.explain import lines, tree
 from edgewright.api.progress import Stages
 from edgewright.cli import model_options
-from edgewright.cli.model_options import SPEC, chosen_targets, make_session, model_name, quiet_imports
+from edgewright.cli.model_options import SPEC, make_session, model_name, quiet_imports, selected_targets
 from edgewright.console import clean, console
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    targets = chosen_targets(args)
+    targets = selected_targets(args)
     with Stages(args.quiet) as stages, quiet_imports():
         session = make_session(args, stages, evaluate=0, check=False)
         from edgewright.api.compile import build_all

@@ -72,7 +72,7 @@ def need_torch() -> None:
         raise MissingError("torch", "is not installed; compiling needs it", remedy=remedy) from error
 
 
-def chosen_targets(args: argparse.Namespace, default: str | None = None) -> list[Any]:
+def selected_targets(args: argparse.Namespace, default: str | None = None) -> list[Any]:
     """The selected targets without duplicates."""
     from edgewright.backends.targets import find_target
 

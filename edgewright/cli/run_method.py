@@ -27,7 +27,7 @@ from edgewright.units import duration
 
 log = logging.getLogger("edgewright.cli")
 
-Say = Callable[[str], None]
+OnStage = Callable[[str], None]
 
 
 def add_measurement_arguments(parser: argparse.ArgumentParser) -> None:
@@ -58,7 +58,7 @@ class Job:
 
 @dataclass
 class MethodResult:
-    """The result of a job: outputs of the kept inferences, and the seconds of every run."""
+    """The result of a job: outputs of the stored inferences, and the seconds of every run."""
 
     metadata: MethodMetadata
     profile: Profile | None
@@ -71,20 +71,20 @@ class MethodResult:
         return statistics.median(self.times) * 1e3
 
 
-def execute(job: Job, say: Say = lambda _: None) -> MethodResult:
-    """Load the method, run it and collect outputs; ``say`` receives a message after each stage."""
+def execute(job: Job, on_stage: OnStage = lambda _: None) -> MethodResult:
+    """Load the method, run it and collect outputs; ``on_stage`` receives a message after each stage."""
     if job.inputs and job.input_list:
         raise UsageError("--inputs", "cannot be used together with --input_list_path")
     if job.repeat < 1:
         raise UsageError("--repeat", "must be 1 or more", value=job.repeat)
     method = load(job)
-    say("Method loaded.")
+    on_stage("Method loaded.")
     result = MethodResult(method.metadata, Profile() if job.profile else None)
     try:
-        _rounds(job, method, result, say)
+        _rounds(job, method, result, on_stage)
     finally:
         method.close()
-    say("Model executed successfully.")
+    on_stage("Model executed successfully.")
     return result
 
 
@@ -113,7 +113,7 @@ def _method_name(program: LoadedProgram, method: str | int) -> str:
     return names[method]
 
 
-def _rounds(job: Job, method: Method, result: MethodResult, say: Say) -> None:
+def _rounds(job: Job, method: Method, result: MethodResult, on_stage: OnStage) -> None:
     """Run the inputs once for their outputs, then again from the initial state for timing only."""
     folder = make_folder(job.output_folder) if job.output_folder else None
     total = len(read_list(job.input_list)) if job.input_list else 1
@@ -121,7 +121,7 @@ def _rounds(job: Job, method: Method, result: MethodResult, say: Say) -> None:
         for round_ in range(job.repeat):
             if round_:
                 method.reset()
-            for number, inputs in enumerate(_inputs(job, method.metadata, say if not round_ else None)):
+            for number, inputs in enumerate(_inputs(job, method.metadata, on_stage if not round_ else None)):
                 outputs = _time(method, inputs, result)
                 if not round_:
                     _collect(job, result, outputs)
@@ -130,17 +130,17 @@ def _rounds(job: Job, method: Method, result: MethodResult, say: Say) -> None:
                 step()
 
 
-def _inputs(job: Job, metadata: MethodMetadata, say: Say | None) -> Iterable[Inputs]:
+def _inputs(job: Job, metadata: MethodMetadata, on_stage: OnStage | None) -> Iterable[Inputs]:
     if job.input_list:
         ready: Iterable[Inputs] = from_list(job.input_list, metadata)
     elif job.inputs:
         ready = [load_inputs(job.inputs, metadata)]
     else:
         ready = [ones(metadata)]
-        if say is not None and not job.quiet and not all(isinstance(i, ScalarInfo) for i in metadata.inputs):
+        if on_stage is not None and not job.quiet and not all(isinstance(i, ScalarInfo) for i in metadata.inputs):
             note(f"No inputs: every input of {metadata.name!r} is filled with ones.")
-    if say is not None:
-        say("Inputs prepared.")
+    if on_stage is not None:
+        on_stage("Inputs prepared.")
     return ready
 
 

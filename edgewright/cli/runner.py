@@ -50,7 +50,7 @@ def _run(args: argparse.Namespace, prog: str) -> int:
     configure_logging("warning")
     start = time.perf_counter()
 
-    def say(message: str) -> None:
+    def print_stage(message: str) -> None:
         seconds = time.perf_counter() - start
         clock = f"{int(seconds) // 3600:02}:{int(seconds) // 60 % 60:02}:{seconds % 60:09.6f}"
         print(f"I {clock} edgewright:{prog}] {clean(message)}", flush=True)
@@ -65,11 +65,11 @@ def _run(args: argparse.Namespace, prog: str) -> int:
         profile=True,
         keep_all=False,
     )
-    result = execute(job, say)
+    result = execute(job, print_stage)
     assert result.profile is not None
-    say(f"{len(result.times)} inference(s), {duration(result.median_ms / 1e3)} each (median).")
+    print_stage(f"{len(result.times)} inference(s), {duration(result.median_ms / 1e3)} each (median).")
     written = result.profile.save_etdump(args.etdump_path)
-    say(f"Write etdump to {args.etdump_path}, Size = {written}")
+    print_stage(f"Write etdump to {args.etdump_path}, Size = {written}")
     for name, dtype, shape, low, high in output_rows(result.outputs[-1]):
-        say(f"Output {name.removeprefix('out')}: {dtype}{shape}, {low} .. {high}")
+        print_stage(f"Output {name.removeprefix('out')}: {dtype}{shape}, {low} .. {high}")
     return 0

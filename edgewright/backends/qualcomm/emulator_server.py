@@ -19,7 +19,7 @@ from edgewright.backends.qualcomm.qnn.info import BinaryGraph, BinaryReader, Bin
 from edgewright.backends.qualcomm.qnn.session import Context, Session, execute
 from edgewright.errors import EdgewrightError, FormatError, VersionError
 
-_MAX_MESSAGE = 1 << 40  # bytes of a message; who sends it has checked it
+_MAX_MESSAGE = 1 << 40  # bytes of a message; the sender has checked it
 _INPUT_NAME = re.compile(r"[^_]*_(\d{1,9})")
 Response = tuple[dict[str, Any], list[Any]]
 

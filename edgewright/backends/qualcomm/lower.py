@@ -125,7 +125,7 @@ class QnnLowering(GroupLowering):
         self.emit_into(op, result, kind, inputs, **params)
 
     def emit_into(self, op: Op, result: Value, kind: str, inputs: Sequence[Value], /, **params: Any) -> None:
-        """Append the node that computes ``made``, and the clamp of a fused activation."""
+        """Append the node that computes ``result``, and the clamp of a fused activation."""
         limits = op.args.get("limits")
         if limits is None or clamp_is_redundant(result.q, limits):
             self.node(kind, inputs, result, **params)

@@ -40,7 +40,7 @@ def send(
 
 
 def receive(source: socket.socket, limit: int, deadline: float | None = None) -> tuple[dict[str, Any], list[bytes]]:
-    """Receive one message with at most ``most`` bytes of parts. Raises TimeoutError after ``deadline``."""
+    """Receive one message with at most ``limit`` bytes of parts. Raises TimeoutError after ``deadline``."""
     length, total = _HEAD.unpack(_receive_exactly(source, _HEAD.size, deadline))
     if length > _MAX_HEADER or total > limit:
         raise VendorError("QNN emulator", f"must answer with at most {limit} bytes", value=total)
@@ -48,7 +48,7 @@ def receive(source: socket.socket, limit: int, deadline: float | None = None) ->
         header = json.loads(_receive_exactly(source, length, deadline))
         sizes = [int(n) for n in header["sizes"]]
     except (ValueError, KeyError, TypeError, OverflowError) as error:
-        raise VendorError("QNN emulator", "must answer in its own language", value=repr(error)[:80]) from error
+        raise VendorError("QNN emulator", "must answer in the message format", value=repr(error)[:80]) from error
     if any(n < 0 for n in sizes) or sum(sizes) != total:
         raise VendorError("QNN emulator", "must list the sizes of its response", value=sizes[:8])
     return header, [_receive_exactly(source, n, deadline) for n in sizes]
@@ -68,7 +68,7 @@ def _receive_exactly(source: socket.socket, count: int, deadline: float | None) 
 
 @contextmanager
 def _socket_deadline(connection: socket.socket, deadline: float | None) -> Iterator[None]:
-    """Translate socket errors other than timeouts to ``Ended``."""
+    """Translate socket errors other than timeouts to ``PeerClosed``."""
     try:
         if deadline is not None:
             connection.settimeout(max(deadline - time.monotonic(), 1e-3))  # 0 would mean not to wait at all
@@ -81,7 +81,7 @@ def _socket_deadline(connection: socket.socket, deadline: float | None) -> Itera
 
 def error_fields(error: EdgewrightError) -> dict[str, str]:
     """Encode an error as a header."""
-    text = str(error)  # which also settles the subject of a format error
+    text = str(error)  # also sets the subject of a format error
     fields = {name: str(getattr(error, name, "") or "") for name in _FIELDS}
     return {"error": type(error).__name__, "value": str(error.value)[:400] if "; got " in text else "", **fields}
 

@@ -217,15 +217,15 @@ EVERYWHERE: tuple[Rule, ...] = (
 # Operators that ExecuTorch supports on this processor and that have no row here.
 ABSENT = {
     "copy": "only the shape of its first operand counts, and the compiler drops an input that no node reads",
-    "custom_op": "operators of packages of one's own are compiled by their owner's tools",
+    "custom_op": "operators of custom op packages are compiled by the package's tools",
     "full_like": "only the shape of its operand counts, and the compiler drops an input that no node reads",
-    "hadamard_transform": "an operator of stock's own, which stock's passes put into models",
-    "index_put with accumulate": "of real numbers the compiler crashes, and of integers the sums are wrong",
-    "rand": "the CPU's numbers are the same every time for the same seed",
-    "randn": "the CPU's numbers are the same every time for the same seed",
+    "hadamard_transform": "an operator of ExecuTorch, which its passes insert into models",
+    "index_put with accumulate": "the compiler crashes on floating point, and integer sums are wrong",
+    "rand": "on the CPU, the same seed gives the same numbers",
+    "randn": "on the CPU, the same seed gives the same numbers",
     "scatter_add": "floating point is rejected, and integer sums are wrong",
     "scatter_reduce": "floating point is rejected, and integer sums and products are wrong",
-    "skip_ops": "no operator: one of several results, which the importer reads",
+    "skip_ops": "not an operator: one of several results, which the importer reads",
 }
 
 BACKEND = Backend(
@@ -236,8 +236,8 @@ BACKEND = Backend(
     title="Qualcomm AI Engine Direct",
     precision_notes={FLOAT: "fp16, and integers and bool that are not quantized"},
     absent=ABSENT,
-    # Whole networks are as far from exact results as if 16-bit integers were off by up to 33 steps an operator
-    # (weights of 16 bits), and real numbers, which have 16 bits, by 2**-9 (softmax). Twice that is the bound.
+    # The error of complete networks corresponds to up to 33 quantization steps per operator for 16-bit integers (with
+    # 16-bit weights), and to a relative error of 2**-9 for fp16 (softmax). The bound is twice that.
     rounding=Rounding(int16=64, real=2.0**-8),
     summary="Hexagon processors (HTP) of Snapdragon and other SoCs, compiled by QNN; the host runs its emulator.",
 )

@@ -111,7 +111,7 @@ class Phone:
 
     def __init__(self, adb: Adb, folder: PurePosixPath = FOLDER) -> None:
         if not folder.is_absolute():
-            remedy = f"Such as {FOLDER}, which is what is used without it."
+            remedy = f"Such as {FOLDER}, the default."
             raise UsageError("--device-folder", "must start with /", value=str(folder), remedy=remedy)
         self.adb, self.folder = adb, folder
         self.device = adb.choose()

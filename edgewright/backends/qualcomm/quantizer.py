@@ -162,7 +162,7 @@ class QnnQuantizer(TableQuantizer):
         has_weights = any(isinstance(port, Weight) for port in row.ports.values())
         wide = config is not None and has_weights and getattr(config.weight, "dtype", None) == torch.int16
         if wide and row.name in BACKEND.rows and self._target.htp.arch < INT16_WEIGHTS_ARCH:
-            remedy = "Take use_16a8w, or leave the node to the CPU with add_discard_nodes."
+            remedy = "Use use_16a8w, or leave the node to the CPU with add_discard_nodes."
             raise UsageError(
                 f"{row.name} {node.name!r} in use_16a16w", self._arch_message(INT16_WEIGHTS_ARCH), remedy=remedy
             )
@@ -180,7 +180,7 @@ class QnnQuantizer(TableQuantizer):
             raise UsageError(f"block_size_map[{node.name!r}]", "must be of a node of the scheme use_16a4w_block",
                              value=getattr(scheme, "name", scheme))  # fmt: skip
         if self._target.htp.arch < BLOCKWISE_ARCH:
-            remedy = "Take use_16a4w, without blocks."
+            remedy = "Use use_16a4w, without blocks."
             raise UsageError(f"block_size_map[{node.name!r}]", self._arch_message(BLOCKWISE_ARCH), remedy=remedy)
         weight = op.args.get("weight")
         if weight is None or op.args.get("groups", 1) != 1 or "transpose" in op.kind:

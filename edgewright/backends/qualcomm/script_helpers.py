@@ -22,7 +22,7 @@ _LINE, _CHARACTER, _EDGE = 18, 7.3, 12  # of a drawing, in pixels
 
 
 class PassJobs(dict[Any, Any]):
-    """The passes of a script's own, with their settings. ExecuTorch's own are not needed, and cannot be set."""
+    """Custom passes of a script, with their settings. ExecuTorch's passes are not needed, and cannot be set."""
 
     def __missing__(self, key: Any) -> Any:
         name = getattr(key, "__name__", str(key))

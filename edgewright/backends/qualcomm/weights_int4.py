@@ -18,7 +18,7 @@ from edgewright.backends.qualcomm.lower import dequantize_constant, scale_of
 from edgewright.backends.qualcomm.target import BLOCK_MULTIPLE
 from edgewright.ir.graph import Op, QParams, Value
 
-_MULTIPLIER = 16  # the largest multiple that a block may be of its channel's scale
+_MULTIPLIER = 16  # largest ratio of a block's scale to its channel's
 _FEW_TERMS = 64  # products of a sum
 _INT32_MAX = 2**31 - 1
 
@@ -53,7 +53,7 @@ def _per_channel(weight: Value) -> Value:
 
 
 def _rescale(q: QParams, divisor: int, channels: int = 0) -> QParams:
-    """Divide scales by ``less``; repeat them for ``channels``."""
+    """Divide scales by ``divisor``; repeat them for ``channels``."""
     scale = np.asarray(q.scale, np.float64) / divisor
     if channels:
         return replace(q, scale=tuple(np.resize(scale, channels).tolist()), zero_point=(0,) * channels, axis=0)

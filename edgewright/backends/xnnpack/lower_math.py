@@ -121,7 +121,7 @@ def convert(low: GroupLowering, op: Op) -> None:
     Dynamic quantization has two granularities, chosen by ``num_nonbatch_dims`` of the quantized value: a fully
     connected layer quantizes each row (1: the last dimension) and a convolution each image (3: H, W and C). The
     parameters depend on which elements share a range, so the order is fixed here: the original order for rows, NHWC
-    for images. ``is_row_product`` of ``ir/core`` is the exception: XNNPACK runs some 1x1 convolutions as a matrix
+    for images. ``is_core_pointwise_gemm`` is the exception: XNNPACK runs some 1x1 convolutions as a matrix
     product, in which each pixel is a row of its own.
     """
     x, out = op.args["self"], op.outputs[0]

@@ -187,7 +187,7 @@ def test_schemes_that_a_soc_does_not_have_are_refused() -> None:
     quantizer = QnnQuantizer("SA8295")
     quantizer.set_default_quant_config(QuantDtype.use_16a4w_block)
     quantizer.set_block_size_map({"conv2d": (1, 8, 1, 1)})
-    with pytest.raises(UsageError, match=r"needs Hexagon v69, and SA8295 has v68\n  Take use_16a4w, without blocks"):
+    with pytest.raises(UsageError, match=r"needs Hexagon v69, and SA8295 has v68\n  Use use_16a4w, without blocks"):
         converted(quantizer)
 
 

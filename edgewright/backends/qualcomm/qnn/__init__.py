@@ -1,1 +1,1 @@
-"""Qualcomm's QNN C API, as Python sees it: structures, the library, and what is built and run with it."""
+"""ctypes bindings of Qualcomm's QNN C API: structures, the library, graph building and execution."""
