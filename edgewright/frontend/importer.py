@@ -54,7 +54,6 @@ class _Importer:
         self.module: fx.GraphModule = exported.graph_module  # or a branch of it
         self.graph = Graph(name)
         self.env: dict[fx.Node, Any] = {}
-        self.origins: dict[int, Origin] = {}
 
     def run(self) -> Graph:
         specs = {spec.arg.name: spec for spec in self.exported.graph_signature.input_specs}
@@ -160,7 +159,7 @@ class _Importer:
     def _control(self, op: Op, node: fx.Node) -> None:
         """Import branches and loop bodies as subgraphs."""
         if isinstance(node.target, torch._ops.HigherOrderOperator):
-            _import_branches(self, op, node)
+            _import_branches(self, op)
 
     def _read(self, tree: Any) -> Any:
         return pytree.tree_map_only(fx.Node, self.env.__getitem__, tree)
@@ -212,7 +211,7 @@ def _describe_delegate(op: Op, args: Any, node: fx.Node) -> None:
 # ------------------------------------------------------------------------------------------------ control flow
 
 
-def _import_branches(importer: _Importer, op: Op, node: fx.Node) -> None:
+def _import_branches(importer: _Importer, op: Op) -> None:
     """Import the subgraphs of a control flow operator, and name its arguments.
 
     Subgraphs capture operands: they read the outer graph's values directly. Loop-carried values are the outputs of the

@@ -48,16 +48,11 @@ class Estimates:
     @property
     def mac_utilisation(self) -> float:
         """MACs over the MACs that the cycles allow."""
-        room = self.total_cycles * self.macs_per_cycle
-        return self.macs / room if room else 0.0
+        max_macs = self.total_cycles * self.macs_per_cycle
+        return self.macs / max_macs if max_macs else 0.0
 
-    @property
-    def weight_compression(self) -> float:
-        """Encoded over original bytes of weights; 1 without weights."""
-        return self.encoded_weights / self.original_weights if self.original_weights else 1.0
-
-    def utilisation(self, layer: LayerEstimate) -> float:
-        """MAC utilisation of a layer."""
+    def utilization(self, layer: LayerEstimate) -> float:
+        """MAC utilization of a layer."""
         return layer.macs / (layer.cycles * self.macs_per_cycle) if layer.cycles else 0.0
 
     def summary(self) -> dict[str, Any]:
@@ -78,7 +73,7 @@ class Estimates:
 
     def to_dict(self) -> dict[str, Any]:
         """Totals and layers, for reports."""
-        layers = [{**asdict(layer), "mac_utilisation": round(self.utilisation(layer), 4)} for layer in self.layers]
+        layers = [{**asdict(layer), "mac_utilisation": round(self.utilization(layer), 4)} for layer in self.layers]
         return {**self.summary(), "layers": layers}
 
     def __str__(self) -> str:

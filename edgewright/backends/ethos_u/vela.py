@@ -76,8 +76,8 @@ def compile_tosa(tosa: bytes, spec: EthosUCompileSpec, *, inputs: TensorSizes, o
         print(compiled.log, end="")
     else:
         log.debug("Vela for %s printed:\n%s", spec.target, compiled.log)
-    _check_tensors("inputs", compiled.inputs, inputs, compiled, spec)
-    _check_tensors("outputs", compiled.outputs, outputs, compiled, spec)
+    _check_tensors("inputs", compiled.inputs, inputs, spec)
+    _check_tensors("outputs", compiled.outputs, outputs, spec)
     return compiled
 
 
@@ -250,9 +250,7 @@ def _compile_error(spec: EthosUCompileSpec, printed: str) -> VendorError:
     return VendorError(f"Vela for {spec.target}", f"cannot compile the delegate: {message}"[:1000], remedy=remedy)
 
 
-def _check_tensors(
-    kind: str, tensors: Sequence[Tensor], expected: TensorSizes, compiled: VelaOutput, spec: EthosUCompileSpec
-) -> None:
+def _check_tensors(kind: str, tensors: Sequence[Tensor], expected: TensorSizes, spec: EthosUCompileSpec) -> None:
     count = expected if isinstance(expected, int) else len(expected)
     subject = f"Vela for {spec.target}"
     if len(tensors) != count:

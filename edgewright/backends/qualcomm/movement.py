@@ -17,7 +17,7 @@ from edgewright.ir.graph import Op, Value
 from edgewright.lowering.passes.layout import common_order, identity, permuted_order
 
 
-def _first_operand(low: QnnLowering, op: Op) -> Value:
+def _first_operand(op: Op) -> Value:
     """The first tensor argument."""
     value: Value = next(iter(op.inputs()))
     return value
@@ -25,7 +25,7 @@ def _first_operand(low: QnnLowering, op: Op) -> Value:
 
 def alias(low: QnnLowering, op: Op) -> None:
     """No node: the output is an alias of the input."""
-    x, out = _first_operand(low, op), output_of(op)
+    x, out = _first_operand(op), output_of(op)
     for order in low.orders(x) or [identity(len(x.shape))]:
         low.alias(out, order, low.requantize_like(low.get(x, order), out))
 

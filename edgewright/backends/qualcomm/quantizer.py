@@ -154,10 +154,10 @@ class QnnQuantizer(TableQuantizer):
                 scheme = getattr(setting, "quant_dtype", None)
                 config = setting.config(row.name == "linear") if isinstance(setting, ModuleQConfig) else setting
                 break
-        self._check_weights(config, op, row, node)
+        self._check_weights(config, row, node)
         return self._with_blocks(config, scheme, op, node)
 
-    def _check_weights(self, config: QuantizationConfig | None, op: Any, row: Any, node: fx.Node) -> None:
+    def _check_weights(self, config: QuantizationConfig | None, row: Any, node: fx.Node) -> None:
         """Raise if the SoC does not support 16-bit weights: otherwise all such operators would run on the CPU."""
         has_weights = any(isinstance(port, Weight) for port in row.ports.values())
         wide = config is not None and has_weights and getattr(config.weight, "dtype", None) == torch.int16

@@ -80,11 +80,6 @@ class EnnPartitioner(Partitioner):
         """AI LiteCore is called through an interface: there is no intermediate file to emit."""
         raise UsageError("--emit", "is for backends whose vendor's compiler reads a file", value=self.backend.name)
 
-    @property
-    def ops_to_not_decompose(self) -> list[Any]:
-        """ATen operators that must not be decomposed."""
-        return list(self.no_decompose)
-
     def accepts_group(self, ops: Sequence[Op]) -> bool:
         return any(op.kind not in _DATA_MOVEMENT for op in ops)
 

@@ -84,7 +84,7 @@ class _Writer:
         )  # fmt: skip
         if value.data is not None:
             tensor.constant_buffer_idx = self._store(_constant_bytes(value))
-        quant = self._quant(value.q, tensor.datatype)
+        quant = self._quant(value.q)
         if quant is None:
             return XValue(type=1, value=tensor)
         kind = {PerChannelQuant: 1, PerTensorQuant: 2, PerTokenDynamicQuant: 3, PerChannelGroupQuant: 4}[type(quant)]
@@ -92,7 +92,7 @@ class _Writer:
             type=2, value=QuantizedTensorValue(tensor_value=tensor, quant_params_type=kind, quant_params=quant)
         )
 
-    def _quant(self, q: QParams | None, datatype: int) -> Any:
+    def _quant(self, q: QParams | None) -> Any:
         if q is None:
             return None
         if q.dynamic:

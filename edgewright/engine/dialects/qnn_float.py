@@ -139,7 +139,7 @@ def _round_operands(rw: QnnRewrite, op: Op, values: list[Value]) -> list[Value] 
     return [rw.round_half(op, v) for v in values]
 
 
-def _binary_rule(name: str, kind: str) -> Callable[[QnnRewrite, Op], bool]:
+def _binary_rule(kind: str) -> Callable[[QnnRewrite, Op], bool]:
     def translate(rw: QnnRewrite, op: Op) -> bool:
         inputs, out = io_of(op)
         operands = _round_operands(rw, op, inputs) if is_float32(out) else None
@@ -154,7 +154,7 @@ def _binary_rule(name: str, kind: str) -> Callable[[QnnRewrite, Op], bool]:
     return translate
 
 
-BINARY = {name: _binary_rule(name, kind) for name, kind in _BINARY.items()}
+BINARY = {name: _binary_rule(kind) for name, kind in _BINARY.items()}
 for _name in ("Multiply", "Divide", "Maximum", "Minimum", "Power"):
     rule(f"ElementWise{_name}")(BINARY[_name])
 

@@ -67,7 +67,7 @@ class IntReduce(Lowering):
         extras = [context.storage(v) for v in reduction.extras]
         strided, shape = _strided_input(data, reduction), list(out.layout.shape)
         operands = [LoopOperand(llvm_type(reduction.data), data.layout.item, strided.strides)]
-        operands += [LoopOperand("i32", 4, _broadcast_strides(h, shape)) for h in extras]
+        operands += [LoopOperand("i32", 4, _broadcast_strides(h)) for h in extras]
         operands.append(LoopOperand(llvm_type(node.out), out.layout.item, out.layout.strides))
         lanes, body = context.isa.lanes, self._finish_body
         for loops, offsets in plan_loops(shape, operands):
@@ -116,7 +116,7 @@ class IntReduce(Lowering):
         return i.store(result, 8 * out.dtype.itemsize, _storage_offset(out))
 
 
-def _broadcast_strides(storage: Storage, shape: list[int]) -> tuple[int, ...]:
+def _broadcast_strides(storage: Storage) -> tuple[int, ...]:
     return tuple(0 if n == 1 else s for n, s in zip(storage.layout.shape, storage.layout.strides, strict=True))
 
 

@@ -60,10 +60,10 @@ def check_types(op: Op) -> None:
             operands.append((name, argument))
     SIGNATURES.check(op.kind, operands, op)
     if op.kind in _CHANNELS:
-        _check_axis(op, op.args["weight"], 1 if op.args.get("transposed") else _CHANNELS[op.kind])
+        _check_axis(op.args["weight"], 1 if op.args.get("transposed") else _CHANNELS[op.kind])
 
 
-def _check_axis(op: Op, weight: Value, axis: int) -> None:
+def _check_axis(weight: Value, axis: int) -> None:
     """Scales are for output channels, and so are those of biases."""
     if weight.q is not None and weight.q.axis not in (None, axis):
         raise FormatError(f"must have a scale for each slice of dimension {axis}", where="weight", value=weight.q.axis)
