@@ -9,7 +9,7 @@ import os
 from dataclasses import asdict
 from typing import Any
 
-import edgewright.runtime.kernels  # noqa: F401  (fills the registry)
+import edgewright.runtime.stock_kernels  # noqa: F401  (fills the registry)
 from edgewright.backends.registry import available_delegates, describe_backend
 from edgewright.cli.inspect import kind_of
 from edgewright.console import console, plural, table

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-import edgewright.runtime.kernels  # noqa: F401  (fills the registry)
+import edgewright.runtime.stock_kernels  # noqa: F401  (fills the registry)
 from edgewright.formats import schema
 from edgewright.formats.flatbuffer import slots_of
 from edgewright.formats.operator_signatures import OPERATORS, Argument, Kind

@@ -155,7 +155,7 @@ def test_running_a_known_file_imports_little(cache: Cache, tmp_path: Path) -> No
         "logging",
         "importlib.metadata",
         "edgewright.engine.graph.schedule",
-        "edgewright.runtime.kernels",
+        "edgewright.runtime.stock_kernels",
         "edgewright.backends.xnnpack.blob_reader",
         "edgewright.formats.etdump",
     }

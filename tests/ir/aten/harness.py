@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-import edgewright.runtime.kernels  # noqa: F401  (fills the registry)
+import edgewright.runtime.stock_kernels  # noqa: F401  (fills the registry)
 from edgewright.ir.dtypes import bfloat16, to_scalar_type
 from edgewright.runtime.registry import KERNELS
 from edgewright.runtime.tensor import TensorSlot

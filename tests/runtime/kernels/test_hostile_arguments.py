@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-import edgewright.runtime.kernels  # noqa: F401  (fills the registry)
+import edgewright.runtime.stock_kernels  # noqa: F401  (fills the registry)
 from edgewright.ir.aten.reference import pool
 from edgewright.ir.aten.reference.conv import convolution
 from edgewright.runtime.registry import KERNELS

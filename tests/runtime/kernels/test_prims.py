@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-import edgewright.runtime.kernels  # noqa: F401  (fills the registry)
+import edgewright.runtime.stock_kernels  # noqa: F401  (fills the registry)
 from edgewright.ir.aten.reference import activations
 from edgewright.ir.dtypes import bfloat16
 from edgewright.runtime.registry import KERNELS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-import edgewright.runtime.kernels  # noqa: F401  (fills the registry)
+import edgewright.runtime.stock_kernels  # noqa: F401  (fills the registry)
 from edgewright.ir.dtypes import ScalarType
 from edgewright.runtime.registry import KERNELS
 from edgewright.runtime.tensor import TensorSlot
