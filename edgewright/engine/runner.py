@@ -67,6 +67,11 @@ class Runner(Protocol):
     how: str  # what runs it, for reports
     input_count: int
 
+    @property
+    def compiled(self) -> CompiledGraph | None:
+        """The compiled graph, if one serves all calls."""
+        ...
+
     def run(
         self, inputs: Sequence[Array], outputs: Sequence[Array | None] | None = None,
         profile: Profile | None = None,
@@ -142,6 +147,8 @@ def _warn(problem: str) -> None:
 
 
 class _Reference:
+    compiled = None
+
     def __init__(self, graph: Graph, numerics: Numerics, memory: int, how: str, dynamic: bool) -> None:
         from edgewright.ir.core.execute import Executor
 

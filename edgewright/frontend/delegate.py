@@ -42,14 +42,14 @@ class LoweredBackendModule(torch.nn.Module):
 
     def forward(self, *inputs: torch.Tensor) -> list[torch.Tensor]:
         """Run the delegate on the host."""
-        from edgewright.runtime.delegates import DelegateBlob, invoke, require_delegate
+        from edgewright.runtime.delegates import DelegateBlob, invoke, make_delegate
         from edgewright.runtime.method_io import to_caller
 
         specs = dict(self.compile_specs)
         blob = DelegateBlob(
             self.backend_id, self.processed_bytes, specs, self.named_data, twin=lambda digest: self._twin()
         )
-        delegate = require_delegate(self.backend_id)(blob)
+        delegate = make_delegate(blob)
         arrays = [to_array(i) for i in inputs]
         if self.orders is None or self.results is None:
             return [to_caller(a, as_torch=True) for a in delegate.execute(arrays)]

@@ -5,6 +5,9 @@ from __future__ import annotations
 from edgewright._lazy import lazy_names
 
 __all__ = [
+    "Delegate",
+    "DelegateBase",
+    "DelegateBlob",
     "Limits",
     "LoadedProgram",
     "Method",
@@ -17,6 +20,9 @@ __all__ = [
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
+        "Delegate": "edgewright.runtime.delegates",
+        "DelegateBase": "edgewright.runtime.delegates",
+        "DelegateBlob": "edgewright.runtime.delegates",
         "Limits": "edgewright.runtime.values",
         "LoadedProgram": "edgewright.runtime.program",
         "Method": "edgewright.runtime.method",

@@ -10,10 +10,10 @@ import numpy as np
 from edgewright.errors import ExecutionError, FormatError
 from edgewright.formats.operator_signatures import Argument, Kind
 from edgewright.runtime.kernel import Kernel
+from edgewright.runtime.step import Step, Values
 from edgewright.runtime.tensor import TensorSlot
 from edgewright.runtime.values import IntItems, TensorItems
 
-Values = list[Any]
 Getter = Callable[[Values], Any]
 
 _ACCEPTS: dict[Kind, tuple[type, ...]] = {
@@ -90,12 +90,11 @@ def slots(index: int, values: Values) -> list[TensorSlot]:
     return targets
 
 
-class KernelStep:
-    """A kernel call with its arguments bound."""
+class KernelStep(Step):
+    """A kernel call with its arguments bound. ``result``: the value that a scalar result replaces."""
 
     def __init__(self, kernel: Kernel, args: Sequence[int], values: Values, replaced: set[int]) -> None:
         self.kernel = kernel
-        self.name = kernel.key
         inputs, outputs, self.result = _split(kernel, args, values)
         self.getters = [make_getter(i, argument, values, replaced, raw=kernel.raw) for i, argument in inputs]
         self.inputs, self.outputs = [i for i, _ in inputs], outputs
@@ -104,11 +103,15 @@ class KernelStep:
             if index not in replaced:
                 slots(index, values)
 
-    def __call__(self, values: Values) -> None:
-        outputs = [slot for index in self.outputs for slot in slots(index, values)]
-        result = self.kernel([get(values) for get in self.getters], outputs)
+    @property
+    def label(self) -> str:
+        return self.kernel.key
+
+    def __call__(self, table: Values) -> None:
+        outputs = [slot for index in self.outputs for slot in slots(index, table)]
+        result = self.kernel([get(table) for get in self.getters], outputs)
         if self.result is not None:
-            values[self.result] = _scalar_result(result)
+            table[self.result] = _scalar_result(result)
 
 
 def _scalar_result(result: Any) -> Any:

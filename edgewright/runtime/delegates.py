@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import math
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -16,26 +18,117 @@ from edgewright.ir.graph import Graph
 from edgewright.runtime.arguments import check_callable, check_instance
 
 if TYPE_CHECKING:
+    from edgewright.engine.jit.driver import CompiledGraph
     from edgewright.engine.profile import Profile
 
 Array = np.ndarray[Any, Any]
 
 
 class Delegate(Protocol):
-    """A loaded blob."""
+    """A loaded blob: every member that the runtime uses. Inherit from ``DelegateBase``, which has defaults for all but
+    ``input_count`` and ``execute``."""
 
     @property
     def input_count(self) -> int:
         """How many arguments of a call are inputs; the others are outputs."""
         ...
 
+    @property
+    def how(self) -> str:
+        """What executes the blob, for profiles and errors: ``engine, avx512, 2 threads``."""
+        ...
+
+    @property
+    def storage_order(self) -> bool:
+        """Whether inputs and outputs are in memory order rather than in logical dimension order."""
+        ...
+
+    @property
+    def raw_outputs(self) -> bool:
+        """Whether outputs are integers of the element size, which the runtime reinterprets as the planned dtype."""
+        ...
+
+    @property
+    def deferred(self) -> bool:
+        """Whether compilation waits for ``prepare``, so that a segment can inline ``device_graph`` instead."""
+        ...
+
+    @property
+    def device_graph(self) -> Graph | None:
+        """The blob as a graph of the core dialect, to be specialized to shapes or compiled with neighboring calls."""
+        ...
+
+    @property
+    def compiled(self) -> CompiledGraph | None:
+        """The machine code that serves every call, for the fast path of a method that is nothing else."""
+        ...
+
+    def prepare(self) -> None:
+        """Compile the blob unless that is done already. Called once, before the first execution."""
+        ...
+
     def execute(self, inputs: Sequence[Array]) -> Sequence[Array]:
         """The outputs for ``inputs``."""
+        ...
+
+    def execute_into(
+        self, inputs: Sequence[Array], outputs: Sequence[Array | None], profile: Profile | None
+    ) -> Sequence[Array]:
+        """Like ``execute``, into those of ``outputs`` that can be written; new arrays for the others. The times of
+        the delegate's own steps are added to ``profile``."""
         ...
 
     def close(self) -> None:
         """Release the delegate's resources."""
         ...
+
+
+class DelegateBase:
+    """Defaults for the members of ``Delegate``. A subclass defines ``execute``, and ``input_count`` as an attribute or
+    as a property."""
+
+    how: str = ""
+    storage_order: bool = False
+    raw_outputs: bool = False
+    deferred: bool = False
+
+    @property
+    def device_graph(self) -> Graph | None:
+        return None
+
+    @property
+    def compiled(self) -> CompiledGraph | None:
+        return None
+
+    def prepare(self) -> None:
+        """Nothing to compile."""
+
+    @abstractmethod
+    def execute(self, inputs: Sequence[Array]) -> Sequence[Array]:
+        """The outputs for ``inputs``."""
+
+    def execute_into(
+        self, inputs: Sequence[Array], outputs: Sequence[Array | None], profile: Profile | None
+    ) -> Sequence[Array]:
+        return self.execute(inputs)
+
+    def close(self) -> None:
+        """Nothing to release besides memory."""
+
+
+_MEMBERS = tuple(name for name in vars(Delegate) if not name.startswith("_"))
+_METHODS = tuple(name for name in _MEMBERS if callable(vars(Delegate)[name]))
+_REQUIRED = ("input_count", "execute")  # no default
+
+
+def _check_members(subject: str, delegate: object, names: Sequence[str]) -> None:
+    """Raise unless a delegate, or the class of one, has these members. Properties are not evaluated."""
+    members = {name: inspect.getattr_static(delegate, name, None) for name in names}
+    missing = [n for n, member in members.items() if member is None or member is DelegateBase.execute]
+    if missing:
+        remedies = ["Inherit from edgewright.runtime.DelegateBase."] if set(missing) - set(_REQUIRED) else []
+        remedies += [f"Define {n}, which has no default." for n in missing if n in _REQUIRED]
+        raise UsageError(subject, f"must have {', '.join(missing)}", remedy=" ".join(remedies))
 
 
 @dataclass(frozen=True)
@@ -79,36 +172,26 @@ def invoke(
     A delegate with ``storage_order`` works on tensors in memory order. One with ``raw_outputs`` returns integers of the
     element size, which are reinterpreted as the result's dtype.
     """
-    storage_order = getattr(delegate, "storage_order", False)
-    if storage_order:
-        inputs = [x.transpose(order) for x, order in zip(inputs, orders, strict=True)]
-    outputs = list(delegate.execute(inputs))
-    if len(outputs) != len(results):
-        raise ExecutionError("delegate", f"must return {len(results)} outputs", value=len(outputs))
-    if getattr(delegate, "raw_outputs", False):
-        outputs = [_reinterpret(array, result) for array, result in zip(outputs, results, strict=True)]
-    if storage_order:
-        outputs = [array.transpose(np.argsort(r.order)) for array, r in zip(outputs, results, strict=True)]
-    return outputs
+    arrays = invoke_into(delegate, inputs, orders, results, [None] * len(results))
+    return [array for array in arrays if array is not None]  # all of them: there is no target to write to
 
 
 def invoke_into(
-    delegate: Any, inputs: Sequence[Array], orders: Sequence[Sequence[int]], results: Sequence[ResultSpec],
+    delegate: Delegate, inputs: Sequence[Array], orders: Sequence[Sequence[int]], results: Sequence[ResultSpec],
     targets: Sequence[Array | None], profile: Profile | None = None,
 ) -> list[Array | None]:  # fmt: skip
-    """Like ``invoke``, for a delegate with ``execute_into``: an output written to its target is returned as None."""
-    storage_order = getattr(delegate, "storage_order", False)
+    """Like ``invoke``; an output that the delegate wrote to its target is returned as None."""
     stored_targets = list(targets)
-    if storage_order:
+    if delegate.storage_order:
         inputs = [x.transpose(order) for x, order in zip(inputs, orders, strict=True)]
         stored_targets = [t if t is None else t.transpose(r.order) for t, r in zip(targets, results, strict=True)]
-    outputs = delegate.execute_into(inputs, stored_targets, profile)
+    outputs = list(delegate.execute_into(inputs, stored_targets, profile))
     if len(outputs) != len(results):
         raise ExecutionError("delegate", f"must return {len(results)} outputs", value=len(outputs))
-    if getattr(delegate, "raw_outputs", False):
+    if delegate.raw_outputs:
         outputs = [_reinterpret(array, result) for array, result in zip(outputs, results, strict=True)]
     return [
-        None if array is target else array.transpose(np.argsort(r.order)) if storage_order else array
+        None if array is target else array.transpose(np.argsort(r.order)) if delegate.storage_order else array
         for array, target, r in zip(outputs, stored_targets, results, strict=True)
     ]
 
@@ -132,12 +215,16 @@ def register_delegate(backend: str, factory: Factory) -> None:
     check_callable("register_delegate: factory", factory)
     if not backend:
         raise UsageError("register_delegate: backend", "must be the id that files have, such as 'MyBackend'")
+    if isinstance(factory, type):
+        _check_members(f"delegate {factory.__name__}", factory, _METHODS)
     registry.register_delegate(backend, factory)
 
 
-def require_delegate(backend: str) -> Factory:
-    """The factory for a backend id; raises if there is none."""
-    factory = registry.find_delegate(backend)
+def make_delegate(blob: DelegateBlob) -> Delegate:
+    """The delegate of a blob, by the blob's backend id; raises if none is installed, or if it lacks members."""
+    factory = registry.find_delegate(blob.backend)
     if factory is None:
-        raise MissingDelegateError(registry.describe_backend(backend), "is not installed")
-    return factory
+        raise MissingDelegateError(registry.describe_backend(blob.backend), "is not installed")
+    delegate: Delegate = factory(blob)
+    _check_members(f"delegate {type(delegate).__name__} of {blob.backend!r}", delegate, _MEMBERS)
+    return delegate

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from edgewright.runtime.delegate_calls import DelegateStep
+from edgewright.runtime.step import SingleGraph, Step, Values
 from edgewright.runtime.tensor import Array, TensorSlot, strides_of
 
 if TYPE_CHECKING:
@@ -60,13 +60,14 @@ def _inverse_permutation(slot: TensorSlot) -> list[int] | None:
     return None if order == sorted(order) else [order.index(d) for d in range(len(order))]
 
 
-def find_fast_path(inputs: Sequence[Any], outputs: Sequence[Any], chains: list[list[Any]], table: list[Any],
-                memory: int) -> FastPath | None:  # fmt: skip
+def find_fast_path(
+    inputs: Sequence[Any], outputs: Sequence[Any], chains: list[list[Step]], table: Values, memory: int
+) -> FastPath | None:
     """The fast path of a method, or None. ``inputs`` and ``outputs`` are its values."""
     single = _single_graph(chains, table)
-    if single is None:
+    if single is None or not single.graph.native:
         return None
-    graph, reads, writes = single
+    graph, reads, writes = single.graph, single.reads, single.writes
     slots = [*inputs, *outputs, *reads, *writes]
     if not all(isinstance(s, TensorSlot) and not s.dynamic for s in slots):
         return None
@@ -85,19 +86,11 @@ def find_fast_path(inputs: Sequence[Any], outputs: Sequence[Any], chains: list[l
     )
 
 
-def _single_graph(chains: list[list[Any]], table: list[Any]) -> tuple[CompiledGraph, list[Any], list[Any]] | None:
+def _single_graph(chains: list[list[Step]], table: Values) -> SingleGraph | None:
     """The compiled graph that is the entire method, with the values it reads and writes."""
-    if len(chains) != 1 or not chains[0]:
+    if len(chains) != 1 or not chains[0] or chains[0][0].length != len(chains[0]):
         return None
-    step = chains[0][0]
-    if isinstance(step, DelegateStep):
-        graph = getattr(step.delegate, "compiled", None) if len(chains[0]) == 1 else None
-        reads, writes = ([table[i] for i in ids] for ids in (step.inputs, step.outputs))
-    elif getattr(step, "end", 0) == len(chains[0]) and not step.guarded:
-        graph, reads, writes = getattr(step.runner, "compiled", None), step.inputs, step.outputs
-    else:
-        return None
-    return None if graph is None or not graph.native else (graph, reads, writes)
+    return chains[0][0].single_graph(table)
 
 
 def _layouts_match(slots: Sequence[TensorSlot], tensors: Sequence[TensorSpec]) -> bool:

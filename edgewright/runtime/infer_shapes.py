@@ -14,34 +14,39 @@ import numpy as np
 from edgewright.engine.graph.infer_shapes import specialize
 from edgewright.errors import ExecutionError
 from edgewright.ir.graph import Graph
-from edgewright.runtime.binding import KernelStep, Values
+from edgewright.runtime.binding import KernelStep
 from edgewright.runtime.delegate_calls import DelegateStep
+from edgewright.runtime.step import Step, Values
 from edgewright.runtime.tensor import Array, Shape, TensorSlot
 from edgewright.runtime.values import IntItems, TensorItems
 
-VIEW = "executorch_prim::et_view.default"
+_VIEW = "executorch_prim::et_view.default"
 _SIZE_OPS = ("aten::sym_size.int", "aten::sym_numel")
 _IN_PLACE = ("aten::copy_", "aten::index_put_")
 
 
-def is_size_scalar(step: Any) -> bool:
-    """Whether a step computes a scalar from sizes alone."""
-    if not isinstance(step, KernelStep) or step.result is None:
-        return False
-    return step.name in _SIZE_OPS or (
-        step.name.startswith("executorch_prim::") and step.name.endswith((".Scalar", ".int"))
-    )
+def size_scalar(step: Step) -> int | None:
+    """The value that a step computes from sizes alone; None if it computes something else."""
+    if not isinstance(step, KernelStep):
+        return None
+    key = step.kernel.key
+    is_scalar = key in _SIZE_OPS or (key.startswith("executorch_prim::") and key.endswith((".Scalar", ".int")))
+    return step.result if is_scalar else None
 
 
-def can_infer(step: Any) -> bool:
+def is_view(step: Step) -> bool:
+    return isinstance(step, KernelStep) and step.kernel.key == _VIEW
+
+
+def can_infer(step: Step) -> bool:
     """Whether the shapes of a step's results follow from those of its inputs."""
     if isinstance(step, DelegateStep):
-        return hasattr(step.delegate, "device_graph")
+        return step.delegate.device_graph is not None
     if not isinstance(step, KernelStep) or not step.kernel.stock:
         return False
     if step.kernel.raw:
-        return step.name == VIEW
-    return is_size_scalar(step) or step.name in _IN_PLACE or step.kernel.shape is not None
+        return is_view(step)
+    return size_scalar(step) is not None or step.kernel.key in _IN_PLACE or step.kernel.shape is not None
 
 
 class ShapeInference:
@@ -51,20 +56,25 @@ class ShapeInference:
         self.values, self.shapes, self.numbers = values, dict(input_shapes), dict[int, Any]()
         self.graphs: dict[DelegateStep, Graph] = {}  # specialized graphs of delegates
 
-    def infer(self, steps: Sequence[Any]) -> None:
+    def infer(self, steps: Sequence[Step]) -> None:
         """Infer the results of ``steps``, for each of which ``can_infer`` holds."""
         for step in steps:
             if isinstance(step, DelegateStep):
                 self._delegate(step)
-            elif is_size_scalar(step):
-                self.numbers[step.result] = step.kernel.fn(*(self._argument(i) for i in step.inputs))
-            elif step.name == VIEW:
-                source, size = (self._argument(i) for i in step.inputs)
-                self.shapes[step.outputs[0]] = source.reshape(size).shape
-            elif step.name not in _IN_PLACE:
+            elif isinstance(step, KernelStep):
                 self._kernel(step)
 
     def _kernel(self, step: KernelStep) -> None:
+        scalar = size_scalar(step)
+        if scalar is not None:
+            self.numbers[scalar] = step.kernel.fn(*(self._argument(i) for i in step.inputs))
+        elif is_view(step):
+            source, size = (self._argument(i) for i in step.inputs)
+            self.shapes[step.outputs[0]] = source.reshape(size).shape
+        elif step.kernel.key not in _IN_PLACE:
+            self._results(step)
+
+    def _results(self, step: KernelStep) -> None:
         shapes = step.kernel.shape(*(self._argument(i) for i in step.inputs))  # type: ignore[misc]
         shapes = shapes if isinstance(shapes, list) else [shapes]
         outputs = [i for index in step.outputs for i in self._members(index)]
@@ -77,7 +87,8 @@ class ShapeInference:
         return [i for i in value.indices if i is not None] if isinstance(value, TensorItems) else [index]
 
     def _delegate(self, step: DelegateStep) -> None:
-        graph: Graph = step.delegate.device_graph  # type: ignore[attr-defined]
+        graph = step.delegate.device_graph
+        assert graph is not None, "can_infer"
         input_shapes = [self._stored_shape(i) for i in step.inputs]
         specialized = self.graphs[step] = specialize(graph, input_shapes)
         for index, value in zip(step.outputs, specialized.outputs, strict=True):

@@ -7,19 +7,19 @@ of the input that no instruction writes, which read them. An input with a tensor
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from edgewright.formats import checked_int, schema
-from edgewright.runtime.binding import KernelStep, Values
+from edgewright.runtime.binding import KernelStep
 from edgewright.runtime.delegate_calls import DelegateStep
 from edgewright.runtime.shared_state import is_shared
+from edgewright.runtime.step import Step, Values
 from edgewright.runtime.tensor import TensorSlot
 from edgewright.runtime.values import TensorItems
 
 _MAX_PAIRS = 100_000
 
 
-def mark_aliasable_inputs(plan: schema.ExecutionPlan, values: Values, steps: Sequence[Any]) -> None:
+def mark_aliasable_inputs(plan: schema.ExecutionPlan, values: Values, steps: Sequence[Step]) -> None:
     """Mark the inputs that nothing writes and whose planned memory nothing else reads before writing it."""
     if not all(isinstance(s, DelegateStep) or (isinstance(s, KernelStep) and not s.kernel.raw) for s in steps):
         return  # branches, moves and views create aliases
@@ -33,7 +33,7 @@ def mark_aliasable_inputs(plan: schema.ExecutionPlan, values: Values, steps: Seq
         slot.aliasable = not any(overlaps(plan.values[index], plan.values[other]) for other in live_in - {index})
 
 
-def live_in_tensors(plan: schema.ExecutionPlan, values: Values, steps: Sequence[Any]) -> set[int]:
+def live_in_tensors(plan: schema.ExecutionPlan, values: Values, steps: Sequence[Step]) -> set[int]:
     """Tensors that are read before any instruction writes them. Shared state counts: other methods may read it."""
     written: set[int] = set()
     live_in = {index for index, value in enumerate(plan.values) if is_shared(value)}
@@ -43,10 +43,10 @@ def live_in_tensors(plan: schema.ExecutionPlan, values: Values, steps: Sequence[
     return live_in | (set(tensor_indices(plan.outputs, values)) - written)
 
 
-def has_state(plan: schema.ExecutionPlan, values: Values, steps: Sequence[Any]) -> bool:
+def has_state(plan: schema.ExecutionPlan, values: Values, steps: Sequence[Step]) -> bool:
     """Whether an execution may read what an earlier one wrote. Conservative with branches and moves."""
     calls = [step for step in steps if isinstance(step, DelegateStep | KernelStep)]
-    changed = (i for step in calls for i in (*step.outputs, *getattr(step, "mutated", ())))
+    changed = (i for step in calls for i in (*step.outputs, *step.mutated))
     return bool(live_in_tensors(plan, values, calls) & set(tensor_indices(changed, values)))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -16,7 +16,7 @@ from edgewright.errors import (
 from edgewright.formats import schema
 from edgewright.logs import log_message
 from edgewright.runtime.arguments import check_instance
-from edgewright.runtime.binding import KernelStep, Values
+from edgewright.runtime.binding import KernelStep
 from edgewright.runtime.delegate_calls import DelegateStep
 from edgewright.runtime.fast_path import FastPath, find_fast_path
 from edgewright.runtime.input_aliasing import has_state, mark_aliasable_inputs
@@ -25,6 +25,7 @@ from edgewright.runtime.metadata import MethodMetadata, describe
 from edgewright.runtime.method_io import copy_output, store_inputs
 from edgewright.runtime.requirements import find_kernels, load_delegates, replaced_values, require_delegates
 from edgewright.runtime.shared_state import Guard, SharedState
+from edgewright.runtime.step import FreeStep, JumpFalseStep, MoveStep, Step, Values
 from edgewright.runtime.tensor import RAISE_MEMORY, TensorSlot
 from edgewright.runtime.values import Limits, TensorItems, ValueTable
 
@@ -33,9 +34,6 @@ if TYPE_CHECKING:
     from edgewright.files import Source
     from edgewright.formats.ptd import PtdEntry
     from edgewright.runtime.shape_variants import ShapeSpecializer
-
-
-Step = Callable[[Values], Any]
 
 
 class Method:
@@ -97,9 +95,9 @@ class Method:
             at = 0
             while at < len(chain):
                 step = chain[at]
-                if isinstance(step, DelegateStep) and hasattr(step.delegate, "prepare"):
+                if isinstance(step, DelegateStep):
                     step.delegate.prepare()
-                at = getattr(step, "end", at + 1)
+                at += step.length
 
     def _check_torn_state(self) -> None:
         """Raise if an execution interrupted by a fork may have left state half written."""
@@ -194,32 +192,18 @@ class Method:
         remedy = "Does a loop in it ever end? Limits(instructions=...) allows more."
         raise ExecutionError(f"method {self.name!r}", rule, remedy=remedy)
 
-    def _run_timed(self, chain: int, at: int, step: Step, values: Values, profile: Profile) -> Any:
-        with profile.step(chain, at, self._label(chain, at)) as parts:
-            run_profiled = getattr(step, "run_profiled", None)
-            return step(values) if run_profiled is None else run_profiled(values, parts)
-
-    def _label(self, chain: int, at: int) -> str:
-        segment_label = getattr(self._current_chains[chain][at], "label", "")
-        if segment_label:
-            return str(segment_label)
-        instruction = self._plan.chains[chain].instructions[at]
-        if isinstance(instruction, schema.KernelCall):
-            return (self._plan.operators or [])[instruction.op_index].key
-        if isinstance(instruction, schema.DelegateCall):
-            index = instruction.delegate_index
-            how = getattr(self._delegates[index], "how", "") if index < len(self._delegates) else ""
-            return f"{self._plan.delegates[index].id} ({how})" if how else self._plan.delegates[index].id
-        return _LABELS[type(instruction)]
+    def _run_timed(self, chain: int, at: int, step: Step, values: Values, profile: Profile) -> int | None:
+        with profile.step(chain, at, step.label) as parts:
+            return step.run_profiled(values, parts)
 
     def _fail(self, chain: int, at: int, error: Exception) -> NoReturn:
         """Raise a typed error with the failing instruction, the cause, and its source line."""
-        subject = f"method {self.name!r}, instruction {at} ({self._label(chain, at)})"
+        subject = f"method {self.name!r}, instruction {at} ({self._current_chains[chain][at].label})"
         rule = f"{error.subject}: {error.rule}" if isinstance(error, EdgewrightError) else str(error) or repr(error)
         if isinstance(error, MemoryError):
             rule = "does not fit in memory"
         value = {"value": error.value} if isinstance(error, EdgewrightError) and error.value is not None else {}
-        remedy = self._source_line(chain, at) or getattr(error, "remedy", "")
+        remedy = self._source_line(chain, at) or (error.remedy if isinstance(error, EdgewrightError) else "")
         kind = LimitError if isinstance(error, LimitError) else ExecutionError
         raise kind(subject, rule, remedy=remedy, **value) from error
 
@@ -248,47 +232,17 @@ class Method:
         if isinstance(instruction, schema.KernelCall):
             return KernelStep(kernels[instruction.op_index], instruction.args, values, self._replaced)
         if isinstance(instruction, schema.DelegateCall):
-            return DelegateStep(self._delegates[instruction.delegate_index], instruction.args, values, self._replaced)
+            index = instruction.delegate_index
+            backend = self._plan.delegates[index].id
+            return DelegateStep(self._delegates[index], backend, instruction.args, values, self._replaced)
         if isinstance(instruction, schema.MoveCall):
-            return _move_step(instruction.move_from, instruction.move_to)
+            return MoveStep(instruction.move_from, instruction.move_to)
         if isinstance(instruction, schema.JumpFalseCall):
-            return _jump_step(instruction.cond_value_index, instruction.destination_instruction)
-        return _free_step(instruction.value_index)
+            return JumpFalseStep(instruction.cond_value_index, instruction.destination_instruction)
+        return FreeStep(instruction.value_index)
 
 
 def _check_profile(profile: object) -> None:
     from edgewright.engine.profile import Profile  # only if profiling
 
     check_instance("profile", profile, Profile, "Write profile=Profile().")
-
-
-_LABELS: dict[type, str] = {schema.MoveCall: "move", schema.JumpFalseCall: "jump_false", schema.FreeCall: "free"}
-
-
-def _move_step(source: int, target: int) -> Step:
-    def move(values: Values) -> None:
-        values[target] = values[source]
-
-    return move
-
-
-def _jump_step(condition: int, destination: int) -> Step:
-    def jump(values: Values) -> int | None:
-        value = values[condition]
-        if isinstance(value, TensorSlot):
-            if value.dtype != np.bool_ or value.array is None:
-                raise ExecutionError("condition", "must be a bool tensor with data", value=str(value.dtype))
-            return None if value.array.all() else destination
-        if not isinstance(value, bool):
-            raise ExecutionError("condition", "must be a bool", value=value)
-        return None if value else destination
-
-    return jump
-
-
-def _free_step(index: int) -> Step:
-    def free(values: Values) -> None:
-        if isinstance(values[index], TensorSlot) and values[index].memory is None:
-            values[index].array = None
-
-    return free

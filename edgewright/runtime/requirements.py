@@ -9,7 +9,7 @@ from edgewright.backends.registry import available_delegates, describe_backend, 
 from edgewright.errors import MissingDelegateError, MissingOperatorError
 from edgewright.formats import schema
 from edgewright.runtime.binding import written_values
-from edgewright.runtime.delegates import Delegate, DelegateBlob
+from edgewright.runtime.delegates import Delegate, DelegateBlob, make_delegate
 from edgewright.runtime.kernel import Kernel
 from edgewright.runtime.registry import all_kernels
 from edgewright.runtime.twin_delegate import Twins
@@ -59,14 +59,12 @@ def load_delegates(
     deferred = not dynamic and bool(plan.operators) and len(plan.delegates) >= _MIN_DELEGATES_TO_INLINE
     loaded = []
     for delegate in plan.delegates:
-        factory = find_delegate(delegate.id)
-        assert factory is not None
         specs = {spec.key: bytes(spec.value) for spec in delegate.compile_specs or ()}
         blob = DelegateBlob(
             delegate.id, program.blob(delegate), specs, named_data, memory, twins.find, threads=threads,
             dynamic=dynamic, method=plan.name or "forward", deferred=deferred, twins_digest=lambda: twins.digest,
         )  # fmt: skip
-        loaded.append(factory(blob))
+        loaded.append(make_delegate(blob))
     return loaded
 
 

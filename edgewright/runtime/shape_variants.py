@@ -20,17 +20,18 @@ from edgewright.engine.runner import native_available
 from edgewright.errors import EdgewrightError
 from edgewright.formats import schema
 from edgewright.ir.numerics import XNNPACK
-from edgewright.runtime.binding import KernelStep, Values
-from edgewright.runtime.delegate_calls import DelegateStep, make_profile
-from edgewright.runtime.infer_shapes import VIEW, ShapeInference, can_infer, is_size_scalar
+from edgewright.runtime.binding import KernelStep
+from edgewright.runtime.delegate_calls import DelegateStep
+from edgewright.runtime.infer_shapes import ShapeInference, can_infer, is_view, size_scalar
 from edgewright.runtime.jit.graph_builder import MIN_MACS, GraphBuilder, TransposeCache
 from edgewright.runtime.jit.segments import COMPUTE_KERNELS, SegmentBuilder, SegmentStep, can_analyze
+from edgewright.runtime.step import Step, Values
 from edgewright.runtime.tensor import Shape, TensorSlot
 
 if TYPE_CHECKING:
     from edgewright.engine.jit.driver import CompiledGraph
     from edgewright.engine.jit.shape_specialization import Specializer as EngineForms
-    from edgewright.engine.profile import StepTime
+    from edgewright.engine.profile import Profile
 
 _MAX_VARIANTS = 8
 _INVALID = (EdgewrightError, ValueError, LookupError, TypeError, ArithmeticError)  # the kernels report what is wrong
@@ -38,7 +39,7 @@ log = logging.getLogger("edgewright.runtime")
 
 
 def make_specializer(
-    plan: schema.ExecutionPlan, values: Values, chains: list[list[Any]], memory: int, threads: int | None
+    plan: schema.ExecutionPlan, values: Values, chains: list[list[Step]], memory: int, threads: int | None
 ) -> ShapeSpecializer | None:
     """The specializer of a method with dynamic input shapes; None if it is static or its shapes cannot be inferred."""
     steps = [step for chain in chains for step in chain]
@@ -48,8 +49,8 @@ def make_specializer(
     expensive = any(
         isinstance(s, DelegateStep) or (isinstance(s, KernelStep) and s.kernel.key in COMPUTE_KERNELS) for s in steps
     )
-    viewed = {i for s in steps if isinstance(s, KernelStep) and s.name == VIEW for i in (*s.inputs, *s.outputs)}
-    written = {i for s in steps for i in getattr(s, "mutated", ())}
+    viewed = {i for s in steps if is_view(s) for i in (*s.inputs, *s.outputs)}
+    written = {i for s in steps for i in s.mutated}
     if not (expensive and native_available() and all(map(can_infer, steps)) and can_analyze(steps)) or viewed & written:
         return None
     return ShapeSpecializer(plan, values, chains, memory, threads)
@@ -59,11 +60,11 @@ class ShapeSpecializer:
     """Chains of a method specialized to the shapes of its inputs."""
 
     def __init__(
-        self, plan: schema.ExecutionPlan, values: Values, chains: list[list[Any]], memory: int, threads: int | None
+        self, plan: schema.ExecutionPlan, values: Values, chains: list[list[Step]], memory: int, threads: int | None
     ) -> None:
         self.plan, self.values, self.chains, self.memory, self.threads = plan, values, chains, memory, threads
         self.transposed: TransposeCache = {}
-        self._by_shapes: OrderedDict[tuple[Shape, ...], list[list[Any]]] = OrderedDict()
+        self._by_shapes: OrderedDict[tuple[Shape, ...], list[list[Step]]] = OrderedDict()
         self.engines: dict[tuple[int, int], EngineForms] = defaultdict(self._engine)  # by chain and start
 
     def _engine(self) -> EngineForms:
@@ -71,7 +72,7 @@ class ShapeSpecializer:
 
         return EngineForms(self.threads, XNNPACK, self.memory)
 
-    def chains_for(self, values: Values) -> list[list[Any]]:
+    def chains_for(self, values: Values) -> list[list[Step]]:
         """The chains for the current shapes of the inputs."""
         slots = [values[i] for i in self.plan.inputs]
         if any(slot.array is None for slot in slots):
@@ -84,7 +85,7 @@ class ShapeSpecializer:
         self._by_shapes.move_to_end(key)
         return self._by_shapes[key]
 
-    def _specialize(self, input_shapes: dict[int, Shape]) -> list[list[Any]]:
+    def _specialize(self, input_shapes: dict[int, Shape]) -> list[list[Step]]:
         shapes = ShapeInference(self.values, input_shapes)
         try:
             with np.errstate(all="ignore"):
@@ -119,19 +120,19 @@ class _StaticSegmentBuilder(SegmentBuilder):
             return TensorSlot(value.scalar_type, shape, value.dim_order)
         return self.sizes.numbers.get(index, value)
 
-    def is_profitable(self, chain: list[Any], start: int, end: int, builder: GraphBuilder) -> bool:
+    def is_profitable(self, chain: list[Step], start: int, end: int, builder: GraphBuilder) -> bool:
         return builder.macs >= MIN_MACS and end > start + 1
 
-    def add_step(self, step: Any, builder: GraphBuilder, before: Sequence[Any]) -> bool:
-        if is_size_scalar(step):
+    def add_step(self, step: Step, builder: GraphBuilder, before: Sequence[Step]) -> bool:
+        if size_scalar(step) is not None:
             return True
         if isinstance(step, DelegateStep):
             return self.inline_delegate(step, self.sizes.graphs[step], builder, before)
-        if step.name == VIEW:
+        if is_view(step):
             return self._view(step, builder)
-        return self.add_call(step, builder, before)
+        return isinstance(step, KernelStep) and self.add_call(step, builder, before)
 
-    def _view(self, step: KernelStep, builder: GraphBuilder) -> bool:
+    def _view(self, step: Step, builder: GraphBuilder) -> bool:
         """A reshape of contiguous memory."""
         source, out = self.values[step.inputs[0]], self.values[step.outputs[0]]
         contiguous = all(s.dim_order == tuple(range(len(s.bound))) for s in (source, out))
@@ -140,7 +141,7 @@ class _StaticSegmentBuilder(SegmentBuilder):
         builder.emit_to("view", out, {"self": builder.value(source), "size": list(out.bound)})
         return True
 
-    def replace(self, chain: list[Any], start: int, end: int, builder: GraphBuilder) -> None:
+    def replace(self, chain: list[Step], start: int, end: int, builder: GraphBuilder) -> None:
         observed = self.observed_results(chain[start:end])
         try:
             builder.graph.outputs = [builder.value_in_dim_order(self.values[i]) for i in observed]
@@ -148,9 +149,9 @@ class _StaticSegmentBuilder(SegmentBuilder):
         except EdgewrightError as error:
             log.info("calls %d to %d stay with numpy: %s", start, end - 1, error)
             return
-        views = {s.outputs[0] for s in chain[start:end] if isinstance(s, KernelStep) and s.name == VIEW}
+        views = {s.outputs[0] for s in chain[start:end] if is_view(s)}
         outputs = [(self.originals[i], self.sizes.shape(i), i in views) for i in observed]
-        numbers = {s.result: self.sizes.numbers[s.result] for s in chain[start:end] if is_size_scalar(s)}
+        numbers = {i: self.sizes.numbers[i] for i in map(size_scalar, chain[start:end]) if i is not None}
         original = {slot: self.originals[i] for i, slot in enumerate(self.values) if isinstance(slot, TensorSlot)}
         inputs = [original[slot] for slot in builder.input_slots]
         guards = [(original[slot], size, wrap) for slot, size, wrap in builder.guards]
@@ -162,22 +163,17 @@ class SpecializedSegmentStep(SegmentStep):
 
     def __init__(
         self, compiled: CompiledGraph, inputs: list[TensorSlot], outputs: list[tuple[TensorSlot, Shape, bool]],
-        calls: list[Any], end: int, guards: Sequence[tuple[TensorSlot, int, bool]], numbers: dict[int, Any],
+        calls: list[Step], end: int, guards: Sequence[tuple[TensorSlot, int, bool]], numbers: dict[int, Any],
     ) -> None:  # fmt: skip
         super().__init__(_SpecializedRunner(compiled), inputs, [slot for slot, *_ in outputs], calls, end, guards)
         self._result_slots, self._numbers = outputs, numbers
 
-    def run_profiled(self, table: Values, parts: list[StepTime] | None) -> int:
-        if not self.guards_hold(table):
-            return self.run_calls(table)
+    def run(self, table: Values, profile: Profile | None) -> int:
         for index, number in self._numbers.items():
             table[index] = number
-        inputs = [slot.array.transpose(slot.dim_order) for slot in self.inputs]  # type: ignore[union-attr]
+        inputs = [slot.array.transpose(slot.dim_order) for slot in self.input_slots]  # type: ignore[union-attr]
         targets = [None if view else self._target(slot, shape) for slot, shape, view in self._result_slots]
-        profile = None if parts is None else make_profile()
         results = self.runner.run(inputs, targets, profile)
-        if parts is not None and profile is not None:
-            parts += profile.parts
         for (slot, _, view), array, target in zip(self._result_slots, results, targets, strict=True):
             logical = array.transpose([slot.dim_order.index(d) for d in range(array.ndim)])
             if view:
@@ -193,7 +189,9 @@ class SpecializedSegmentStep(SegmentStep):
 
 
 class _SpecializedRunner:
-    """A compiled graph behind the interface of a segment's runner."""
+    """A compiled graph behind the interface of a segment's runner. ``compiled``: it serves one set of shapes only."""
+
+    compiled = None
 
     def __init__(self, compiled: CompiledGraph) -> None:
         from edgewright.engine.isa import host_isa

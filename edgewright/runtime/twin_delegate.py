@@ -17,6 +17,7 @@ from edgewright.files import Source, open_source
 from edgewright.formats.flatbuffer import Buffer
 from edgewright.formats.twin_writer import TWIN_KEY, method_key
 from edgewright.ir.graph import Array, Graph, GraphError
+from edgewright.runtime.delegates import DelegateBase, DelegateBlob
 
 if TYPE_CHECKING:
     from edgewright.engine.jit.plan_cache import PlanSource
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from edgewright.engine.profile import Profile
     from edgewright.engine.runner import GraphRunner
     from edgewright.ir.numerics import Numerics
-    from edgewright.runtime.delegates import DelegateBlob
 
 
 @dataclass(frozen=True)
@@ -152,13 +152,12 @@ def find_twin(blob: DelegateBlob, backend: str, reason: str, alternative: str = 
     return HostTwin(f"{method_key(digest, blob.method)} {twins_digest}" if twins_digest else "", read)
 
 
-class TwinDelegate:
+class TwinDelegate(DelegateBase):
     """A delegate that runs a core graph in place of its blob. ``how`` describes the runner."""
 
     storage_order = True  # tensors are in memory order
     device: ClassVar[str]
     bytes_alike: ClassVar[bool] = False  # int8 and uint8 are interchangeable
-    how: str
 
     def runs(self, runner: GraphRunner) -> None:
         """Set the runner of the graph."""
@@ -183,6 +182,3 @@ class TwinDelegate:
         except (ValueError, IndexError, TypeError, GraphError) as error:
             rule = f"the host twin's graph does not run: {error}"[:200]
             raise ExecutionError(f"{self.device} delegate", rule) from error
-
-    def close(self) -> None:
-        """The delegate owns nothing but memory."""

@@ -24,8 +24,17 @@ from edgewright.formats.pte_reader import read_program
 from edgewright.formats.pte_writer import write_program
 from edgewright.formats.twin_writer import write_twin
 from edgewright.ir.graph import Graph, GraphError, Op, Value
-from edgewright.runtime import Limits, Method, Profile, Runtime, input_aliasing, register_delegate, registry
-from edgewright.runtime.delegates import DelegateBlob, require_delegate
+from edgewright.runtime import (
+    DelegateBase,
+    Limits,
+    Method,
+    Profile,
+    Runtime,
+    input_aliasing,
+    register_delegate,
+    registry,
+)
+from edgewright.runtime.delegates import DelegateBlob, make_delegate
 from edgewright.runtime.registry import register_kernel
 from edgewright.runtime.tensor import TensorSlot
 from edgewright.runtime.twin_delegate import TwinDelegate, embedded_twin, fit_inputs
@@ -50,7 +59,7 @@ def load(builder: PlanBuilder, limits: Limits | None = None) -> Method:
 # -------------------------------------------------------------------------------------------- delegates and their calls
 
 
-class Fake:
+class Fake(DelegateBase):
     """A delegate of one input: ``results`` makes its outputs."""
 
     input_count = 1
@@ -62,8 +71,6 @@ class Fake:
 
     def execute(self, inputs: Sequence[Any]) -> list[Any]:
         return self.results(inputs[0])
-
-    def close(self) -> None: ...
 
 
 class Filler(Fake):
@@ -182,9 +189,9 @@ def test_delegates_of_installed_packages_are_found(monkeypatch: pytest.MonkeyPat
             return Fake
 
     monkeypatch.setattr(backend_registry, "_entry_points", lambda: {"OtherBackend": Entry()})
-    assert require_delegate("OtherBackend") is Fake and "OtherBackend" in RUNTIME.delegates
+    assert backend_registry.find_delegate("OtherBackend") is Fake and "OtherBackend" in RUNTIME.delegates
     with pytest.raises(MissingDelegateError, match=r"CoreMLBackend \(Apple Core ML\): is not installed"):
-        require_delegate("CoreMLBackend")
+        make_delegate(DelegateBlob("CoreMLBackend", b"", {}, {}))
     assert "aten::relu.out" in RUNTIME.operators
 
 

@@ -6,15 +6,24 @@ import gc
 import logging
 import threading
 import weakref
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
 
+from edgewright.backends import registry
+from edgewright.backends.ethos_u.delegate import EthosUDelegate
+from edgewright.backends.nxp.delegate import NeutronDelegate
+from edgewright.backends.qualcomm.delegate import QnnDelegate
+from edgewright.backends.samsung.delegate import EnnDelegate
+from edgewright.backends.xnnpack.delegate import XnnpackDelegate
 from edgewright.engine import runner
 from edgewright.errors import EdgewrightError, MissingError, UsageError
 from edgewright.formats import schema, write_program
 from edgewright.ir.graph import Array
-from edgewright.runtime import Limits, Profile, Runtime
+from edgewright.runtime import Delegate, DelegateBase, DelegateBlob, Limits, Profile, Runtime, register_delegate
+from edgewright.runtime.delegates import make_delegate
 from edgewright.runtime.method import Method
 from edgewright.runtime.tensor import TensorSlot
 from tests.backends.device import program
@@ -30,12 +39,124 @@ def method(name: str, threads: int | None = None) -> Method:
 
 
 def how(made: Method) -> str:
-    return str(getattr(made._delegates[0], "how"))  # noqa: B009  (not every delegate has one)
+    return made._delegates[0].how
 
 
 def results(name: str) -> list[Array]:
     made = method(name)
     return [y for case in golden.cases(name) for y in made.execute(case.inputs)]
+
+
+# ------------------------------------------------------------------------------------------------------ the contract
+
+
+class Minimal(DelegateBase):
+    """What a delegate must define."""
+
+    input_count = 1
+
+    def __init__(self, blob: DelegateBlob) -> None:
+        self.blob = blob
+
+    def execute(self, inputs: Sequence[Array]) -> list[Array]:
+        return [x + 1 for x in inputs]
+
+
+class Plain:
+    """All that a delegate of our own would define, without the defaults."""
+
+    input_count = 1
+
+    def __init__(self, blob: DelegateBlob) -> None:
+        self.blob = blob
+
+    def execute(self, inputs: Sequence[Array]) -> list[Array]:
+        return [x + 1 for x in inputs]
+
+    def close(self) -> None: ...
+
+
+def delegated(factory: Any) -> Method:
+    """A method that is one call of a delegate."""
+    register_delegate("ContractBackend", factory)
+    builder = PlanBuilder()
+    x, out = builder.input("float32", (2,)), builder.tensor("float32", (2,))
+    reference = schema.BackendDelegateDataReference(location=1, index=0)
+    builder.delegates = [schema.BackendDelegate(id="ContractBackend", processed=reference)]
+    builder.instructions = [schema.DelegateCall(delegate_index=0, args=[x, out])]
+    builder.outputs = [out]
+    loaded: Method = Runtime.get().load_program(write_program(builder.program())).load_method()
+    return loaded
+
+
+@pytest.fixture
+def registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "_REGISTERED", dict(registry._REGISTERED))
+
+
+def test_the_base_class_has_every_member_but_two() -> None:
+    members = {name for name in vars(Delegate) if not name.startswith("_")}
+    assert members - {name for name in vars(DelegateBase) if not name.startswith("_")} == {"input_count"}
+    for cls in (EnnDelegate, EthosUDelegate, NeutronDelegate, QnnDelegate, XnnpackDelegate):
+        assert issubclass(cls, DelegateBase)
+
+
+@pytest.mark.usefixtures("registered")
+def test_two_members_are_enough() -> None:
+    made = delegated(Minimal)
+    profile = Profile()
+    for options in ({}, {"profile": profile}):
+        assert made.execute([np.array([1, 2], np.float32)], **options)[0].tolist() == [2, 3]
+    assert [row.name for row in profile.rows()] == ["ContractBackend"]
+    made.close()
+
+
+@pytest.mark.usefixtures("registered")
+def test_a_class_without_the_defaults_is_rejected_when_it_is_registered() -> None:
+    with pytest.raises(UsageError, match=r"delegate Plain: must have prepare, execute_into\s+Inherit .*DelegateBase\."):
+        register_delegate("ContractBackend", Plain)  # type: ignore[arg-type]
+
+    class NoExecute(DelegateBase):
+        input_count = 1
+
+    with pytest.raises(
+        UsageError, match=r"delegate NoExecute: must have execute\s+Define execute, which has no default"
+    ):
+        register_delegate("ContractBackend", NoExecute)  # type: ignore[arg-type,type-abstract]
+
+
+@pytest.mark.usefixtures("registered")
+def test_an_object_that_lacks_members_is_rejected_when_it_is_made() -> None:
+    class NoCount(DelegateBase):
+        def execute(self, inputs: Sequence[Array]) -> Sequence[Array]:
+            return inputs
+
+    lacking = "how, storage_order, raw_outputs, deferred, device_graph, compiled, prepare, execute_into"
+    for factory, rule in (
+        (Plain, rf"delegate Plain of 'ContractBackend': must have {lacking}\s+Inherit from .*DelegateBase\."),
+        (lambda blob: NoCount(), r"delegate NoCount of .*: must have input_count\s+Define input_count"),
+        (lambda blob: None, r"delegate NoneType of .*: must have input_count, how.*\s+Inherit .* Define execute"),
+    ):
+        with pytest.raises(UsageError, match=rule):
+            delegated(lambda blob, factory=factory: factory(blob))
+
+
+@pytest.mark.usefixtures("registered")
+def test_members_are_not_evaluated_when_a_delegate_is_made() -> None:
+    """Reading the graph of a deferred delegate would compile it or parse its blob."""
+    asked: list[str] = []
+
+    class Watched(Minimal):
+        @property
+        def device_graph(self) -> None:
+            asked.append("device_graph")
+
+        @property
+        def compiled(self) -> None:
+            asked.append("compiled")
+
+    register_delegate("ContractBackend", Watched)
+    assert isinstance(make_delegate(DelegateBlob("ContractBackend", b"", {}, {})), Watched) and not asked
 
 
 # --------------------------------------------------------------------------------------------------- which one runs

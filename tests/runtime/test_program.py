@@ -23,7 +23,7 @@ from edgewright.errors import (
 )
 from edgewright.formats import read_program, schema, write_program
 from edgewright.formats.ptd import PtdEntry, read_data, write_data
-from edgewright.runtime import Limits, Profile, Runtime, register_delegate, register_kernel
+from edgewright.runtime import DelegateBase, Limits, Profile, Runtime, register_delegate, register_kernel
 from edgewright.runtime.registry import KERNELS
 from tests.support import golden
 from tests.support.build import PlanBuilder, program
@@ -240,7 +240,7 @@ def test_a_kernel_of_ones_own(signature: str) -> None:
         register_kernel("scale", lambda x: x)
 
 
-class Doubler:
+class Doubler(DelegateBase):
     """A delegate that multiplies its one input by a number in its blob."""
 
     closed = 0

@@ -17,7 +17,7 @@ from edgewright.backends.ethos_u.blob import Blob, Tensor, read_blob
 from edgewright.backends.ethos_u.target import MEMORY_MODES
 from edgewright.backends.ethos_u.twin import TwinRunner
 from edgewright.errors import ExecutionError, FormatError, LimitError
-from edgewright.runtime.delegates import DelegateBlob
+from edgewright.runtime.delegates import DelegateBase, DelegateBlob
 from edgewright.runtime.twin_delegate import find_twin
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ _MODE = re.compile(rb"--memory-mode=(\w{1,64})(?:\s|$)")
 _LIMIT = re.compile(rb"--arena-cache-size=(\d{1,12})(?:\s|$)")
 
 
-class EthosUDelegate:
+class EthosUDelegate(DelegateBase):
     """One loaded blob. ``how`` describes what executes it."""
 
     storage_order = True  # inputs are passed in storage order
@@ -77,9 +77,6 @@ class EthosUDelegate:
             raise ExecutionError("Ethos-U delegate", f"takes {len(self._blob.inputs)} inputs", value=len(inputs))
         input_bytes = [_input_bytes(i, x, t) for i, (x, t) in enumerate(zip(inputs, self._blob.inputs, strict=True))]
         return self._runner.run(input_bytes, profile)
-
-    def close(self) -> None:
-        """No-op: the delegate holds only memory."""
 
 
 DELEGATE = EthosUDelegate

@@ -26,7 +26,7 @@ from edgewright.backends.qualcomm.twin import QnnTwinRunner
 from edgewright.errors import ExecutionError, FormatError, MissingError
 from edgewright.formats.twin_writer import MAGIC
 from edgewright.hints import not_among
-from edgewright.runtime.delegates import DelegateBlob
+from edgewright.runtime.delegates import DelegateBase, DelegateBlob
 from edgewright.runtime.twin_delegate import embedded_twin, find_twin
 
 __all__ = ["DELEGATE", "QnnDelegate", "check_version", "release"]
@@ -48,7 +48,7 @@ class ContextRunner(Protocol):
     def close(self) -> None: ...
 
 
-class QnnDelegate:
+class QnnDelegate(DelegateBase):
     """A loaded context. ``how``: a description of what executes it."""
 
     storage_order = True  # tensors are passed in storage order

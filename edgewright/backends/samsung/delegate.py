@@ -57,6 +57,8 @@ class _NotCompilableError(Exception):
 class _NumpyRunner:
     """Runs a graph with the numpy interpreter."""
 
+    compiled = None
+
     def __init__(self, graph: Graph, reason: str) -> None:
         self._graph, self.how, self.input_count = graph, f"numpy: {reason}", len(graph.inputs)
 

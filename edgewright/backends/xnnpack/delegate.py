@@ -14,7 +14,7 @@ from edgewright.errors import FormatError
 from edgewright.formats.flatbuffer import Buffer
 from edgewright.ir.graph import Graph
 from edgewright.ir.numerics import XNNPACK
-from edgewright.runtime.delegates import DelegateBlob
+from edgewright.runtime.delegates import DelegateBase, DelegateBlob
 
 if TYPE_CHECKING:
     from edgewright.engine.jit.driver import CompiledGraph
@@ -24,20 +24,20 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 
 
-class XnnpackDelegate:
+class XnnpackDelegate(DelegateBase):
     """A loaded blob. ``how`` describes the executor in use."""
 
     storage_order = True  # XNNPACK sees tensors in their memory order
 
     def __init__(self, source: DelegateBlob) -> None:
-        self._source = source
+        self._source, self.deferred = source, source.deferred
         self._named_data = _TrackedData(source.named_data)
         if not source.deferred:
             self.prepare()
 
     def prepare(self) -> None:
         """Compile the blob unless that is done already."""
-        assert self._runner is not None
+        self.how = self._runner.how
 
     @cached_property
     def _runner(self) -> Runner:
@@ -47,17 +47,9 @@ class XnnpackDelegate:
         )
 
     @property
-    def how(self) -> str:
-        return self._runner.how
-
-    @property
     def compiled(self) -> CompiledGraph | None:
         """The compiled graph, if one serves all calls."""
-        return getattr(self._runner, "compiled", None)
-
-    @property
-    def deferred(self) -> bool:
-        return self._source.deferred
+        return self._runner.compiled
 
     @property
     def device_graph(self) -> Graph:
@@ -97,9 +89,6 @@ class XnnpackDelegate:
     ) -> list[Array]:
         """Run, writing to ``outputs`` where possible; the result has new arrays for the others."""
         return self._runner.run(inputs, outputs, profile)
-
-    def close(self) -> None:
-        """No resources besides memory."""
 
 
 class _TrackedData(Mapping[str, Buffer]):

@@ -27,59 +27,71 @@ from edgewright.errors import EdgewrightError
 from edgewright.formats import schema
 from edgewright.ir.graph import Graph
 from edgewright.ir.numerics import XNNPACK
-from edgewright.runtime.binding import KernelStep, Values, load
+from edgewright.runtime.binding import KernelStep, load
 from edgewright.runtime.delegate_calls import DelegateStep, make_profile
 from edgewright.runtime.input_aliasing import covers, live_in_tensors, overlaps, tensor_indices
 from edgewright.runtime.jit.bind_call import has_lowering, lower_call
 from edgewright.runtime.jit.graph_builder import MIN_MACS, GraphBuilder, TransposeCache
 from edgewright.runtime.jit.registry import MULTI_RESULT
+from edgewright.runtime.step import SingleGraph, Step, Values
 from edgewright.runtime.tensor import TensorSlot
 from edgewright.runtime.values import TensorItems
 
 if TYPE_CHECKING:
     from edgewright.engine.jit.plan_cache import PlanSource
-    from edgewright.engine.profile import StepTime
+    from edgewright.engine.profile import Profile, StepTime
 
 _MAX_PAIRS = 1_000_000
 _MAX_INSTRUCTIONS = 20_000  # instructions: liveness is computed by scanning all of them
 log = logging.getLogger("edgewright.runtime")
 
 
-class SegmentStep:
-    """Calls compiled to one graph; execution continues with the instruction after them."""
+class SegmentStep(Step):
+    """Calls compiled to one graph, which reads and writes ``input_slots`` and ``output_slots``; execution continues at
+    ``end``, the instruction after them."""
 
     def __init__(
-        self, runner: Runner, inputs: list[TensorSlot], outputs: list[TensorSlot], calls: list[Any], end: int,
+        self, runner: Runner, inputs: list[TensorSlot], outputs: list[TensorSlot], calls: list[Step], end: int,
         guards: Iterable[tuple[TensorSlot, int, bool]],
     ) -> None:  # fmt: skip
-        self.runner, self.inputs, self.outputs, self.end = runner, inputs, outputs, end
+        self.runner, self.input_slots, self.output_slots, self.end = runner, inputs, outputs, end
+        self.length = len(calls)
         self._calls, self._guards = calls, tuple(guards)
-        self.guarded = bool(self._guards)
-        self.label = f"{len(calls)} calls ({runner.how})"
+
+    @property
+    def label(self) -> str:
+        return f"{len(self._calls)} calls ({self.runner.how})"
+
+    def single_graph(self, table: Values) -> SingleGraph | None:
+        graph = self.runner.compiled
+        return None if graph is None or self._guards else SingleGraph(graph, self.input_slots, self.output_slots)
 
     def __call__(self, table: Values) -> int:
-        return self.run_profiled(table, None)
+        return self.run(table, None) if self._guards_hold(table) else self._run_calls(table)
 
-    def run_profiled(self, table: Values, parts: list[StepTime] | None) -> int:
-        """Run; the times of the engine's steps are appended to ``parts``."""
-        if not self.guards_hold(table):
-            return self.run_calls(table)
-        inputs = [load(slot, table).transpose(slot.dim_order) for slot in self.inputs]
-        targets = [None if s.array is None else s.array.transpose(s.dim_order) for s in self.outputs]
-        profile = None if parts is None else make_profile()
+    def run_profiled(self, table: Values, parts: list[StepTime]) -> int:
+        if not self._guards_hold(table):
+            return self._run_calls(table)
+        profile = make_profile()
+        end = self.run(table, profile)
+        parts += profile.parts
+        return end
+
+    def run(self, table: Values, profile: Profile | None) -> int:
+        """Run the compiled graph."""
+        inputs = [load(slot, table).transpose(slot.dim_order) for slot in self.input_slots]
+        targets = [None if s.array is None else s.array.transpose(s.dim_order) for s in self.output_slots]
         results = self.runner.run(inputs, targets, profile)
-        if parts is not None and profile is not None:
-            parts += profile.parts
-        for slot, array, target in zip(self.outputs, results, targets, strict=True):
+        for slot, array, target in zip(self.output_slots, results, targets, strict=True):
             if array is not target:
                 slot.store(array.transpose([slot.dim_order.index(d) for d in range(array.ndim)]))
         return self.end
 
-    def guards_hold(self, table: Values) -> bool:
+    def _guards_hold(self, table: Values) -> bool:
         """Whether every index read from outside the segment is in range, and no divisor is zero."""
         return all(_in_range(load(slot, table), size, wrap) for slot, size, wrap in self._guards)
 
-    def run_calls(self, table: Values) -> int:
+    def _run_calls(self, table: Values) -> int:
         """Run the original calls; one of them reports what is wrong."""
         for call in self._calls:
             call(table)
@@ -104,7 +116,7 @@ def _in_range(indices: Any, size: int, wrap: bool) -> bool:
 
 
 def compile_segments(
-    plan: schema.ExecutionPlan, values: Values, chains: list[list[Any]], memory: int, threads: int | None
+    plan: schema.ExecutionPlan, values: Values, chains: list[list[Step]], memory: int, threads: int | None
 ) -> None:
     """Replace runs of calls with compiled segments."""
     steps = [step for chain in chains for step in chain]
@@ -137,28 +149,27 @@ def _is_expensive(step: KernelStep, values: Values) -> bool:
     )
 
 
-def can_analyze(steps: Sequence[Any]) -> bool:
+def can_analyze(steps: Sequence[Step]) -> bool:
     """Whether liveness analysis, quadratic in the number of calls, is affordable."""
     return len(steps) <= _MAX_INSTRUCTIONS
 
 
-def is_deferred_delegate(step: Any) -> bool:
+def is_deferred_delegate(step: Step) -> bool:
     """Whether a step is a delegate that deferred compilation so that a segment can inline its graph."""
-    return isinstance(step, DelegateStep) and bool(getattr(step.delegate, "deferred", False))
+    return isinstance(step, DelegateStep) and step.delegate.deferred
 
 
-def _exposed_results(step: Any) -> Sequence[int]:
+def _exposed_results(step: Step) -> Sequence[int]:
     """What a step may expose: all results of a delegate, the first of a kernel (calls whose others are read are
     rejected)."""
-    outputs: Sequence[int] = step.outputs
-    if isinstance(step, DelegateStep) or step.kernel.key in MULTI_RESULT:
-        return outputs
-    return [*outputs[:1], *step.mutated]
+    if isinstance(step, KernelStep) and step.kernel.key not in MULTI_RESULT:
+        return [*step.outputs[:1], *step.mutated]
+    return step.outputs
 
 
-def _written_tensors(step: Any) -> Sequence[int]:
+def _written_tensors(step: Step) -> Sequence[int]:
     """All tensors that a step writes: its results, and what it updates in place."""
-    return [*step.outputs, *getattr(step, "mutated", ())]
+    return [*step.outputs, *step.mutated]
 
 
 def _is_planned(value: schema.Value) -> bool:
@@ -169,7 +180,7 @@ class SegmentBuilder:
     """Finds runs of calls that lower to one graph, and replaces each with a segment."""
 
     def __init__(
-        self, plan: schema.ExecutionPlan, values: Values, steps: Sequence[Any], memory: int, threads: int | None
+        self, plan: schema.ExecutionPlan, values: Values, steps: Sequence[Step], memory: int, threads: int | None
     ) -> None:
         self.plan, self.values, self.memory, self.threads = plan, values, memory, threads
         self.transposed: TransposeCache | None = None  # shared between builders
@@ -186,7 +197,7 @@ class SegmentBuilder:
             self._find_views(steps)
         self.index = {value: i for i, value in enumerate(values) if isinstance(value, TensorSlot)}
 
-    def _find_views(self, steps: Sequence[Any]) -> None:
+    def _find_views(self, steps: Sequence[Step]) -> None:
         """Find what each view observes: the last writes to its memory before its first read."""
         for view in self.views:
             planned = self.plan.values[view]
@@ -202,7 +213,7 @@ class SegmentBuilder:
                 if any(covers(self.plan.values[i], planned) for i in overlapping):
                     break
 
-    def run(self, chain: list[Any]) -> None:
+    def run(self, chain: list[Step]) -> None:
         """Replace the segments of one chain, greedily from its start."""
         at = 0
         while at < len(chain):
@@ -211,11 +222,11 @@ class SegmentBuilder:
                 self.replace(chain, at, end, builder)
             at = max(end, at + 1)
 
-    def is_profitable(self, chain: list[Any], start: int, end: int, builder: GraphBuilder) -> bool:
+    def is_profitable(self, chain: list[Step], start: int, end: int, builder: GraphBuilder) -> bool:
         """Whether a segment repays compilation. One delegate alone gains nothing."""
         return builder.macs >= MIN_MACS and not (end == start + 1 and is_deferred_delegate(chain[start]))
 
-    def _grow(self, chain: list[Any], start: int) -> tuple[int, GraphBuilder]:
+    def _grow(self, chain: list[Step], start: int) -> tuple[int, GraphBuilder]:
         """Lower as many calls from ``start`` as possible; returns the end of the run and the graph."""
         builder = GraphBuilder(self._only_reader, self.transposed)
         at = start
@@ -223,13 +234,16 @@ class SegmentBuilder:
             at += 1
         return at, builder
 
-    def add_step(self, step: Any, builder: GraphBuilder, before: Sequence[Any]) -> bool:
+    def add_step(self, step: Step, builder: GraphBuilder, before: Sequence[Step]) -> bool:
         """Lower a step into ``builder``; False if it cannot be."""
         if isinstance(step, KernelStep):
             return self.add_call(step, builder, before)
-        return is_deferred_delegate(step) and self.inline_delegate(step, step.delegate.device_graph, builder, before)
+        if not isinstance(step, DelegateStep) or not step.delegate.deferred:
+            return False
+        graph = step.delegate.device_graph
+        return graph is not None and self.inline_delegate(step, graph, builder, before)
 
-    def inline_delegate(self, step: DelegateStep, graph: Graph, builder: GraphBuilder, before: Sequence[Any]) -> bool:
+    def inline_delegate(self, step: DelegateStep, graph: Graph, builder: GraphBuilder, before: Sequence[Step]) -> bool:
         """Inline the graph of a delegate."""
         inputs, outputs = (
             [self.values[i] for i in tensor_indices(ids, self.values)] for ids in (step.inputs, step.outputs)
@@ -239,7 +253,7 @@ class SegmentBuilder:
             return False
         return builder.inline(graph, inputs, outputs)
 
-    def add_call(self, step: KernelStep, builder: GraphBuilder, before: Sequence[Any]) -> bool:
+    def add_call(self, step: KernelStep, builder: GraphBuilder, before: Sequence[Step]) -> bool:
         """Lower a kernel call, if nothing reads a result that its lowering does not define."""
         key, signature = step.kernel.key, step.kernel.signature
         if not has_lowering(key) or signature is None or not step.kernel.stock:
@@ -258,7 +272,7 @@ class SegmentBuilder:
             and lower_call(builder, {**args, "key": key}, outs)
         )
 
-    def _bind_view(self, view: int, builder: GraphBuilder, before: Sequence[Any]) -> bool:
+    def _bind_view(self, view: int, builder: GraphBuilder, before: Sequence[Step]) -> bool:
         """Bind ``view`` to the tensor of this segment that it observes, which must be exactly one and of the same
         extent.
 
@@ -285,13 +299,13 @@ class SegmentBuilder:
         index = self.index[slot]
         return self.readers[index] == 1 and index not in self.observed and index not in self.views_of
 
-    def observed_results(self, steps: Sequence[Any]) -> list[int]:
+    def observed_results(self, steps: Sequence[Step]) -> list[int]:
         """The tensors computed by ``steps`` that are observed outside them."""
         inner_reads = Counter(i for s in steps for i in set(tensor_indices(s.inputs, self.values)))
         results = dict.fromkeys(i for s in steps for i in tensor_indices(_exposed_results(s), self.values))
         return [i for i in results if self._is_observed(i, inner_reads)]
 
-    def replace(self, chain: list[Any], start: int, end: int, builder: GraphBuilder) -> None:
+    def replace(self, chain: list[Step], start: int, end: int, builder: GraphBuilder) -> None:
         outputs = [self.values[i] for i in self.observed_results(chain[start:end])]
         try:
             builder.graph.outputs = [builder.value_in_dim_order(slot) for slot in outputs]

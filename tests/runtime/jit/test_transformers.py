@@ -169,7 +169,8 @@ def test_delegates_that_pass_on_int8_are_one_graph(monkeypatch: pytest.MonkeyPat
     x = torch.randn(2, 24, 32)
     data = quantized(Residual().eval(), x)
     method = loaded(data)
-    between = [o for d in method._delegates for o in d.device_graph.outputs if o.q is not None]  # type: ignore[attr-defined]
+    graphs = [d.device_graph for d in method._delegates]
+    between = [o for graph in graphs if graph is not None for o in graph.outputs if o.q is not None]
     assert len(method._delegates) >= 4 and between
     assert len(segments(method)) == 1 and not any("_runner" in vars(d) for d in method._delegates)
     monkeypatch.setenv("EDGEWRIGHT_ENGINE", "reference")
