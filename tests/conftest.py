@@ -80,10 +80,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def default_run(matrix: list[Any]) -> set[int]:
     """Indices of the cases of a parametrized test that run by default.
 
-    ``@pytest.mark.sample(n)``: n of them, evenly spaced. Otherwise all; of many cases with three or more parameters, a
-    pairwise selection.
+    ``@pytest.mark.sample(n)``: n of them, evenly spaced. ``@pytest.mark.sample("name", ...)``: those with one of these
+    parameters; if none has (as if one case was selected), all. Otherwise all; of many cases with three or more
+    parameters, a pairwise selection.
     """
     sample = matrix[0].get_closest_marker("sample")
+    if sample is not None and isinstance(sample.args[0], str):
+        cases = enumerate({str(value) for value in item.callspec.params.values()} for item in matrix)
+        return {index for index, params in cases if params & set(sample.args)} or set(range(len(matrix)))
     if sample is not None:
         count = min(sample.args[0], len(matrix))
         return {index * len(matrix) // count for index in range(count)}

@@ -18,7 +18,6 @@ import torch
 from edgewright.cli import build_parser
 from edgewright.errors import UsageError
 from tests.cli.test_device_phone import build, own_client, phones, sdk  # noqa: F401
-from tests.support.params import by_default
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "qualcomm.md").read_text(encoding="utf-8")
@@ -132,7 +131,8 @@ MODELS = {  # millions of parameters, and a size of inputs
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", by_default(MODELS, "edsr", "mobilenet_v2", "mobilenet_v3"))
+@pytest.mark.sample("edsr", "mobilenet_v2", "mobilenet_v3")
+@pytest.mark.parametrize("name", MODELS)
 def test_the_models_are_the_ones_they_are_named_after(name: str) -> None:
     """By their parameters; and they run."""
     millions, size = MODELS[name]

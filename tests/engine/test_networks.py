@@ -21,7 +21,6 @@ from tests.backends import networks
 from tests.backends.quantized import converted, quantizer
 from tests.engine.graphs import cpus, dirty
 from tests.program.networks import MobileNetV2
-from tests.support.params import by_default
 
 
 class ShortMobileNetV2(MobileNetV2):
@@ -70,22 +69,25 @@ def check(graph: Graph, cpu: str, threads: int, bound: float) -> None:
             assert float(np.abs(got.astype(np.float64) - want).max(initial=0)) <= bound * scale
 
 
+@pytest.mark.sample("cifarnet", "upscaler")
 @pytest.mark.parametrize(("cpu", "threads"), MACHINES)
-@pytest.mark.parametrize("name", by_default(NETWORKS, "cifarnet", "upscaler"))
+@pytest.mark.parametrize("name", NETWORKS)
 def test_float32_networks(name: str, cpu: str, threads: int) -> None:
     for graph in graphs(name, False):
         check(graph, cpu, threads, 2e-5)
 
 
+@pytest.mark.sample("cifarnet", "mobilenet_v2_short")
 @pytest.mark.parametrize(("cpu", "threads"), MACHINES)
-@pytest.mark.parametrize("name", by_default(CONVOLUTIONAL, "cifarnet", "mobilenet_v2_short"))
+@pytest.mark.parametrize("name", CONVOLUTIONAL)
 def test_int8_networks_are_equal(name: str, cpu: str, threads: int) -> None:
     """Softmax and the like are float32 even there; everything before them is the same to the bit."""
     for graph in graphs(name, True):
         check(graph, cpu, threads, 1e-6 if "softmax" in {op.kind for op in graph.ops} else 0)
 
 
-@pytest.mark.parametrize("name", by_default(CONVOLUTIONAL, "cifarnet", "mobilenet_v2_short"))
+@pytest.mark.sample("cifarnet", "mobilenet_v2_short")
+@pytest.mark.parametrize("name", CONVOLUTIONAL)
 @pytest.mark.parametrize("quantize", [False, True])
 def test_convolutional_networks_run_without_python(name: str, quantize: bool) -> None:
     assert graphs(name, quantize)

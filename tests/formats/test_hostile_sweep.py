@@ -10,7 +10,6 @@ import pytest
 from edgewright.errors import EdgewrightError
 from tests.support import golden, hostile
 from tests.support.mutate import cells, extremes, format_of, mutations
-from tests.support.params import by_default
 
 MEMORY = 300 << 20  # what the limits of ``hostile`` allow three times over (plan, unplanned, outputs), and temporaries
 CUT = ["linear_fp32_portable.pte", "linear_fp32_xnnpack.pte", "mutable_buffer.pte", "mlp_portable_weights.ptd",
@@ -61,7 +60,8 @@ def _run(data: bytes, weights: Path | None) -> str:
     return outcome
 
 
-@pytest.mark.parametrize("name", by_default(SWEPT, *QUICK))
+@pytest.mark.sample(*QUICK)
+@pytest.mark.parametrize("name", SWEPT)
 def test_every_number_at_its_extremes(name: str) -> None:
     outcomes = sweep(name)
     assert outcomes["FormatError"] > 100

@@ -25,7 +25,6 @@ from edgewright.runtime import Runtime
 from tests.program import branches, loops
 from tests.program.flow import Flow, seeded
 from tests.program.random_flow import Writer
-from tests.support.params import by_default
 from tests.support.stock import stock
 
 FLOWS: list[Flow] = [*branches.FLOWS, *loops.FLOWS]
@@ -71,7 +70,8 @@ def arrays(calls: list[tuple[Any, ...]]) -> list[list[Any]]:
     return [[to_array(a) if isinstance(a, Tensor) else a for a in call] for call in calls]
 
 
-@pytest.mark.parametrize("name", by_default(BY_NAME, *SHARED))
+@pytest.mark.sample(*SHARED)
+@pytest.mark.parametrize("name", BY_NAME)
 def test_control_flow(name: str) -> None:
     flow, manager = BY_NAME[name], lowered(name)
     program = manager.to_executorch().buffer
@@ -82,7 +82,8 @@ def test_control_flow(name: str) -> None:
     agree(eager(manager.exported_program().module(), flow.calls), wanted, flow.rtol)
 
 
-@pytest.mark.parametrize("seed", by_default(SEEDS, 6))
+@pytest.mark.sample("6")
+@pytest.mark.parametrize("seed", SEEDS)
 def test_random_programs(seed: int) -> None:
     calls = [(seeded(2, 3, seed=i), seeded(2, 3, seed=i + 9)) for i in range(3)]
     flow = Flow(f"random_{seed}", Writer(seed).function(), calls)
@@ -102,8 +103,9 @@ OPTIONS = {
 CHOSEN = ("cond_views", "while_rotate", "map", "scan_swap", "map_cond", "cond_while")
 
 
+@pytest.mark.sample("cond_views", "scan_swap")
 @pytest.mark.parametrize("option", OPTIONS)
-@pytest.mark.parametrize("name", by_default(CHOSEN, "cond_views", "scan_swap"))
+@pytest.mark.parametrize("name", CHOSEN)
 def test_options(name: str, option: str) -> None:
     flow, program = BY_NAME[name], lowered(name).to_executorch(OPTIONS[option]).buffer
     wanted = eager(flow.make(), flow.calls)

@@ -12,7 +12,6 @@ import torch
 from edgewright.program.config import ExecutorchBackendConfig
 from edgewright.program.edge import to_edge_transform_and_lower
 from tests.program.networks import MODELS
-from tests.support.params import by_default
 
 SMALL = ("cifarnet", "vit", "decoder", "upscaler")
 STOCK = json.loads((Path(__file__).parents[1] / "golden" / "stock_sizes.json").read_text())["models"]
@@ -32,11 +31,13 @@ def test_stock_was_measured_on_every_network() -> None:
     assert list(STOCK) == list(MODELS)
 
 
-@pytest.mark.parametrize("name", by_default(STOCK, *SMALL))
+@pytest.mark.sample(*SMALL)
+@pytest.mark.parametrize("name", STOCK)
 def test_the_file_is_no_larger_than_stocks(name: str) -> None:
     assert sizes(name)[0] <= STOCK[name]["bytes"]
 
 
-@pytest.mark.parametrize("name", by_default(STOCK, *SMALL))
+@pytest.mark.sample(*SMALL)
+@pytest.mark.parametrize("name", STOCK)
 def test_the_arena_is_no_larger_than_stocks(name: str) -> None:
     assert sizes(name)[1] <= STOCK[name]["arena"]

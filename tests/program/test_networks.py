@@ -15,7 +15,6 @@ from edgewright.runtime import Runtime
 from tests.program.case import Case, compile_exported
 from tests.program.check import check_ours, check_stock
 from tests.program.networks import MODELS, Decoder, MobileNetV2, ResNet18, Upscaler, encoder
-from tests.support.params import by_default
 from tests.support.stock import stock
 
 
@@ -69,7 +68,8 @@ _CASES = [
 CASES = {case.name: case for case in _CASES}
 
 
-@pytest.mark.parametrize("name", by_default(CASES, "bilstm", "decoder_prefill", "upscaler"))
+@pytest.mark.sample("bilstm", "decoder_prefill", "upscaler")
+@pytest.mark.parametrize("name", CASES)
 def test_network(name: str) -> None:
     case = CASES[name]
     program = compile_exported(case.export())

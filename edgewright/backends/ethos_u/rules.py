@@ -9,7 +9,7 @@ import numpy as np
 from edgewright.backends.ethos_u.split_conv import factor_stride, needs_split_stride
 from edgewright.backends.rules import rule
 from edgewright.backends.table import OK, Rule, constant, conv_argument, max_rank, not_empty, static_shape, tensors
-from edgewright.ir.graph import Op, Value
+from edgewright.ir.graph import Op
 
 
 @rule("tensors must be int8, or int16 without a zero point, with one scale per tensor")
@@ -40,7 +40,7 @@ def _float_parameters(op: Op) -> set[str]:
     """Parameters that stay float until lowering: biases, and the statistics of normalizations."""
     norm = op.kind.endswith("norm") or op.kind == "prelu"
     names = ("bias", "weight", "running_mean", "running_var") if norm else ("bias",)
-    return {v.name for n in names if isinstance(v := op.args.get(n), Value)}
+    return {v.name for n in names if (v := op.args.get(n)) is not None and hasattr(v, "name")}
 
 
 constant_weights = constant("weight", "bias")

@@ -151,10 +151,8 @@ class QnnQuantizer(TableQuantizer):
         scheme: QuantDtype | None = self._default.quant_dtype
         for predicate, setting in self._submodules:
             if predicate(node):
-                if isinstance(setting, ModuleQConfig):
-                    scheme, config = setting.quant_dtype, setting.config(row.name == "linear")
-                else:
-                    scheme, config = None, setting
+                scheme = getattr(setting, "quant_dtype", None)
+                config = setting.config(row.name == "linear") if isinstance(setting, ModuleQConfig) else setting
                 break
         self._check_weights(config, row, node)
         return self._with_blocks(config, scheme, op, node)

@@ -15,7 +15,7 @@ from edgewright.backends.ethos_u.target import ACCELERATORS, EthosUCompileSpec
 from edgewright.engine import make_plan
 from edgewright.formats.twin_reader import read_twin
 from edgewright.runtime import Runtime
-from edgewright.runtime.delegates import DelegateBlob, require_delegate
+from edgewright.runtime.delegates import DelegateBlob, make_delegate
 from tests.backends.ethos_u.lowered import CONFIGS, Lowered, Quantized, lower, network, quantize
 from tests.backends.ethos_u.networks import NETWORKS, mobilenet
 from tests.support import cifar
@@ -31,7 +31,7 @@ def assert_same_as_reference(made: Lowered) -> None:
     twin = read_twin(module.twin)[""] if module.twin is not None else None
     specs, data = dict(module.compile_specs), module.named_data
     blob = DelegateBlob(module.backend_id, module.processed_bytes, specs, data, twin=lambda digest: twin)
-    found = require_delegate(module.backend_id)(blob).execute(inputs)
+    found = make_delegate(blob).execute(inputs)
     wanted = made.reference(inputs)
     assert len(found) == len(wanted)
     for a, b in zip(found, wanted, strict=True):

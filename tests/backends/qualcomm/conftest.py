@@ -20,8 +20,8 @@ def compiler_process() -> None:
 
 @pytest.fixture(autouse=True)
 def compile_here(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process that loads Qualcomm's libraries takes longer than to compile a small graph."""
-    if "compiler_process" not in request.fixturenames:
+    """A process that loads Qualcomm's libraries takes longer than to compile a small graph; slow tests have it."""
+    if "compiler_process" not in request.fixturenames and request.node.get_closest_marker("slow") is None:
         for module in (worker, sharing):
             monkeypatch.setattr(module, "compile_graphs_in_subprocess", _compile)
 

@@ -11,7 +11,6 @@ from tests.backends.device import program
 from tests.backends.node_cases import EXACT, FLOAT, ROWS
 from tests.support import golden, hostile
 from tests.support.mutate import blob_cells, mutations
-from tests.support.params import by_default
 
 GOLDEN = ["linear_fp32_xnnpack", "conv_relu_int8_pc_xnnpack", "misc_ops_fp32_xnnpack", "mlp_8da4w_g32_xnnpack"]
 NODES = {
@@ -24,7 +23,8 @@ FILES = {**{n: lambda n=n: golden.path(n).read_bytes() for n in GOLDEN},
          **{n: lambda n=n: program(NODES[n]()[0]) for n in NODES}}  # fmt: skip
 
 
-@pytest.mark.parametrize("name", by_default(FILES, "linear_fp32_xnnpack"))
+@pytest.mark.sample("linear_fp32_xnnpack")
+@pytest.mark.parametrize("name", FILES)
 def test_mutated_blobs_give_results_or_our_errors(name: str) -> None:
     data = FILES[name]()
     delegate = read_program(data).execution_plan[0].delegates[0]

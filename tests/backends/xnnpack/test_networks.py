@@ -14,7 +14,6 @@ from edgewright.program.config import ExecutorchBackendConfig
 from edgewright.program.edge import to_edge_transform_and_lower
 from tests.backends.lowered import Lowered
 from tests.backends.networks import CONVOLUTIONAL, NETWORKS
-from tests.support.params import by_default
 
 SMALL = ("cifarnet", "mobilenet_v3", "vit")
 STOCK = json.loads((Path(__file__).parents[2] / "golden" / "stock_xnnpack_sizes.json").read_text())["models"]
@@ -36,12 +35,14 @@ def sizes(name: str) -> tuple[int, int, int]:
     return len(made.buffer), sum(plan.non_const_buffer_sizes), len(plan.delegates)
 
 
-@pytest.mark.parametrize("name", by_default(NETWORKS, *SMALL))
+@pytest.mark.sample(*SMALL)
+@pytest.mark.parametrize("name", NETWORKS)
 def test_networks_compute_the_same_in_stock_and_here(name: str) -> None:
     lowered(name).check(NETWORKS[name]()[1], 1e-4)
 
 
-@pytest.mark.parametrize("name", by_default(CONVOLUTIONAL, "cifarnet", "mobilenet_v3"))
+@pytest.mark.sample("cifarnet", "mobilenet_v3")
+@pytest.mark.parametrize("name", CONVOLUTIONAL)
 def test_convolutional_networks_are_one_delegate(name: str) -> None:
     assert lowered(name).whole, str(lowered(name).report)
 
@@ -50,16 +51,19 @@ def test_stock_was_measured_on_every_network() -> None:
     assert set(STOCK) == set(NETWORKS)
 
 
-@pytest.mark.parametrize("name", by_default(STOCK, *SMALL))
+@pytest.mark.sample(*SMALL)
+@pytest.mark.parametrize("name", STOCK)
 def test_files_are_no_larger_than_stocks(name: str) -> None:
     assert sizes(name)[0] <= STOCK[name]["bytes"]
 
 
-@pytest.mark.parametrize("name", by_default(STOCK, *SMALL))
+@pytest.mark.sample(*SMALL)
+@pytest.mark.parametrize("name", STOCK)
 def test_arenas_are_no_larger_than_stocks(name: str) -> None:
     assert sizes(name)[1] <= STOCK[name]["arena"]
 
 
-@pytest.mark.parametrize("name", by_default(STOCK, *SMALL))
+@pytest.mark.sample(*SMALL)
+@pytest.mark.parametrize("name", STOCK)
 def test_there_are_no_more_delegates_than_in_stocks(name: str) -> None:
     assert sizes(name)[2] <= STOCK[name]["delegates"]
