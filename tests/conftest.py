@@ -91,9 +91,12 @@ def default_run(matrix: list[Any]) -> set[int]:
     if sample is not None:
         count = min(sample.args[0], len(matrix))
         return {index * len(matrix) // count for index in range(count)}
-    if len(matrix) <= FULL_MATRIX or len(matrix[0].callspec.params) < 3:
-        return set(range(len(matrix)))
-    return set(pairwise([item.callspec.params for item in matrix]))
+    cases = [item.callspec.params for item in matrix]
+    if len(cases) > FULL_MATRIX:
+        varying = [name for name in cases[0] if len({str(case[name]) for case in cases}) > 1]
+        if len(varying) >= 3:
+            return set(pairwise([{name: case[name] for name in varying} for case in cases]))
+    return set(range(len(matrix)))
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ class Last(nn.Module):
         return found[:, -1]
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("kind", "precision"), [(nn.LSTM, "float"), (nn.RNN, "float"), (nn.GRU, "float"), (nn.GRU, "int8")]
 )

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from edgewright.ir.graph import Graph, Op, Value
 from edgewright.lowering.partition.group import duplicate_into_groups, extract, group_ops
+from tests.support.examples import given_examples
 
 FLOAT = np.dtype(np.float32)
 
@@ -52,8 +53,7 @@ def acyclic(graph: Graph, groups: list[list[Op]]) -> bool:
     return True
 
 
-@settings(max_examples=300, deadline=None)
-@given(graphs())
+@given_examples(graphs(), few=80, many=1000)
 def test_everything_taken_is_in_one_group_and_nothing_goes_in_circles(made: tuple[Graph, set[int]]) -> None:
     graph, taken = made
     groups = group_ops(graph, lambda op: id(op) in taken)

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgewright.cli import main
 from edgewright.formats import read_program, schema, write_program
 from edgewright.program import manifest
 from tests.support.build import PlanBuilder, program
+from tests.support.examples import given_examples
 from tests.support.stock import stock
 
 
@@ -100,8 +100,7 @@ def test_what_is_no_manifest_is_none(data: bytes) -> None:
     assert manifest.read(read_program(write_program(with_manifest(data)))) is None
 
 
-@settings(deadline=None, max_examples=300)
-@given(st.binary(max_size=200))
+@given_examples(st.binary(max_size=200), few=80, many=1000)
 def test_bytes_of_any_kind_are_harmless(data: bytes) -> None:
     found = manifest.parse(data)
     assert found is None or isinstance(found, dict)

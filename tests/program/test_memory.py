@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from edgewright.formats import schema
 from edgewright.program.inplace import MethodCalls, merge_in_place
 from edgewright.program.memory import Allocation, Block, peak_live_bytes, plan_arena
+from tests.support.examples import given_examples
 
 ALIGNMENTS = st.sampled_from([1, 2, 16, 64, 1024])
 
@@ -31,8 +32,7 @@ def overlapping(a: Block, b: Block) -> bool:
     return a.overlaps(b) and shared and a.size > 0 and b.size > 0
 
 
-@settings(deadline=None, max_examples=300)
-@given(blocks(), ALIGNMENTS)
+@given_examples(blocks(), ALIGNMENTS, few=80, many=1000)
 def test_blocks_alive_at_once_never_overlap(made: list[Block], alignment: int) -> None:
     size = plan_arena(made, alignment)
     assert not [pair for pair in itertools.combinations(made, 2) if overlapping(*pair)]
@@ -41,8 +41,7 @@ def test_blocks_alive_at_once_never_overlap(made: list[Block], alignment: int) -
     assert size == max((block.offset + block.size for block in made), default=0), "no more than is used"
 
 
-@settings(deadline=None, max_examples=150)
-@given(blocks(), ALIGNMENTS)
+@given_examples(blocks(), ALIGNMENTS, few=50, many=1000)
 def test_the_arena_is_between_what_is_alive_at_once_and_everything(made: list[Block], alignment: int) -> None:
     everything = sum(-(-block.size // alignment) * alignment for block in made)
     assert peak_live_bytes(made) <= plan_arena(made, alignment) <= everything

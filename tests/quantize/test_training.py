@@ -81,7 +81,7 @@ def quantized(
     return convert(prepared)
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("backend", QUANTIZERS)
 def test_a_config_that_is_not_for_training_gives_what_calibration_gives(backend: str) -> None:
     model = network()

@@ -50,7 +50,7 @@ def ran(made: Lowered, quantized: Quantized) -> Tensor:
     return torch.as_tensor(np.asarray(found))
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("fused", [False, True])
 @pytest.mark.parametrize("target", ["ethos-u55-128", "ethos-u65-256", "ethos-u85-256"])
 def test_a_block_is_one_delegate(target: str, fused: bool) -> None:

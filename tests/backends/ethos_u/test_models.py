@@ -51,7 +51,7 @@ def test_networks_are_one_delegate_that_computes_what_the_reference_model_does(n
         assert not [s.label for s in make_plan(device, numerics="tosa").steps if s.python is not None]
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("config", [pytest.param(c, marks=pytest.mark.slow) if "qat" in c else c for c in CONFIGS])
 @pytest.mark.parametrize("name", ["cifarnet", "ds_cnn"])
 def test_every_scheme(name: str, config: str) -> None:

@@ -16,7 +16,7 @@ from tests.engine.graphs import cpus
 from tests.support import cifar
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_networks_are_one_delegate_and_compute_what_litert_does(name: str) -> None:
     torch.manual_seed(0)
@@ -31,6 +31,7 @@ def test_networks_are_one_delegate_and_compute_what_litert_does(name: str) -> No
     assert "engine" in str(profile) and "numpy" not in str(profile)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("cpu", cpus())
 def test_every_instruction_set_agrees_with_litert(cpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EDGEWRIGHT_CPU", cpu)

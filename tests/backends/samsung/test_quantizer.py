@@ -55,7 +55,7 @@ def test_precisions_are_stocks_and_more() -> None:
         get_quant_config("A8W8", True, 1)  # type: ignore[arg-type]
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("precision", TYPES)
 @pytest.mark.parametrize("per_channel", [True, False])
 def test_networks_are_quantized_whole_and_right(precision: str, per_channel: bool) -> None:

@@ -94,7 +94,7 @@ def differences(theirs: list[str], ours: list[str]) -> list[tuple[list[str], lis
     ]
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("key", STOCK)
 def test_graphs_are_stocks_but_for_what_is_listed(key: str) -> None:
     name, _, precision = key.partition(" ")

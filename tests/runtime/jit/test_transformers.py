@@ -261,6 +261,7 @@ class Recurrent(nn.Module):
         return torch.sigmoid(self.head(self.steps(x)[0]))
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU])
 def test_recurrent_networks_are_one_segment(kind: type[nn.RNNBase]) -> None:
     torch.manual_seed(4)
