@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from edgewright.errors import EdgewrightError, UsageError
 
-_LONGEST = 200  # characters of a name that are compared
+_MAX_COMPARED_CHARS = 200  # characters of a name that are compared
 
 
 def did_you_mean(text: object, candidates: Iterable[str], limit: int = 1, cutoff: float = 0.6) -> str:
@@ -22,7 +22,7 @@ def did_you_mean(text: object, candidates: Iterable[str], limit: int = 1, cutoff
     """
     from difflib import get_close_matches
 
-    prefix = str(text).strip().lower()[:_LONGEST]
+    prefix = str(text).strip().lower()[:_MAX_COMPARED_CHARS]
     folded: dict[str, str] = {}
     for name in candidates:
         folded.setdefault(name.lower(), name)

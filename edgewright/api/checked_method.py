@@ -17,7 +17,7 @@ from edgewright.runtime.method import Method
 from edgewright.runtime.program import Runtime
 
 _SEEDS = range(1, 5)  # with few outputs, a single draw may contain hardly any rounding error
-MORE = range(5, 21)  # further draws for layers that exceed the worst of the first
+MORE_SEEDS = range(5, 21)  # further draws for layers that exceed the worst of the first
 _LARGE = 1 << 28  # bytes from which a program is mapped from a file instead of held in memory twice
 Lower = Callable[[ExportedProgram], Any]
 

@@ -25,7 +25,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import ExportGraphSignature, OutputKind, OutputSpec, TensorArgument
 from torch.utils import _pytree as pytree
 
-from edgewright.api.checked_method import MORE, CheckedMethod, run_file
+from edgewright.api.checked_method import MORE_SEEDS, CheckedMethod, run_file
 from edgewright.api.deviation import OutputDeviation, compare_values, decibels, step_of
 from edgewright.api.graph_interpreter import Override, RoundingNoise, Visitor
 from edgewright.api.quantized_graph import (
@@ -45,7 +45,7 @@ from edgewright.units import share
 
 _PRODUCTS = {"convolution", "conv1d", "conv2d", "conv3d", "linear", "mm", "bmm", "addmm", "matmul",
              "scaled_dot_product_attention", "conv_transpose1d", "conv_transpose2d", "lstm", "gru"}  # fmt: skip
-_SHOWN = 4  # operators of a layer to name
+_MAX_NAMED_OPERATORS = 4  # operators of a layer to name
 _UNDEFINED = "undefined"  # key of the masks of undefined elements, among results by node and index
 
 
@@ -121,7 +121,9 @@ class _FaultSearch:
                 expected = _settle(node, results[number], key, actual)
                 fault = self._check_node(node, expected, actual, [d[number][key] for d in noisy_runs])
                 if fault is not None:
-                    more_runs = more_runs or [self._run_isolated(replacements, n) for n in self._subject.noises(MORE)]
+                    more_runs = more_runs or [
+                        self._run_isolated(replacements, n) for n in self._subject.noises(MORE_SEEDS)
+                    ]
                     noisy = [d[number][key] for d in (*noisy_runs, *more_runs)]
                     fault = self._check_node(node, expected, actual, noisy)
                 if fault is not None:
@@ -176,7 +178,7 @@ class _FaultSearch:
         for number, call in enumerate(values):
             fault = self._check_node(node, results[number], call[-1], [d[number] for d in noisy_runs])
             if fault is not None:
-                noisy_runs += [self._record_node(node, noise) for noise in self._subject.noises(MORE)]
+                noisy_runs += [self._record_node(node, noise) for noise in self._subject.noises(MORE_SEEDS)]
                 fault = self._check_node(node, results[number], call[-1], [d[number] for d in noisy_runs])
             if fault is not None:
                 return fault
@@ -214,7 +216,7 @@ class _FaultSearch:
         weighted = [n for n in computing if any(is_weight(a, self._constants) for a in n.all_input_nodes)]
         module = module_path((weighted or computing)[0])
         operators = [operator_name(n) for n in reversed(inside)]
-        label = " + ".join(operators[-_SHOWN:])
+        label = " + ".join(operators[-_MAX_NAMED_OPERATORS:])
         return (f"layer {module!r}" if module else f"node {node.name!r}"), module, label
 
 

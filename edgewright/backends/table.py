@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from edgewright.formats.flatbuffer import Buffer
-from edgewright.ir.core.quant_params import LARGEST, SMALLEST
+from edgewright.ir.core.quant_params import MAX_SCALE, MIN_SCALE
 from edgewright.ir.graph import Dim, Graph, Op, Value
 from edgewright.ir.ports import Port
 
@@ -91,16 +91,16 @@ def _scale_out_of_range(op: Op, target: Any) -> object:
     for value in quantized:
         if value.q is not None and value.q.dynamic is None:
             scales = np.atleast_1d(np.asarray(value.q.scale, np.float64))
-            invalid = scales[(scales < SMALLEST) | (scales > LARGEST)]
+            invalid = scales[(scales < MIN_SCALE) | (scales > MAX_SCALE)]
             if invalid.size:
                 return f"a scale of {invalid[0]:g}"
     scalar = op.args.get("other")
-    too_large = quantized and isinstance(scalar, float) and math.isfinite(scalar) and not abs(scalar) <= LARGEST
+    too_large = quantized and isinstance(scalar, float) and math.isfinite(scalar) and not abs(scalar) <= MAX_SCALE
     return f"scalar {scalar:g}" if too_large else OK
 
 
-SCALE_RANGE = Rule(f"scales must be from {SMALLEST:g} to {LARGEST:g}, and scalar operands of quantized operators not "
-                   "larger", _scale_out_of_range)  # fmt: skip
+SCALE_RANGE = Rule(f"scales must be from {MIN_SCALE:g} to {MAX_SCALE:g}, and scalar operands of quantized operators "
+                   "not larger", _scale_out_of_range)  # fmt: skip
 
 
 class OperatorConfig:

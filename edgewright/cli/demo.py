@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from edgewright.demo.images import Array
 
 TARGETS = ("xnnpack", "ethos-u55-128", "sm8550", "e9955", "imxrt700")
-_CLASSIFIED = 100
+_DEFAULT_IMAGES = 100
 EXAMPLES = """examples:
   edgewright demo
   edgewright demo --target ethos-u85-256 --target sm8750 --images 168
@@ -39,14 +39,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXAMPLES
     add = parser.add_argument
     add("--target", action="append", default=[], help=f"the device (default: {', '.join(TARGETS)}); repeatable")
-    add("--images", type=int, metavar="N", help=f"classify N of 168 (default: {_CLASSIFIED}; without torch all 200)")
+    add(
+        "--images", type=int, metavar="N", help=f"classify N of 168 (default: {_DEFAULT_IMAGES}; without torch all 200)"
+    )
     add("--json", action="store_true", help="print the result as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
     inputs, labels = images.load()
     compiles = importlib.util.find_spec("torch") is not None
-    count = (_CLASSIFIED if compiles else len(inputs)) if args.images is None else args.images
+    count = (_DEFAULT_IMAGES if compiles else len(inputs)) if args.images is None else args.images
     maximum = len(inputs) - images.CALIBRATION_COUNT if compiles else len(inputs)
     if not 1 <= count <= maximum:
         remedy = "The model is calibrated with the others." if compiles else ""

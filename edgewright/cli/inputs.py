@@ -40,7 +40,7 @@ def _ones(info: TensorInfo) -> Array:
 
 
 # OSError: an archive whose offsets are before the start of the file.
-_DAMAGED = (zipfile.BadZipFile, zlib.error, ValueError, EOFError, NotImplementedError, RuntimeError, OSError)
+_ARCHIVE_ERRORS = (zipfile.BadZipFile, zlib.error, ValueError, EOFError, NotImplementedError, RuntimeError, OSError)
 
 
 def load_inputs(path: str, metadata: MethodMetadata) -> Inputs:
@@ -57,7 +57,7 @@ def load_inputs(path: str, metadata: MethodMetadata) -> Inputs:
             file.seek(0)
             (info,) = _assign(path, ["in0"], metadata)
             return _with_scalars(metadata, {info.name: _read_array(path, file, info)})
-    except _DAMAGED as error:
+    except _ARCHIVE_ERRORS as error:
         remedy = "Write it with numpy.savez or numpy.save."
         raise InputError(path, f"must be a complete .npz or .npy file: {error}", remedy=remedy) from error
 

@@ -66,8 +66,8 @@ _QNN_UTILS = {
         "edgewright.backends.qualcomm.script_helpers", "convert_linear_to_conv2d draw_graph dump_context_from_pte"
     ),
 }
-_QNN_OWN = "edgewright.backends.qualcomm.script_helpers"
-_QNN_PASSES = _from_module(_QNN_OWN, "QCOM_PASS_ACTIVATE_KEY QCOM_PASS_ARGS_KWARGS_DEFAULTS_KEY")
+_QNN_SCRIPT_HELPERS = "edgewright.backends.qualcomm.script_helpers"
+_QNN_PASSES = _from_module(_QNN_SCRIPT_HELPERS, "QCOM_PASS_ACTIVATE_KEY QCOM_PASS_ARGS_KWARGS_DEFAULTS_KEY")
 _ENN = "edgewright.backends.samsung"
 _NXP = "edgewright.backends.nxp"
 _NXP_BACKEND = {
@@ -153,7 +153,7 @@ TABLE: dict[str, dict[str, str]] = {
     # Qualcomm
     "executorch.backends.qualcomm._passes.qnn_pass_manager": {
         **_QNN_PASSES,
-        "get_qnn_pass_manager_cls": _QNN_OWN,
+        "get_qnn_pass_manager_cls": _QNN_SCRIPT_HELPERS,
     },
     "executorch.backends.qualcomm.export_utils": {
         **_from_module(

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 ENGINE_VARIABLE = "EDGEWRIGHT_ENGINE"
 _CHOICES = ("", "native", "reference")
-_BROKEN = (ValueError, LookupError, ArithmeticError, TypeError, AssertionError)  # raised on inconsistent graphs
+_GRAPH_ERRORS = (ValueError, LookupError, ArithmeticError, TypeError, AssertionError)  # raised on inconsistent graphs
 
 
 @dataclass(frozen=True)
@@ -248,7 +248,7 @@ class _Native:
                 return self._specialized.compiled(shapes)
         except EdgewrightError:
             raise
-        except _BROKEN as error:
+        except _GRAPH_ERRORS as error:
             raise ExecutionError("device graph", f"does not hold together: {error}") from error
 
 

@@ -21,10 +21,10 @@ IDENTIFIER = "ETRECORD_V0"  # an empty entry that identifies an ETRecord
 GRAPHS = "edge_dialect_exported_program/"
 _PARTS = ("_state_dict", "_constants", "_example_inputs")  # weights and pickles: never read
 # What zipfile raises for malformed archives.
-_BROKEN = (
+_ARCHIVE_ERRORS = (
     zipfile.BadZipFile, NotImplementedError, RuntimeError, ValueError, OSError, EOFError, struct.error, zlib.error,
 )  # fmt: skip
-_LARGEST = 1 << 28  # bytes of one text inside the record
+_MAX_ENTRY_BYTES = 1 << 28  # bytes of one text inside the record
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def read_record(source: Source, method: str = "forward") -> ETRecord:
     try:
         with zipfile.ZipFile(io.BytesIO(view)) as file:
             return _record(file, method)
-    except _BROKEN as error:
+    except _ARCHIVE_ERRORS as error:
         raise FormatError("an ETRecord is a zip file", value=str(error), file=name) from error
     except FormatError as error:
         error.file = name
@@ -87,12 +87,12 @@ def _text(file: zipfile.ZipFile, name: str) -> Any:
         entry = file.getinfo(name)
     except KeyError:
         return {}
-    if entry.file_size > _LARGEST:
-        raise LimitError(name, f"must have at most {_LARGEST} bytes", value=entry.file_size)
+    if entry.file_size > _MAX_ENTRY_BYTES:
+        raise LimitError(name, f"must have at most {_MAX_ENTRY_BYTES} bytes", value=entry.file_size)
     try:
         with file.open(entry) as stream:
-            return json.loads(stream.read(_LARGEST))
-    except _BROKEN as error:  # JSON that is nested too deeply raises RuntimeError
+            return json.loads(stream.read(_MAX_ENTRY_BYTES))
+    except _ARCHIVE_ERRORS as error:  # JSON that is nested too deeply raises RuntimeError
         raise FormatError("must be JSON", where=name, value=str(error)) from error
 
 

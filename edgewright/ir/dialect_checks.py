@@ -11,7 +11,7 @@ from edgewright.ir.graph import Graph, Op
 MAX_ITEM_SIZE = 8  # bytes of the widest element type that operators compute with
 MAX_INT = 1 << 31  # exclusive bound of integer arguments
 MAX_LENGTH = 1 << 16  # of lists and strings
-_BROKEN = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
+_ARGUMENT_ERRORS = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
 
 
 def check_graph(graph: Graph) -> None:
@@ -31,7 +31,7 @@ def check_ops(graph: Graph, check: Callable[[Op], None], within: str = "host twi
             check(op)
         except FormatError as error:
             raise error.inside(where) from None
-        except _BROKEN as error:
+        except _ARGUMENT_ERRORS as error:
             raise FormatError(f"must have the arguments of {op.kind}: {error!r}"[:200], where=where) from error
 
 

@@ -188,13 +188,13 @@ class EnnNumerics(_VendorNumerics):
 
 
 TFLITE, TOSA, QNN, ENN = TfliteNumerics(), TosaNumerics(), QnnNumerics(), EnnNumerics()
-NAMED: dict[str, Numerics] = {n.name: n for n in (XNNPACK, TFLITE, TOSA, QNN, ENN)}
+NUMERICS_BY_NAME: dict[str, Numerics] = {n.name: n for n in (XNNPACK, TFLITE, TOSA, QNN, ENN)}
 
 
 def get_numerics(numerics: str | Numerics) -> Numerics:
     """Numerics by their name."""
     if isinstance(numerics, Numerics):
         return numerics
-    if numerics not in NAMED:
-        raise not_among("numerics", numerics, NAMED)
-    return NAMED[numerics]
+    if numerics not in NUMERICS_BY_NAME:
+        raise not_among("numerics", numerics, NUMERICS_BY_NAME)
+    return NUMERICS_BY_NAME[numerics]

@@ -15,8 +15,8 @@ from torchao.quantization.quant_primitives import MappingType, ZeroPointDomain
 from edgewright.errors import UsageError
 from edgewright.quantize.recipes import QuantizationConfig
 
-LARGEST = 7  # of the symmetric 4-bit range
-STEPS = 16  # the largest multiple of a channel's scale
+MAX_WEIGHT = 7  # of the symmetric 4-bit range
+MAX_MULTIPLE = 16  # the largest multiple of a channel's scale
 Block = tuple[int, ...]
 
 
@@ -24,7 +24,7 @@ class BlockObserver(AffineQuantizedObserverBase):  # type: ignore[misc]
     """Observes a weight per block. ``fake``: returns the fake-quantized weight, for quantization-aware training."""
 
     def __init__(self, *, block: Block, fake: bool = False, eps: float = 0.0, **_: Any) -> None:
-        options = {"quant_min": -LARGEST, "quant_max": LARGEST, "zero_point_domain": ZeroPointDomain.INT}
+        options = {"quant_min": -MAX_WEIGHT, "quant_max": MAX_WEIGHT, "zero_point_domain": ZeroPointDomain.INT}
         super().__init__(MappingType.SYMMETRIC, torch.int8, PerBlock(block), eps=eps, **options)
         self.block, self.fake = block, fake
         self.largest: torch.Tensor | None = None
@@ -40,15 +40,15 @@ class BlockObserver(AffineQuantizedObserverBase):  # type: ignore[misc]
         if not self.fake:
             return weight
         scale = self._scales().unsqueeze(-1)
-        rounded = (torch.round(blocks / scale).clamp(-LARGEST, LARGEST) * scale).reshape(weight.shape)
+        rounded = (torch.round(blocks / scale).clamp(-MAX_WEIGHT, MAX_WEIGHT) * scale).reshape(weight.shape)
         return weight + (rounded - weight).detach()  # straight-through estimator
 
     def _scales(self) -> torch.Tensor:
         """Scales of shape (output channels, blocks), each a multiple of its channel's scale."""
         assert self.largest is not None
-        exact = (self.largest / LARGEST).clamp(min=max(self.eps or 0.0, torch.finfo(torch.float32).tiny))
-        unit = exact.amax(1, keepdim=True) / STEPS
-        return (exact / unit).round().clamp(1, STEPS) * unit
+        exact = (self.largest / MAX_WEIGHT).clamp(min=max(self.eps or 0.0, torch.finfo(torch.float32).tiny))
+        unit = exact.amax(1, keepdim=True) / MAX_MULTIPLE
+        return (exact / unit).round().clamp(1, MAX_MULTIPLE) * unit
 
     def calculate_qparams(self) -> tuple[torch.Tensor, torch.Tensor]:
         scale = self._scales()
@@ -64,7 +64,7 @@ class BlockConfig(QuantizationConfig):
 
     def weight_spec(self, axis: int | None) -> QuantizationSpec:
         observer = BlockObserver.with_args(block=self.block, fake=self.is_qat, eps=self.epsilon)
-        return QuantizationSpec(torch.int8, observer, -LARGEST, LARGEST, torch.per_channel_symmetric, ch_axis=0)
+        return QuantizationSpec(torch.int8, observer, -MAX_WEIGHT, MAX_WEIGHT, torch.per_channel_symmetric, ch_axis=0)
 
 
 def in_blocks(config: QuantizationConfig, block: Block, node: str, shape: tuple[int, ...]) -> BlockConfig:

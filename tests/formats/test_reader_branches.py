@@ -323,7 +323,7 @@ def test_a_record_is_a_small_zip_with_its_name(monkeypatch: pytest.MonkeyPatch) 
         read_record(made.getvalue())
     with pytest.raises(FormatError, match="an ETRecord is a zip file"):
         read_record(b"PK")
-    monkeypatch.setattr("edgewright.formats.etrecord._LARGEST", 3)
+    monkeypatch.setattr("edgewright.formats.etrecord._MAX_ENTRY_BYTES", 3)
     with pytest.raises(LimitError, match="debug_handle_map: must have at most 3 bytes; got 8"):
         read_record(record(debug_handle_map={"0": 3}))
 

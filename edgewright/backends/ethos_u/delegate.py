@@ -29,7 +29,7 @@ log = logging.getLogger("edgewright.ethos_u")
 _SIMULATED = " Or compile for an ethos-u55 or ethos-u65-256, which are simulated."
 _INPUTS = ("int8", "uint8", "bool", "int16", "int32")  # accepted by ExecuTorch's runtime
 _STEPS_PER_BYTE = 64
-_FAST = 64 << 20  # fast memory if the mode sets no limit
+_DEFAULT_FAST_MEMORY = 64 << 20  # fast memory if the mode sets no limit
 _MODE = re.compile(rb"--memory-mode=(\w{1,64})(?:\s|$)")
 _LIMIT = re.compile(rb"--arena-cache-size=(\d{1,12})(?:\s|$)")
 
@@ -130,4 +130,4 @@ def _fast_scratch_bytes(specs: Mapping[str, bytes]) -> int:
     flags = specs.get("compile_flags", b"")
     limit, mode = _LIMIT.search(flags), _MODE.search(flags)
     mode_limit = MEMORY_MODES.get(mode.group(1).decode()) if mode else None
-    return min(int(limit.group(1)) if limit else mode_limit or _FAST, _FAST)
+    return min(int(limit.group(1)) if limit else mode_limit or _DEFAULT_FAST_MEMORY, _DEFAULT_FAST_MEMORY)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, Any]
 log = logging.getLogger("edgewright.nxp")
-_WHY = "Neutron's microcode does not run on this machine"
+_TWIN_REASON = "Neutron's microcode does not run on this machine"
 
 
 class NeutronDelegate(TwinDelegate):
@@ -38,7 +38,7 @@ class NeutronDelegate(TwinDelegate):
         view = memoryview(source.blob).cast("B")
         simulated = bytes(view[: len(MAGIC)]) == MAGIC
         blob = None if simulated else read_blob(view)
-        twin = embedded_twin(source, self.device) if blob is None else find_twin(source, self.device, _WHY)
+        twin = embedded_twin(source, self.device) if blob is None else find_twin(source, self.device, _TWIN_REASON)
         rounding = bytes(source.compile_specs.get(ROUNDING, b"tflite")).decode("ascii", "replace")
         if rounding not in NUMERICS:
             raise FormatError(f"must be {' or '.join(NUMERICS)}", where=ROUNDING, value=rounding)

@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 
 from edgewright.errors import MissingError, UsageError, VendorError
 
-_SHOWN = 300  # characters of adb's output in errors
+_MAX_OUTPUT_CHARS = 300  # characters of adb's output in errors
 _DEVICE_LINE = re.compile(r"^(\S+)\s+(\S.*?)(?:\s+(?:usb:|product:|model:|device:|transport_id:).*)?$")
 _MODEL = re.compile(r"\bmodel:(\S+)")
 _EXIT_CODE = re.compile(r"^(.*)\[exit code (\d{1,3})\]$")
@@ -111,7 +111,7 @@ class Adb:
         ).splitlines()
         match = _EXIT_CODE.match(lines[-1].strip()) if lines else None
         if match is None:
-            output, subject = "\n".join(lines)[-_SHOWN:] or "nothing", f"phone {self._serial or ''}".strip()
+            output, subject = "\n".join(lines)[-_MAX_OUTPUT_CHARS:] or "nothing", f"phone {self._serial or ''}".strip()
             raise VendorError(subject, "must finish its command", value=output, remedy=_DISCONNECTED)
         partial = [match.group(1)] if match.group(1) else []  # a last line without newline
         return int(match.group(2)), "\n".join([*lines[:-1], *partial])
@@ -140,7 +140,7 @@ class Adb:
                     on_line(lines[-1])
         text = "\n".join(lines)
         if running.returncode:
-            value = text.strip()[-_SHOWN:] or running.returncode
+            value = text.strip()[-_MAX_OUTPUT_CHARS:] or running.returncode
             raise VendorError(subject, "must succeed", value=value, remedy=_remedy(arguments[0], text))
         return text
 

@@ -30,7 +30,7 @@ from edgewright.forks import renew_in_child
 TIMEOUT = "EDGEWRIGHT_QNN_TIMEOUT"
 MODULE = "edgewright.backends.qualcomm.emulator_server"
 _DEFAULT_TIMEOUT = 3600.0  # seconds; large networks take minutes
-_SHOWN = 400  # characters of a crashed emulator's output to show
+_MAX_OUTPUT_CHARS = 400  # characters of a crashed emulator's output to show
 _MAX_PROCESSES = 4  # processes: each has the libraries and its contexts in memory
 _TWIN_HINT = "EDGEWRIGHT_QNN=twin runs the program without Qualcomm's libraries."
 
@@ -92,7 +92,7 @@ class Process:
     def _crash_error(self) -> VendorError:
         code = self.child.wait()
         self.connection.close()
-        self.output.seek(max(0, self.output.seek(0, os.SEEK_END) - _SHOWN))
+        self.output.seek(max(0, self.output.seek(0, os.SEEK_END) - _MAX_OUTPUT_CHARS))
         output = self.output.read().decode(errors="replace").strip()
         remedy = f"Compile the model again; {_TWIN_HINT}"
         return VendorError("QNN emulator", f"ended with {code}", value=output or "nothing more", remedy=remedy)

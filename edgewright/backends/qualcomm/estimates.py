@@ -19,7 +19,7 @@ from edgewright.ir.graph import Graph, Op, Value
 LABEL = "Edgewright's lower bound, no dispatch: analytic estimate"
 _TILE, _VECTOR = 32, 4 * 128
 _GEMMS = ("Conv2d", "Conv3d", "TransposeConv2d", "TransposeConv3d", "FullyConnected", "MatMul")
-_FREE = ("Reshape",)
+_NO_COST = ("Reshape",)
 
 
 def estimate(device: Graph, target: QnnTarget) -> dict[str, Any]:
@@ -68,7 +68,7 @@ def _layer(op: Op, peak: SocPeaks, vtcm: int) -> dict[str, Any]:
         macs = math.prod(outputs[0].bound) * math.prod(inputs[1].bound[:-2])
     product = padded * _cycles_per_mac(inputs) / (peak.tops.value * 1e12 / 2)
     vector = 0.0 if padded else max(moving, macs) / (_VECTOR * peak.clock.value)
-    seconds = 0.0 if op.kind in _FREE else max(product, vector, streamed / (peak.memory.value * 1e9))
+    seconds = 0.0 if op.kind in _NO_COST else max(product, vector, streamed / (peak.memory.value * 1e9))
     return {"name": outputs[0].name, "operator": op.kind, "cycles": math.ceil(seconds * peak.clock.value), "macs": macs}
 
 

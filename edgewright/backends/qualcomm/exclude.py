@@ -12,7 +12,7 @@ from edgewright.ir.graph import Op
 
 log = logging.getLogger("edgewright.qualcomm")
 NODES, OPERATORS = "skip_node_id_set", "skip_node_op_set"
-_SHOWN = 8  # names listed in a warning
+_MAX_LISTED = 8  # names listed in a warning
 
 
 class NameExclusions:
@@ -39,7 +39,7 @@ class NameExclusions:
         for option, names in self.names.items():
             candidates = [name for name in self.seen[option] if option == NODES or name.count(".") > 1]
             for name in sorted(names - self.seen[option].keys()):
-                hint = did_you_mean(name, candidates) or f"There are {', '.join(candidates[:_SHOWN])}."
+                hint = did_you_mean(name, candidates) or f"There are {', '.join(candidates[:_MAX_LISTED])}."
                 log.warning("%s: nothing is called %r, so nothing is excluded. %s", option, name, hint)
 
 

@@ -12,7 +12,7 @@ NO_DECOMPOSE_NAMES = (
 )  # fmt: skip
 
 # Data movement, conversion and constants: a partition of these alone is left on the CPU.
-IDLE = {
+NOT_WORTH_DELEGATING = {
     "permute", "transpose", "t", "view", "reshape", "flatten", "unsqueeze", "squeeze", "expand", "clone", "slice",
     "cat", "dropout", "requantize", "quantize", "dequantize", "cast", "arange", "full", "zeros", "ones",
     "scalar_tensor",

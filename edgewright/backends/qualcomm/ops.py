@@ -209,7 +209,7 @@ ROWS: tuple[OpSpec, ...] = (
     *_data_movement(),
     *_indexing(),
 )
-EVERYWHERE: tuple[Rule, ...] = (
+COMMON_RULES: tuple[Rule, ...] = (
     rules.float_allowed, rules.quantization_scheme, rules.plain_types, rules.int64_range, static_shape(), not_empty(),
     max_rank(5),
 )  # fmt: skip
@@ -231,7 +231,7 @@ ABSENT = {
 BACKEND = Backend(
     "qualcomm",
     ROWS,
-    EVERYWHERE,
+    COMMON_RULES,
     id="QnnBackend",
     title="Qualcomm AI Engine Direct",
     precision_notes={FLOAT: "fp16, and integers and bool that are not quantized"},

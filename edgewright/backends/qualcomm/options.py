@@ -10,7 +10,7 @@ from edgewright.formats.flatbuffer_writer import FlatWriter
 KEY = "qnn_compile_spec"
 HTP_BACKEND = 2
 QUANTIZED, FP16 = 0, 1
-_SMALLEST = 8  # bytes that hold a root and its table
+_MIN_SIZE = 8  # bytes that hold a root and its table
 
 
 @table
@@ -118,8 +118,8 @@ def read_options(data: Buffer) -> QnnOptions:
     """Parse and verify options; device and backend are required."""
     view = memoryview(data).cast("B")
     try:
-        if len(view) < _SMALLEST:
-            raise FormatError(f"must be at least {_SMALLEST} bytes", value=len(view))
+        if len(view) < _MIN_SIZE:
+            raise FormatError(f"must be at least {_MIN_SIZE} bytes", value=len(view))
         options = read_root(QnnOptions, view)
         if options.soc_info is None or options.backend_options is None:
             raise FormatError("must contain SoC and backend")

@@ -19,7 +19,7 @@ from edgewright.backends.qualcomm.estimates import estimate
 from edgewright.backends.qualcomm.exclude import NameExclusions
 from edgewright.backends.qualcomm.index_dtype import IndexNarrowing
 from edgewright.backends.qualcomm.lower import QnnLowering
-from edgewright.backends.qualcomm.no_decompose import IDLE, NO_DECOMPOSE_NAMES
+from edgewright.backends.qualcomm.no_decompose import NO_DECOMPOSE_NAMES, NOT_WORTH_DELEGATING
 from edgewright.backends.qualcomm.norms import batch_norm_factors
 from edgewright.backends.qualcomm.ops import BACKEND
 from edgewright.backends.qualcomm.options import KEY
@@ -122,7 +122,7 @@ class QnnPartitioner(Partitioner):
         return [] if rejection is None else [rejection]
 
     def accepts_group(self, ops: Sequence[Op]) -> bool:
-        return any(op.kind not in IDLE for op in ops)
+        return any(op.kind not in NOT_WORTH_DELEGATING for op in ops)
 
     def lower(self, group: Graph) -> LoweredBackendModule:
         device = to_qnn(group, self._target)

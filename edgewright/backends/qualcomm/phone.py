@@ -57,8 +57,8 @@ OUTPUTS, ETDUMP, LIST = "outputs", "etdump.etdp", "input_list.txt"
 _VENDOR = "/vendor/lib64/libQnnHtp.so"  # shipped with Android
 _BUILD = r"v[0-9]+[.][0-9]+[.][0-9]+[.][0-9]{6,20}"
 _SUM = re.compile(r"^([0-9a-f]{32})\s+\*?(\S.*)$")
-_SHOWN = 300
-_MAKERS = ("qti", "qualcomm")
+_MAX_OUTPUT_CHARS = 300
+_SOC_VENDORS = ("qti", "qualcomm")
 _LOG_REMEDY = "Its log is above; --verbose and compile specs with debug=True say more."
 _LINK_REMEDY = "The phone lacks a library that the runner was built with; adb push it into the folder."
 _EXIT_REMEDIES = {  # remedies by the runner's exit code
@@ -133,7 +133,7 @@ class Phone:
         """Raise unless the phone's SoC and QNN libraries fit a program; returns the QNN release."""
         chipsets, output = get_soc_to_chipset_map(), self.soc.upper()
         vendor = self.adb.property("ro.soc.manufacturer")
-        if vendor and vendor.lower() not in _MAKERS and not any_soc:
+        if vendor and vendor.lower() not in _SOC_VENDORS and not any_soc:
             remedy = "Plug in a phone with a Snapdragon, or pass --any-soc to try anyway."
             raise UsageError("program", "was compiled for Qualcomm's SoCs, and this phone's is by", value=vendor,
                              remedy=remedy)  # fmt: skip
@@ -206,7 +206,10 @@ class Phone:
         if code:
             remedy = f"The folder must be one that adb's shell may write to, such as {FOLDER}."
             raise VendorError(
-                f"phone {self.device.serial}", f"must {action}", value=output[-_SHOWN:] or code, remedy=remedy
+                f"phone {self.device.serial}",
+                f"must {action}",
+                value=output[-_MAX_OUTPUT_CHARS:] or code,
+                remedy=remedy,
             )
 
     # --------------------------------------------------------------------------------------------------------- runs
@@ -216,7 +219,7 @@ class Phone:
         code, output = self.adb.shell(command(self.folder, model, inputs), on_line)
         if code:
             remedy = _LINK_REMEDY if "CANNOT LINK EXECUTABLE" in output else _EXIT_REMEDIES.get(code, _LOG_REMEDY)
-            value = output.strip()[-_SHOWN:] or "nothing"
+            value = output.strip()[-_MAX_OUTPUT_CHARS:] or "nothing"
             raise ExecutionError(f"{RUNNER} on {self.device.serial}", f"ended with {code}", value=value, remedy=remedy)
         return output
 

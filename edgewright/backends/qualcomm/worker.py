@@ -22,7 +22,7 @@ from edgewright.errors import EdgewrightError, VendorError
 from edgewright.ir.graph import Graph
 
 _MODULE = "edgewright.backends.qualcomm.worker"
-_SHOWN = 400  # characters of a crashed compiler's output to show
+_MAX_OUTPUT_CHARS = 400  # characters of a crashed compiler's output to show
 
 
 def compile_in_subprocess(device: Graph, target: QnnTarget, name: str) -> bytes:
@@ -42,7 +42,7 @@ def compile_graphs_in_subprocess(graphs: Sequence[tuple[str, Graph]], target: Qn
         process = _run(command, environment, name)
         if process.returncode or not result_file.exists():
             rule = f"Qualcomm's compiler ended with {process.returncode}"
-            output = (process.stderr or process.stdout).strip()[-_SHOWN:]
+            output = (process.stderr or process.stdout).strip()[-_MAX_OUTPUT_CHARS:]
             remedy = "Leave operators out with skip_node_op_set={...} to find the one that it cannot compile."
             raise VendorError(f"graph {name!r}", rule, value=output or "nothing more", remedy=remedy)
         result: bytes | EdgewrightError = pickle.loads(result_file.read_bytes())

@@ -34,7 +34,7 @@ from edgewright.ir.graph import Array, Op
 _INT16_TYPES = (np.dtype(np.int16), np.dtype(np.uint16))
 _RATE = 60.0  # approximate multiply-adds per nanosecond on one core
 _MAX_INPUT = 1 << 15  # magnitude of an input element
-_MOST_TAPS = 49
+_MAX_TAPS = 49
 
 
 class _Int16ConvParams:
@@ -192,7 +192,7 @@ class Int16DepthwiseConv(_Int16ConvLowering):
             return None
         conv = conv_geometry(node.op)
         params = _Int16ConvParams(node.op, np.asarray(node.op.args["weight"].data).transpose(3, 1, 2, 0))
-        supported = conv.outputs == 1 and conv.images <= 1024 and conv.kernel[0] * conv.kernel[1] <= _MOST_TAPS
+        supported = conv.outputs == 1 and conv.images <= 1024 and conv.kernel[0] * conv.kernel[1] <= _MAX_TAPS
         return cls(node, conv, params) if supported and params.exact else None
 
     def emit(self, context: LoweringContext) -> None:

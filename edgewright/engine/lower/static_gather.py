@@ -27,7 +27,7 @@ from edgewright.ir.aten.ops import OPS
 from edgewright.ir.graph import Array, Op, Value
 
 _NANOSECONDS = 3.0  # per run, and per 16 bytes of it
-_LONG_RUN = 64  # bytes from which a run is a unit of its own
+_MIN_UNIT_RUN = 64  # bytes from which a run is a unit of its own
 GATHER_OPS = {
     "flip", "roll", "repeat", "as_strided", "unfold", "diagonal", "reflection_pad", "replication_pad", "pixel_shuffle",
     "pixel_unshuffle", "channel_shuffle", "upsample_nearest2d", "resize_nearest2d",
@@ -55,7 +55,7 @@ def _emit_gather(context: LoweringContext, data: Storage, out: Storage, tables: 
         start += int(tables.pop()[0])  # the entire row is contiguous on both sides
         del shape[-1], strides[-1]
     work = math.prod(shape) * _NANOSECONDS * (1 + run / 16)
-    if len(shape) < 2 or run >= _LONG_RUN:
+    if len(shape) < 2 or run >= _MIN_UNIT_RUN:
         shape, strides, tables = [*shape, 1], [*strides, 0], [*tables, np.zeros(1, np.int64)]
     spec = (
         StaticGatherSpec(len(shape), run)

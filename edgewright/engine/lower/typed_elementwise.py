@@ -16,8 +16,8 @@ from edgewright.ir.graph import Op, Value
 
 _BOOL = np.dtype(np.bool_)
 _NAMES = ("condition", "self", "other", "exponent", "min", "max")
-_FEW_LANES = 4  # for operators computed in float64, or divided element by element
-_SLOW = ("pow", "atan2", "fmod", "remainder", "floor_divide", "trunc_divide")
+_SLOW_LANES = 4  # for operators computed in float64, or divided element by element
+_SLOW_KINDS = ("pow", "atan2", "fmod", "remainder", "floor_divide", "trunc_divide")
 
 
 def _operands(op: Op) -> list[Any]:
@@ -68,7 +68,7 @@ class TypedElementwise(Lowering):
 
         storages = [context.storage(v) for v in values]
         key = (op.kind, *(_letter(v.dtype) for v in (*values, out)))
-        lanes = min(_FEW_LANES, context.isa.lanes) if op.kind in _SLOW else 0
+        lanes = min(_SLOW_LANES, context.isa.lanes) if op.kind in _SLOW_KINDS else 0
         emit_elementwise(context, "typed", storages, context.storage(out), key, body, lanes)
 
 

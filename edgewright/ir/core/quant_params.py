@@ -17,7 +17,7 @@ from edgewright.errors import FormatError
 from edgewright.ir.dtypes import DType
 from edgewright.ir.graph import Graph, GraphError, QParams, Value, verify
 
-SMALLEST, LARGEST = 1e-30, 1e30  # scales whose products and quotients are finite in float32
+MIN_SCALE, MAX_SCALE = 1e-30, 1e30  # scales whose products and quotients are finite in float32
 _DYNAMIC = ("per_token", "per_tensor")
 
 
@@ -62,8 +62,8 @@ def check_parameters(value: Value, q: QParams) -> None:
         return
     is_in_range = lambda zero: isinstance(zero, int | np.integer) and q.qmin <= int(zero) <= q.qmax  # noqa: E731
     _check_each(q.zero_point, is_in_range, "zero_point", f"must be from {q.qmin} to {q.qmax}")  # fmt: skip
-    _check_each(q.scale, lambda scale: SMALLEST <= scale <= LARGEST, "scale",
-          f"must be a positive number from {SMALLEST} to {LARGEST}")  # fmt: skip
+    _check_each(q.scale, lambda scale: MIN_SCALE <= scale <= MAX_SCALE, "scale",
+          f"must be a positive number from {MIN_SCALE} to {MAX_SCALE}")  # fmt: skip
     _check_counts(value, q)
 
 

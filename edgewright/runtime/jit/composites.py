@@ -10,10 +10,15 @@ from typing import Any
 import numpy as np
 
 from edgewright.ir.graph import Value
-from edgewright.runtime.jit.graph_builder import FLOATS, GraphBuilder, make_value
+from edgewright.runtime.jit.graph_builder import FLOATS, TRANSCENDENTAL_COST, GraphBuilder, make_value
 from edgewright.runtime.jit.reduce import reduced_dims
 from edgewright.runtime.jit.registry import MULTI_RESULT, Args, lowers, lowers_fallback
-from edgewright.runtime.jit.typed_elementwise import COSTLY, emit_cast, emit_typed, op_name, supports_operands
+from edgewright.runtime.jit.typed_elementwise import (
+    emit_cast,
+    emit_typed,
+    op_name,
+    supports_operands,
+)
 from edgewright.runtime.tensor import TensorSlot
 
 _F32, _BOOL = np.dtype(np.float32), np.dtype(np.bool_)
@@ -50,7 +55,7 @@ def _activation(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
     if not g.supports(x, outs[0]) or g.constant(x) is not None or not (name == "glu" or x.bound == outs[0].bound):
         return False
     result = _ACTIVATIONS[name](g, emit_cast(g, x, _F32), a)
-    g.macs += COSTLY * math.prod(x.bound)
+    g.macs += TRANSCENDENTAL_COST * math.prod(x.bound)
     return result is not None and result.bound == outs[0].bound and store(g, result, outs[0])
 
 
@@ -110,7 +115,7 @@ def _log_softmax(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
     args = {"dim": [dim], "keepdim": True}
     shifted = emit_float(g, "sub", data, g.emit("amax", shape, {"self": data, **args}))
     total = g.emit("sum", shape, {"self": emit_float(g, "exp", shifted), **args})
-    g.macs += COSTLY * math.prod(x.bound)
+    g.macs += TRANSCENDENTAL_COST * math.prod(x.bound)
     return emit_typed(g, "sub", outs[0], {"self": shifted, "other": emit_float(g, "log", total)}, _F32)
 
 
@@ -132,7 +137,7 @@ def _variance(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
     mean = g.emit("mean", shape, {"self": data, **args})
     square = emit_float(g, "square", emit_float(g, "sub", data, mean))
     variance = emit_float(g, "div", g.emit("sum", shape, {"self": square, **args}), float(divisor))
-    g.macs += COSTLY * math.prod(x.bound)
+    g.macs += TRANSCENDENTAL_COST * math.prod(x.bound)
     values = (variance, mean)[: len(outs)]
     if any(math.prod(v.bound) != math.prod(o.bound) for v, o in zip(values, outs, strict=True)):
         return False

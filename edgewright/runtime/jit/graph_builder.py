@@ -18,6 +18,7 @@ _F32 = np.dtype(np.float32)
 FLOATS = (_F32, np.dtype(np.float16), bfloat16)
 DTYPES = (*FLOATS, *(np.dtype(t) for t in ("bool", "uint8", "int8", "int16", "int32", "int64")))
 MIN_MACS = 1_000_000  # below, numpy finishes before the engine has compiled
+TRANSCENDENTAL_COST = 10  # cost of a transcendental function, in multiply-accumulates
 _TO_NHWC, _TO_NCHW = (0, 2, 3, 1), (0, 3, 1, 2)
 
 

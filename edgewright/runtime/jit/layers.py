@@ -5,11 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from edgewright.runtime.jit.graph_builder import GraphBuilder, make_value
+from edgewright.runtime.jit.graph_builder import TRANSCENDENTAL_COST, GraphBuilder, make_value
 from edgewright.runtime.jit.registry import Args, lowers
 from edgewright.runtime.tensor import TensorSlot
-
-COSTLY = 10  # cost of a transcendental function, in multiply-accumulates
 
 
 @lowers("aten::bmm.out")
@@ -27,7 +25,7 @@ def _layer_norm(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
     x, weight, bias = a["input"], a["weight"], a["bias"]
     if not g.supports_float(x, weight, bias, outs[0]) or not x.bound:
         return False
-    g.macs += COSTLY * math.prod(x.bound)
+    g.macs += TRANSCENDENTAL_COST * math.prod(x.bound)
     factors = {n: None if s is None else g.value(s) for n, s in (("weight", weight), ("bias", bias))}
     shape = [int(n) for n in a["normalized_shape"]]
     g.emit_to(
@@ -43,7 +41,7 @@ def _group_norm(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
         return False
     if (a["N"], a["C"], a["HxW"]) != (x.bound[0], x.bound[1], math.prod(x.bound[2:])):
         return False
-    g.macs += COSTLY * math.prod(x.bound)
+    g.macs += TRANSCENDENTAL_COST * math.prod(x.bound)
     factors = {n: None if s is None else g.value(s) for n, s in (("weight", weight), ("bias", bias))}
     g.emit_to("group_norm", outs[0],
           {"input": g.value(x), "num_groups": int(a["group"]), **factors, "eps": float(a["eps"])})  # fmt: skip
@@ -55,7 +53,7 @@ def _softmax(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
     x, rank = a["self"], len(a["self"].bound)
     if not g.supports_float(x, *outs) or not rank or not -rank <= a["dim"] < rank or a["half_to_float"]:
         return False
-    g.macs += COSTLY * math.prod(x.bound)
+    g.macs += TRANSCENDENTAL_COST * math.prod(x.bound)
     axis = a["dim"] % rank
     if axis == rank - 1:
         g.emit_to("softmax", outs[0], {"self": g.value(x)})
@@ -72,7 +70,7 @@ def _gelu(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
     x = a["self"]
     if not g.supports_float(x, *outs) or x.bound != outs[0].bound or a["approximate"] != "none":
         return False
-    g.macs += COSTLY * math.prod(x.bound)
+    g.macs += TRANSCENDENTAL_COST * math.prod(x.bound)
     nhwc = g.prefers_nhwc([x])
     g.emit_to("gelu", outs[0], {"self": g.value_nhwc(x) if nhwc else g.value(x)}, nhwc=nhwc)
     return True

@@ -14,12 +14,11 @@ import numpy as np
 from edgewright.ir.aten.reference.elementwise import cast, result_type
 from edgewright.ir.dtypes import DType, is_integral
 from edgewright.ir.graph import Value
-from edgewright.runtime.jit.graph_builder import DTYPES, GraphBuilder, make_value
+from edgewright.runtime.jit.graph_builder import DTYPES, TRANSCENDENTAL_COST, GraphBuilder, make_value
 from edgewright.runtime.jit.registry import Args, lowers, lowers_fallback
 from edgewright.runtime.tensor import TensorSlot
 
 _F32, _BOOL = np.dtype(np.float32), np.dtype(np.bool_)
-COSTLY = 10  # cost of a transcendental function, in multiply-accumulates
 
 
 def op_name(a: Args) -> str:
@@ -167,7 +166,7 @@ def _atan2(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
     x, y = a["self"], a["other"]
     if not supports_operands(g, (x, y), outs[0]):
         return False
-    g.macs += COSTLY * math.prod(outs[0].bound)
+    g.macs += TRANSCENDENTAL_COST * math.prod(outs[0].bound)
     return emit_typed(g, "atan2", outs[0], {"self": emit_cast(g, x, _F32), "other": emit_cast(g, y, _F32)}, _F32)
 
 
@@ -182,7 +181,7 @@ def _pow(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
         return False
     if is_integral(dtype) and not isinstance(y, TensorSlot) and not 0 <= y == int(cast(y, dtype)):
         return False  # the kernel reports the error
-    g.macs += COSTLY * math.prod(outs[0].bound)
+    g.macs += TRANSCENDENTAL_COST * math.prod(outs[0].bound)
     return emit_typed(g, "pow", outs[0], {"self": emit_cast(g, x, dtype), "exponent": emit_cast(g, y, dtype)}, dtype)
 
 
@@ -204,7 +203,7 @@ def _unary(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
     if (name == "bitwise_not" and dtype == _F32) or (name == "neg" and dtype == _BOOL):
         return False
     if dtype == _F32:
-        g.macs += COSTLY * math.prod(x.bound)
+        g.macs += TRANSCENDENTAL_COST * math.prod(x.bound)
     return emit_typed(g, name, outs[0], {"self": emit_cast(g, x, dtype)}, dtype)
 
 
