@@ -1,16 +1,19 @@
-"""Lowering of pooling. Averages are exact sums, rounded once when they are requantized."""
+"""Lowering of pooling. Averages are exact sums, rounded once when they are requantized.
+
+Windows of adaptive pooling follow from the output size.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from edgewright.backends.ethos_u.lower import FLOAT32, INT32, INT48, TosaLowering, result, scale_of, zero_of
 from edgewright.backends.ethos_u.movement import requantize_to
-from edgewright.backends.ethos_u.slice_concat import slice_axis, take
+from edgewright.backends.ethos_u.slice_concat import concat, slice_axis, take
 from edgewright.backends.table import pool_params
 from edgewright.ir.graph import Array, Op, Value
 from edgewright.lowering.passes.layout import Order
@@ -273,3 +276,76 @@ def global_average(low: TosaLowering, op: Op, x: Value, image: Value) -> Value:
         reciprocal = low.const(np.full((1, 1, 1, 1), 1 / (h * w)), np.float32)
         return low.requantize(low.node("mul", acc.bound, FLOAT32, a=acc, b=reciprocal, shift=0), out, 1.0, limits)
     return low.requantize(acc, out, scale_of(x) / (h * w), limits)
+
+
+class WindowRun(NamedTuple):
+    """Consecutive windows along one axis with equal length and stride."""
+
+    first: int
+    length: int
+    windows: int
+    step: int
+
+    @property
+    def extent(self) -> int:
+        return (self.windows - 1) * self.step + self.length
+
+
+def window_runs(size: int, count: int) -> list[WindowRun]:
+    """The windows of an adaptive pool as runs of equal windows."""
+    runs: list[WindowRun] = []
+    for o in range(count):
+        first = o * size // count
+        length = -(-(o + 1) * size // count) - first
+        run = runs[-1] if runs else None
+        step = first - (run.first + (run.windows - 1) * run.step) if run else 0
+        if (
+            run
+            and run.length == length
+            and size // count < MAX_WINDOW
+            and step > 0
+            and (run.windows == 1 or run.step == step)
+        ):
+            runs[-1] = WindowRun(run.first, length, run.windows + 1, step)
+        else:
+            runs.append(WindowRun(first, length, 1, 1))
+    return runs
+
+
+RegionPool = Callable[[Value, WindowRun, WindowRun], Value]
+
+
+def pool_regions(low: TosaLowering, op: Op, pool_region: RegionPool) -> None:
+    """Pool each region of equal windows with one operator and concatenate the results."""
+    x, out = op.args["self"], result(op)
+    dims = spatial_dims(op)
+    image = to_nhwc_image(low, x, dims)
+    rows = window_runs(image.bound[1], out.bound[-2] if dims == 2 else 1)
+    columns = window_runs(image.bound[2], out.bound[-1])
+    pooled_rows = []
+    for row in rows:
+        strip = slice_axis(low, image, 1, row.first, row.extent)
+        parts = [pool_region(slice_axis(low, strip, 2, column.first, column.extent), row, column) for column in columns]
+        pooled_rows.append(concat(low, parts, 2))
+    alias_image(low, out, dims, concat(low, pooled_rows, 1))
+
+
+def adaptive_max_pool2d(low: TosaLowering, op: Op) -> None:
+    def pooled(region: Value, row: WindowRun, column: WindowRun) -> Value:
+        maxima = emit_max_pool(low, region, [row.length, column.length], [row.step, column.step], [0] * 4)
+        return requantize_to(low, op.args["self"], result(op), maxima)
+
+    pool_regions(low, op, pooled)
+
+
+def adaptive_avg_pool(low: TosaLowering, op: Op) -> None:
+    x = op.args["self"]
+
+    def pooled(region: Value, row: WindowRun, column: WindowRun) -> Value:
+        kernel = [row.length, column.length]
+        if kernel == list(region.bound[1:3]):
+            return global_average(low, op, x, region)
+        acc = strided_window_sum(low, region, x, kernel, [row.step, column.step], [0] * 4)
+        return divide_by_counts(low, op, acc, np.array([[math.prod(kernel)]]))
+
+    pool_regions(low, op, pooled)

@@ -14,8 +14,8 @@ from edgewright.engine.kernels.dynamic_matmul import (
     emit_dynamic_packing,
     max_tile_rows,
 )
-from edgewright.engine.kernels.dynamic_softmax import emit_dynamic_softmax
 from edgewright.engine.kernels.dynamic_tile_loops import DynamicTileGrid, emit_dynamic_tile_loops
+from edgewright.engine.kernels.softmax import emit_dynamic_softmax
 from edgewright.engine.kernels.tile_loops import PixelStrides, TileGrid
 from edgewright.engine.lower.base import Lowering, LoweringContext
 from edgewright.engine.lower.conv import FloatConv, panel_runs

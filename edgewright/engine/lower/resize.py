@@ -9,8 +9,13 @@ import numpy as np
 
 from edgewright.engine.codegen.requant import affine_of, clamp_limits
 from edgewright.engine.graph.nodes import Node, fused_clamp, is_float32, is_quantized8
-from edgewright.engine.kernels.resize import ResizeSpec, bilinear_table, emit_resize
-from edgewright.engine.kernels.separable_resize import SeparableFilterSpec, emit_separable_filter
+from edgewright.engine.kernels.resize import (
+    ResizeSpec,
+    SeparableFilterSpec,
+    bilinear_table,
+    emit_resize,
+    emit_separable_filter,
+)
 from edgewright.engine.lower.base import DenseLowering, Lowering, LoweringContext, is_unfused
 from edgewright.ir.aten.reference.windows import cheaper_first
 from edgewright.ir.graph import Array

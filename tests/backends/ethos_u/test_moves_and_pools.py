@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgewright.backends.ethos_u.adaptive_pool import window_runs
 from edgewright.backends.ethos_u.lower import TosaLowering
 from edgewright.backends.ethos_u.ops import BACKEND
 from edgewright.backends.ethos_u.partitioner import to_tosa
+from edgewright.backends.ethos_u.pool import window_runs
 from edgewright.backends.ethos_u.slice_concat import concat, slice_axis, strided_runs, take, tile
 from edgewright.backends.ethos_u.target import EthosUCompileSpec
 from edgewright.backends.ethos_u.tosa_file import write_tosa
