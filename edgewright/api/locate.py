@@ -222,7 +222,7 @@ class _FaultSearch:
 
 def _settle(node: Any, results: dict[Any, Any], key: Any, actual: Any) -> Any:
     """The graph's result; where it is not defined, the file's counts."""
-    undefined = results[_UNDEFINED].get(getattr(node, "name", None))
+    undefined = results[_UNDEFINED].get(node.name if isinstance(node, fx.Node) else None)
     return results[key] if undefined is None else torch.where(undefined, torch.as_tensor(actual), results[key])
 
 

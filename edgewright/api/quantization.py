@@ -67,7 +67,7 @@ class QuantizationPipeline:
             module: Any = self._exported.module()
             original = float_copy(functionalize_buffer_writes(module))
             prepared = prepare_pt2e(module, quantizer)
-            self.unquantized[target.name] = getattr(quantizer, "unquantized", {})
+            self.unquantized[target.name] = quantizer.unquantized
             example: Any = self._exported.example_inputs
             call = self._calls[0] if self._calls else Call(*example)
             call_model(partial(_require_same_results, original, prepared), call, self._exported)

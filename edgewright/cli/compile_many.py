@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
     check_options(args)
     targets = selected_targets(args)
     with Stages(args.quiet) as stages, quiet_imports():
-        session = make_session(args, stages, **_settings(args))
+        session = make_session(args, stages, weights=args.weights, original=args.original, **_settings(args))
         from edgewright.api.compile import build_all
         from edgewright.api.quantization import quiet_warnings
 

@@ -191,8 +191,7 @@ def edge_facts(name: str, value: schema.Value) -> Facts:
             "planned": value.allocation_info is not None or value.data_buffer_idx != 0,
             "bytes": None if dynamic and value.allocation_info is None else _bytes(value),
         }
-    fields = ("int_val", "bool_val", "double_val", "string_val")
-    content = next((getattr(value, f) for f in fields if hasattr(value, f)), None)
+    content = schema.scalar(value)
     if isinstance(content, float) and not math.isfinite(content):
         content = str(content)  # JSON cannot represent it
     return {"name": name, "kind": type(value).__name__.lower(), "value": content}

@@ -82,8 +82,11 @@ def selected_targets(args: argparse.Namespace, default: str | None = None) -> li
     return list(dict.fromkeys(find_target(name) for name in names))
 
 
-def make_session(args: argparse.Namespace, stages: Stages, **options: Any) -> CompileSession:
-    """A ``CompileSession`` for the model, configured from the options."""
+def make_session(
+    args: argparse.Namespace, stages: Stages, *, weights: str | None = None, original: str | None = None, **options: Any
+) -> CompileSession:
+    """A ``CompileSession`` for the model, configured from the options. ``weights``: the file that they are mapped from.
+    ``original``: the float model of one that is quantized already."""
     with stages("import torch"), quiet_imports():
         need_torch()
         from edgewright.api.compile import CompileSession, Settings
@@ -93,10 +96,10 @@ def make_session(args: argparse.Namespace, stages: Stages, **options: Any) -> Co
 
     with stages("load"):
         spec = load_spec(args.spec)
-        if getattr(args, "weights", None):
-            load_weights(spec.model, args.weights)
-        if getattr(args, "original", None):
-            options["original"] = load_spec(args.original).model
+        if weights:
+            load_weights(spec.model, weights)
+        if original:
+            options["original"] = load_spec(original).model
     inputs = spec.kwargs or spec.args
     settings = Settings(
         as_recipe(args.recipe, args.quantize), images=_images(args), dynamic_shapes=spec.dynamic_shapes,

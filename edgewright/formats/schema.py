@@ -151,6 +151,19 @@ class OptionalTensorList:
 Value = Union[
     Null, Int, Bool, Double, Tensor, String, IntList, DoubleList, BoolList, TensorList, OptionalTensorList
 ]  # fmt: skip
+
+
+def scalar(value: Value) -> int | bool | float | str | None:
+    """The number or string that a value holds; None for tensors, lists and null."""
+    if isinstance(value, Int):
+        return value.int_val
+    if isinstance(value, Bool):
+        return value.bool_val
+    if isinstance(value, Double):
+        return value.double_val
+    return value.string_val if isinstance(value, String) else None
+
+
 EVALUE = UnionTable(
     "EValue",
     (Null, Int, Bool, Double, Tensor, String, IntList, DoubleList, BoolList, TensorList, OptionalTensorList),

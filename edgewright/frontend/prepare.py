@@ -71,8 +71,7 @@ class ProgramFunctionalizer(Functionalizer):
         self.exported = exported
         self.module: fx.GraphModule = exported.graph_module  # the one being rewritten
         rewriter.mode = rewriter.mode or fake_mode(n.meta.get("val") for n in self.module.graph.nodes)
-        if hasattr(exported, "graph_signature"):
-            rewriter.constants.lookup, rewriter.add_constant = self._constant, self.add_constant
+        rewriter.constants.lookup, rewriter.add_constant = self._constant, self.add_constant
         self.attributes: dict[str, Any] = {}
         self.placeholders: dict[str, fx.Node] = {}
         self.inlined: set[fx.Node] = set()  # results of inlined subgraphs: already defined

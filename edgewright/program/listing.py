@@ -53,12 +53,10 @@ class Listing:
             return _list(value.items, lambda i: "null" if i < 0 else f"%{i}")
         if isinstance(value, schema.DoubleList | schema.BoolList):
             return _list(value.items, _number)
-        if isinstance(value, schema.String):
-            return repr(value.string_val)
-        for name in ("int_val", "bool_val", "double_val"):
-            if hasattr(value, name):
-                return _number(getattr(value, name))
-        return "null"
+        content = schema.scalar(value)
+        if isinstance(content, str):
+            return repr(content)
+        return "null" if content is None else _number(content)
 
     def _item(self, index: int) -> str:
         value = self.plan.values[index]

@@ -55,7 +55,7 @@ class ModuleProgram:
 
 
 def _argument(result: Any) -> TensorArgument:
-    return TensorArgument(name=getattr(result, "name", ""))
+    return TensorArgument(name=result.name if isinstance(result, fx.Node) else "")
 
 
 def import_module(module: fx.GraphModule) -> tuple[Graph, dict[Value, fx.Node]]:

@@ -97,7 +97,4 @@ def _describe_value(name: str, value: schema.Value) -> TensorInfo | ScalarInfo:
             value.shape_dynamism != schema.Dynamism.STATIC,
             value.allocation_info is not None or value.data_buffer_idx != 0,
         )
-    content = next(
-        (getattr(value, f) for f in ("int_val", "bool_val", "double_val", "string_val") if hasattr(value, f)), None
-    )
-    return ScalarInfo(name, type(value).__name__.lower(), content)
+    return ScalarInfo(name, type(value).__name__.lower(), schema.scalar(value))

@@ -96,7 +96,7 @@ def _float_parameters(op: Op) -> set[str]:
     """Parameters that stay float until lowering: biases, and the statistics of normalizations."""
     norm = op.kind.endswith("norm") or op.kind == "prelu"
     names = ("bias", "weight", "running_mean", "running_var") if norm else ("bias",)
-    return {v.name for n in names if (v := op.args.get(n)) is not None and hasattr(v, "name")}
+    return {v.name for n in names if isinstance(v := op.args.get(n), Value)}
 
 
 constant_weights = constant("weight", "bias")

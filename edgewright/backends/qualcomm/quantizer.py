@@ -151,8 +151,10 @@ class QnnQuantizer(TableQuantizer):
         scheme: QuantDtype | None = self._default.quant_dtype
         for predicate, setting in self._submodules:
             if predicate(node):
-                scheme = getattr(setting, "quant_dtype", None)
-                config = setting.config(row.name == "linear") if isinstance(setting, ModuleQConfig) else setting
+                if isinstance(setting, ModuleQConfig):
+                    scheme, config = setting.quant_dtype, setting.config(row.name == "linear")
+                else:
+                    scheme, config = None, setting
                 break
         self._check_weights(config, row, node)
         return self._with_blocks(config, scheme, op, node)
@@ -178,7 +180,7 @@ class QnnQuantizer(TableQuantizer):
         self._blocks_used.add(node.name)
         if scheme != QuantDtype.use_16a4w_block:
             raise UsageError(f"block_size_map[{node.name!r}]", "must be of a node of the scheme use_16a4w_block",
-                             value=getattr(scheme, "name", scheme))  # fmt: skip
+                             value=None if scheme is None else scheme.name)  # fmt: skip
         if self._target.htp.arch < BLOCKWISE_ARCH:
             remedy = "Use use_16a4w, without blocks."
             raise UsageError(f"block_size_map[{node.name!r}]", self._arch_message(BLOCKWISE_ARCH), remedy=remedy)

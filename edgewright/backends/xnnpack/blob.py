@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from edgewright.backends.xnnpack.nodes import XNNGraph
-from edgewright.backends.xnnpack.tables import INPUT, NONE, OUTPUT, XValue
+from edgewright.backends.xnnpack.tables import INPUT, NONE, OUTPUT, PerChannelGroupQuant, PerChannelQuant, XValue
 from edgewright.errors import FormatError
 from edgewright.formats import checked_int
 from edgewright.formats.flatbuffer import Buffer
@@ -135,7 +135,7 @@ def _verify_value(graph: XNNGraph, value: XValue, constants: int, where: str) ->
         raise FormatError(rule, where=f"{where}.external_id", value=tensor.external_id)
     if external != bool(tensor.flags) or tensor.flags == INPUT | OUTPUT:
         raise FormatError("an external value is an input or an output", where=f"{where}.flags", value=tensor.flags)
-    scales = getattr(value.quant, "scale_buffer_idx", 0)
+    scales = value.quant.scale_buffer_idx if isinstance(value.quant, PerChannelQuant | PerChannelGroupQuant) else 0
     if scales and not scales < constants:
         raise FormatError(f"must be one of the {constants} constants", where=f"{where}.scale_buffer_idx", value=scales)
 

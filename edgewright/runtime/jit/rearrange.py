@@ -23,7 +23,9 @@ _OP_NAMES = {
 
 
 def _to_python(argument: Any) -> Any:
-    return [n.item() if hasattr(n, "item") else n for n in argument] if isinstance(argument, list | tuple) else argument
+    if not isinstance(argument, list | tuple):
+        return argument
+    return [n.item() if isinstance(n, np.generic | np.ndarray) else n for n in argument]
 
 
 @lowers(*(f"aten::{name}" for name in _OP_NAMES))
