@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from edgewright.backends import discover, find_partitioner, find_quantizer, load_backend
+from edgewright.backends.registry import find_backend
 from edgewright.backends.table import FLOAT, Backend, OpSpec
 from edgewright.docs_indexes import errors_page, names_page
 from edgewright.ir.aten.ops import OPS
@@ -24,7 +25,7 @@ NOTE = "<!-- Written by `python -m edgewright.docs` from the backend's table. Ch
 def page(name: str) -> str:
     """The Markdown page of a backend."""
     backend = load_backend(name)
-    head = [f"# {backend.title}", "", NOTE, "", backend.summary]
+    head = [f"# {backend.info.title}", "", NOTE, "", backend.info.summary]
     sections = [head, _partitioner(name), _quantizer(name, backend), _operators(backend)]
     return "\n\n".join("\n".join(lines).strip() for lines in sections) + "\n"
 
@@ -56,7 +57,7 @@ def _quantizer(name: str, backend: Backend) -> list[str]:
     if set(operators) <= {FLOAT}:
         return [*lines, "This backend computes in floating point only."]
     cls = find_quantizer(name)
-    is_own = cls.__module__.startswith(discover()[name])
+    is_own = bool(backend.info.quantizer)
     text = _text(cls) if is_own else "Quantizes the operators below, through `prepare_pt2e` of torchao."
     lines += ["```python", _import(name, cls), "```", "", text]
     for preset in _presets(sys.modules[cls.__module__]) if is_own else ():
@@ -107,10 +108,10 @@ def _row(row: OpSpec) -> tuple[str, ...]:
 
 def _import(name: str, cls: type) -> str:
     """The import statement of a class; generic classes are looked up by the backend's name."""
-    package = discover()[name]
-    if cls.__module__.startswith(package):
-        return f"from {package} import {cls.__name__}"
+    info = find_backend(name)
     kind = "partitioner" if cls.__name__.endswith("Partitioner") else "quantizer"
+    if info.partitioner if kind == "partitioner" else info.quantizer:
+        return f"from {info.package} import {cls.__name__}"
     return f"from edgewright.backends import find_{kind}\n\n{cls.__name__} = find_{kind}({name!r})"
 
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from edgewright import errors
-from edgewright.compat.table import ABSENT, TABLE, counterpart
+from edgewright.compat.table import counterpart, table
 from edgewright.errors import EdgewrightError
 
 NOTE = "<!-- Written by `python -m edgewright.docs`. Change {source}, not this page. -->"
@@ -64,10 +64,15 @@ def _tree(error: type[EdgewrightError], depth: int = 0) -> Iterator[tuple[type[E
 
 def names_page() -> str:
     """ExecuTorch's names with their counterparts, then names without one."""
-    lines = ["# ExecuTorch's names", "", NOTE.format(source="`edgewright/compat/table.py`"), ""]
+    lines = [
+        "# ExecuTorch's names",
+        "",
+        NOTE.format(source="`edgewright/compat/table.py` or `compat_names.py` of a backend"),
+        "",
+    ]
     lines += ["The names that [`edgewright compat`](migration.md) resolves and `edgewright migrate` rewrites.", ""]
     lines += ["| ExecuTorch | Edgewright |", "|---|---|"]
-    for module, names in sorted(TABLE.items()):
+    for module, names in sorted(table().names.items()):
         if not names:
             lines.append(f"| `import {module}` | nothing to import: its operators are built in |")
         for name in sorted(names):
@@ -75,6 +80,7 @@ def names_page() -> str:
             lines.append(f"| `{module}.{name}` | `{target}.{other}` |")
     lines += ["", "## Names without a counterpart", "", "| ExecuTorch | nearest alternative |", "|---|---|"]
     lines += [
-        f"| `{name.replace(':', '.')}` | {text.replace('|', chr(92) + '|')} |" for name, text in sorted(ABSENT.items())
+        f"| `{name.replace(':', '.')}` | {text.replace('|', chr(92) + '|')} |"
+        for name, text in sorted(table().absent.items())
     ]
     return "\n".join(lines) + "\n"

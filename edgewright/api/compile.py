@@ -28,6 +28,7 @@ from edgewright.api.result import CompileResult, CompileResults
 from edgewright.api.self_check import check_cases
 from edgewright.api.shape_samples import calls_at_bounds, dynamic_shapes_of
 from edgewright.backends import find_partitioner
+from edgewright.backends.registry import find_backend
 from edgewright.backends.targets import Target, find_target
 from edgewright.errors import AccuracyError, EdgewrightError, ExportError, InputError, MissingError, UsageError
 from edgewright.formats.operator_signatures import OPERATORS
@@ -239,20 +240,19 @@ class CompileSession:
 
     def _lower(self, target: Target, exported: ExportedProgram) -> tuple[Pipeline, Any, str]:
         """The pipeline, the lowered program, and why it is for the host only ("" if it is for the device)."""
-        cls = find_partitioner(target.backend)
-        simulation = getattr(cls, "for_simulation", None)
-        if self.settings.simulate is not True or simulation is None:
+        cls, simulates = find_partitioner(target.backend), find_backend(target.backend).simulates
+        if self.settings.simulate is not True or not simulates:
             pipeline = self._pipeline(target, cls.for_target)
             try:
                 return pipeline, pipeline.lower(exported), ""
             except MissingError as error:
-                if simulation is None or self.settings.simulate is False:
+                if not simulates or self.settings.simulate is False:
                     raise
                 reason = f"{error.subject} {error.rule}"
                 log.info("%s: %s; making a file for this machine only", target.name, reason)
         else:
             reason = "requested"
-        pipeline = self._pipeline(target, simulation)
+        pipeline = self._pipeline(target, cls.for_simulation)
         return pipeline, pipeline.lower(exported), reason
 
     def _pipeline(self, target: Target, partitioner: Callable[[Any], Any]) -> Pipeline:

@@ -1,58 +1,135 @@
-"""The registry of backends and delegates: lookup by name or id.
+"""The registry of backends: lookup by name, or by the id that program files contain. Nothing here imports torch.
 
-A backend is a package: a folder in ``backends/`` with an ``ops.py``, or an entry point of an installed package in the
-group ``edgewright.backends``. A delegate runs a backend's blobs on this machine. Delegates are looked up by the backend
-id in the file, in this order: those that the application registered, built-in ones, the entry point group
-``edgewright.delegates``, and the ``DELEGATE`` of a backend's ``delegate.py``. Nothing here imports torch.
+A backend describes itself with a ``BackendInfo`` (``info.py``). Descriptions come from three sources. Where two of them
+provide the same thing for a name or an id, the first source wins:
+
+1. the application, with ``register_backend`` or ``register_delegate``; the newest registration first;
+2. the packages in this folder, each of which exports ``INFO``;
+3. installed packages, with an entry point in the group ``edgewright.backends`` that names their ``BackendInfo``.
+
+Entry points are read only if the first two sources do not have what is looked for, because that is slow.
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
-from functools import cache, lru_cache
+import os
+from collections.abc import Callable, Iterator
+from functools import cache
 from importlib import import_module
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from edgewright.backends.info import BackendInfo
 from edgewright.errors import UsageError
 from edgewright.hints import did_you_mean
+from edgewright.logs import log_message
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
     from edgewright.backends.table import Backend
 
-BACKENDS, DELEGATES = "edgewright.backends", "edgewright.delegates"  # groups of entry points
+GROUP = "edgewright.backends"  # of entry points
 Factory = Callable[[Any], Any]  # from a ``DelegateBlob`` to a ``Delegate``
 
-# ------------------------------------------------------------------------------------------------------- backends
+# ------------------------------------------------------------------------------------------------------------ sources
+
+_REGISTERED: dict[str, BackendInfo] = {}  # by the application; a second registration replaces the first
 
 
-def discover() -> dict[str, str]:
-    """Packages of backends, by the backend's name. An entry point's value is the name of its package.
+class InstalledBackend:
+    """A backend from an entry point. ``info`` is None if the entry point is broken; ``problem`` says why."""
 
-    >>> discover()["xnnpack"]
-    'edgewright.backends.xnnpack'
+    def __init__(self, entry: str, version: str, info: BackendInfo | None, problem: str = "") -> None:
+        self.entry, self.version, self.info, self.problem = entry, version, info, problem
+
+
+def register_backend(info: BackendInfo) -> None:
+    """Use ``info`` before what other sources have for its name and its id."""
+    if not isinstance(info, BackendInfo):
+        raise UsageError("register_backend", "must be a BackendInfo", value=type(info).__name__)
+    _register(f"backend {info.name}", info)
+
+
+def register_delegate(backend: str, factory: Factory) -> None:
+    """Use ``factory`` for blobs whose backend id is ``backend``."""
+    _register(f"delegate {backend}", BackendInfo(backend, delegate=factory))
+
+
+def _register(key: str, info: BackendInfo) -> None:
+    _REGISTERED.pop(key, None)  # the newest is the last
+    _REGISTERED[key] = info
+
+
+@cache
+def _bundled() -> tuple[BackendInfo, ...]:
+    """The backends in this folder. ``pkgutil`` would find them too, but takes longer to import than all of them."""
+    folders = [entry for path in import_module("edgewright.backends").__path__ for entry in os.scandir(path)]
+    names = sorted(folder.name for folder in folders if os.path.isfile(os.path.join(folder.path, "__init__.py")))
+    packages = [import_module(f"edgewright.backends.{name}") for name in names]
+    return tuple(_info_of(package.__name__, vars(package).get("INFO")) for package in packages)
+
+
+@cache
+def installed_backends() -> tuple[InstalledBackend, ...]:
+    """The backends of installed packages. A broken one is left out of every lookup, with a warning."""
+    from importlib.metadata import entry_points  # slow to import, and not needed to run what is in this folder
+
+    return tuple(map(_load_entry, sorted(entry_points(group=GROUP), key=lambda entry: entry.name)))
+
+
+def _load_entry(entry: EntryPoint) -> InstalledBackend:
+    version = "" if entry.dist is None else entry.dist.version
+    try:
+        return InstalledBackend(entry.name, version, _info_of(entry.value, entry.load()))
+    except Exception as error:  # of the other package
+        problem = f"{type(error).__name__}: {error}"
+        log_message("warning", "backends", "entry point %s = %s cannot be used: %s", entry.name, entry.value, problem)
+        return InstalledBackend(entry.name, version, None, problem)
+
+
+def _info_of(source: str, info: object) -> BackendInfo:
+    if not isinstance(info, BackendInfo):
+        remedy = f"Export it: INFO = BackendInfo(...), and name it in the entry point: {source.partition(':')[0]}:INFO."
+        raise UsageError(source, "must be a BackendInfo", value=type(info).__name__, remedy=remedy)
+    return info
+
+
+def all_backends() -> Iterator[BackendInfo]:
+    """Every description, in order of precedence."""
+    yield from reversed(list(_REGISTERED.values()))
+    yield from _bundled()
+    yield from (each.info for each in installed_backends() if each.info is not None)
+
+
+def forget_backends() -> None:
+    """Clear the caches, so that newly installed backends are found."""
+    _bundled.cache_clear()
+    installed_backends.cache_clear()
+
+
+# ------------------------------------------------------------------------------------------------------------ by name
+
+
+def discover() -> dict[str, BackendInfo]:
+    """Backends to compile for, by name: those that have a table.
+
+    >>> discover()["xnnpack"].id
+    'XnnpackBackend'
     """
-    return dict(_search(tuple(sys.path), tuple(import_module("edgewright.backends").__path__)))
-
-
-@lru_cache(maxsize=4)
-def _search(_: tuple[str, ...], path: tuple[str, ...]) -> dict[str, str]:
-    """Search once per search path: entry points are read from a file of every installed package."""
-    import pkgutil
-    from importlib.metadata import entry_points  # slow to import, and not needed to run built-in delegates
-
-    backends = {entry.name: entry.value for entry in entry_points(group=BACKENDS)}
-    folders = [m.name for m in pkgutil.iter_modules(path) if m.ispkg]
-    packages = {name: f"edgewright.backends.{name}" for name in folders}
-    backends.update({name: package for name, package in packages.items() if find_spec(f"{package}.ops") is not None})
+    backends: dict[str, BackendInfo] = {}
+    for info in all_backends():
+        if info.table:
+            backends.setdefault(info.name, info)
     return dict(sorted(backends.items()))
 
 
-def package_of(name: str) -> str:
-    """The package of a backend; ``UsageError`` with the nearest name if there is none."""
+def in_order() -> list[BackendInfo]:
+    """Backends to compile for, in the order in which lists show them."""
+    return sorted(discover().values(), key=lambda info: (info.order, info.name))
+
+
+def find_backend(name: str) -> BackendInfo:
+    """The description of a backend; ``UsageError`` with the nearest name if there is none."""
     backends = discover()
     if name not in backends:
         rule = f"must be one of {', '.join(backends)}"
@@ -62,31 +139,18 @@ def package_of(name: str) -> str:
 
 def load_backend(name: str) -> Backend:
     """The table of a backend."""
-    backend: Backend = import_module(f"{package_of(name)}.ops").BACKEND
-    return backend
+    from edgewright.backends.table import Backend
+
+    info = find_backend(name)
+    table: Backend = info.load(info.table, Backend)
+    return table
 
 
-# ------------------------------------------------------------------------------------------------------ delegates
+# -------------------------------------------------------------------------------------------------------------- by id
 
-_REGISTERED: dict[str, Factory] = {}
-
-# Built-in delegates: backend id, module, class. They are imported when a file needs them.
-_BUILT_IN = {
-    "EnnBackend": ("edgewright.backends.samsung.delegate", "EnnDelegate"),
-    "EthosUBackend": ("edgewright.backends.ethos_u.delegate", "EthosUDelegate"),
-    "NeutronBackend": ("edgewright.backends.nxp.delegate", "NeutronDelegate"),
-    "QnnBackend": ("edgewright.backends.qualcomm.delegate", "QnnDelegate"),
-    "XnnpackBackend": ("edgewright.backends.xnnpack.delegate", "XnnpackDelegate"),
-}
-
-# Names of backends for error messages, by id.
-_TITLES = {
-    "XnnpackBackend": "XNNPACK (any Arm or x86 CPU)",
-    "QnnBackend": "Qualcomm AI Engine Direct",
-    "EthosUBackend": "Arm Ethos-U",
+# Names of backends that only devices have, for error messages.
+_OTHER_TITLES = {
     "ArmBackend": "Arm Ethos-U",
-    "EnnBackend": "Samsung Exynos",
-    "NeutronBackend": "NXP eIQ Neutron",
     "CoreMLBackend": "Apple Core ML",
     "MPSBackend": "Apple Metal",
     "VulkanBackend": "Vulkan",
@@ -96,56 +160,28 @@ _TITLES = {
 }
 
 
-def register_delegate(backend: str, factory: Factory) -> None:
-    """Use ``factory`` for blobs whose backend id is ``backend``."""
-    _REGISTERED[backend] = factory
+def find_provider(backend_id: str, member: Callable[[BackendInfo], object]) -> BackendInfo | None:
+    """The description that provides ``member`` for a backend id, or None.
+
+    >>> find_provider("QnnBackend", lambda info: info.delegate).name
+    'qualcomm'
+    """
+    return next((info for info in all_backends() if info.id == backend_id and member(info)), None)
 
 
-def find_delegate(backend: str) -> Factory | None:
-    """The factory for a backend id, or None."""
-    if backend not in _REGISTERED and backend in _BUILT_IN:
-        module, name = _BUILT_IN[backend]
-        _REGISTERED[backend] = getattr(import_module(module), name)
-    if backend not in _REGISTERED and backend in _entry_points():
-        _REGISTERED[backend] = _entry_points()[backend].load()
-    return _REGISTERED.get(backend) or _delegate_of_package(backend)
+def find_delegate(backend_id: str) -> Factory | None:
+    """What makes the delegates of a backend id, or None."""
+    info = find_provider(backend_id, lambda info: info.delegate)
+    return None if info is None else info.load_function(info.delegate)
 
 
 def available_delegates() -> list[str]:
     """The ids of all delegates that can be used here."""
-    return sorted({*_REGISTERED, *_entry_points(), *_BUILT_IN})
+    return sorted({info.id for info in all_backends() if info.delegate})
 
 
-def describe_backend(backend: str) -> str:
+def describe_backend(backend_id: str) -> str:
     """A backend id and its common name."""
-    return f"{backend} ({_TITLES[backend]})" if backend in _TITLES else backend
-
-
-def forget_delegates() -> None:
-    """Clear the caches, so that newly installed backends are found."""
-    _search.cache_clear()
-    _packages_by_id.cache_clear()
-    _delegate_of_package.cache_clear()
-
-
-@cache
-def _entry_points() -> dict[str, EntryPoint]:
-    """Delegates of installed packages; cached, because a file may name any number of delegates."""
-    from importlib.metadata import entry_points  # slow to import, and not needed for built-in delegates
-
-    return {entry.name: entry for entry in entry_points(group=DELEGATES)}
-
-
-@cache
-def _delegate_of_package(backend_id: str) -> Factory | None:
-    package = _packages_by_id().get(backend_id)
-    if package is None or find_spec(f"{package}.delegate") is None:
-        return None
-    delegate: Factory | None = getattr(import_module(f"{package}.delegate"), "DELEGATE", None)
-    return delegate
-
-
-@cache
-def _packages_by_id() -> dict[str, str]:
-    """Packages by the id of their delegates; cached, because a file may name any number of delegates."""
-    return {load_backend(name).id: package for name, package in discover().items()}
+    info = find_provider(backend_id, lambda info: info.full_title != info.id)
+    title = _OTHER_TITLES.get(backend_id, "") if info is None else info.full_title
+    return f"{backend_id} ({title})" if title else backend_id

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from edgewright.backends.info import BackendInfo
 from edgewright.formats.flatbuffer import Buffer
 from edgewright.ir.core.quant_params import MAX_SCALE, MIN_SCALE
 from edgewright.ir.graph import Dim, Graph, Op, Value
@@ -131,24 +132,20 @@ class Rounding:
 
 
 class Backend:
-    """The operator table of a backend. ``id``: the delegate's id in program files. ``emit`` compiles a partition to a
-    blob and its named data. ``title`` and ``summary`` appear in the documentation; ``rounding``: error bound of
-    results. ``absent``: operators that other backends support, and why this one does not."""
+    """The operator table of a backend. ``emit`` compiles a partition to a blob and its named data. ``rounding``: error
+    bound of results. ``absent``: operators that other backends support, and why this one does not."""
 
     def __init__(
-        self, name: str, rows: Iterable[OpSpec], rules: Iterable[Rule] = (), *, id: str = "", emit: Emit | None = None,
-        title: str = "", summary: str = "", precision_notes: Mapping[str, str] | None = None,
-        absent: Mapping[str, str] | None = None, rounding: Rounding | None = None,
+        self, info: BackendInfo, rows: Iterable[OpSpec], rules: Iterable[Rule] = (), *, emit: Emit | None = None,
+        precision_notes: Mapping[str, str] | None = None, absent: Mapping[str, str] | None = None,
+        rounding: Rounding | None = None,
     ) -> None:  # fmt: skip
-        self.name = name
+        self.info, self.name, self.id = info, info.name, info.id
         self.rounding = rounding or Rounding()
         self.rows = {row.op: row for row in rows}
         own_rules = tuple(rules)
         self.rules = (*(rule for rule in (NOT_CONSTANT, SCALE_RANGE) if rule not in own_rules), *own_rules)
-        self.id = id or name
         self.emit = emit
-        self.title = title or name
-        self.summary = summary
         self.absent = dict(absent or {})
         self.precision_notes = {**PRECISIONS, **(precision_notes or {})}  # descriptions of the precisions
 

@@ -1,18 +1,16 @@
 """Registry of targets by user-facing name: ``xnnpack``, ``ethos-u55-128``, ``sm8550``, ``imxrt700``.
 
-A backend declares its targets in ``targets()`` of its ``target.py``: a mapping from name to a one-line description. A
-backend without that function has one target, named after itself. Imports no torch.
+A backend declares its targets in its ``BackendInfo``, with a one-line description of each. A backend that declares none
+has one target, named after itself. Imports no torch.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cache
-from importlib import import_module
-from importlib.util import find_spec
 
-from edgewright.backends.registry import discover, load_backend
+from edgewright.backends.info import BackendInfo
+from edgewright.backends.registry import discover
 from edgewright.errors import UsageError
 from edgewright.hints import did_you_mean
 
@@ -27,23 +25,21 @@ class Target:
     argument: str | None = None
 
 
-@cache
 def all_targets() -> dict[str, Target]:
     """Targets by name, grouped by backend.
 
     >>> all_targets()["ethos-u55-128"].backend
     'ethos_u'
     """
-    return {target.name: target for name, package in discover().items() for target in _backend_targets(name, package)}
+    return {target.name: target for info in discover().values() for target in backend_targets(info)}
 
 
-def _backend_targets(name: str, package: str) -> Iterable[Target]:
-    listed = None
-    if find_spec(f"{package}.target") is not None:
-        listed = getattr(import_module(f"{package}.target"), "targets", None)
-    if listed is None:
-        return [Target(name, name, load_backend(name).title)]
-    return [Target(target.lower(), name, summary, target) for target, summary in listed().items()]
+def backend_targets(info: BackendInfo) -> list[Target]:
+    """The targets of a backend."""
+    if not info.targets:
+        return [Target(info.name, info.name, info.title)]
+    names = info.load_function(info.targets)()
+    return [Target(name.lower(), info.name, summary, name) for name, summary in names.items()]
 
 
 def find_target(name: str) -> Target:

@@ -49,18 +49,17 @@ def check_options(args: argparse.Namespace) -> None:
 
 def partitioner(args: argparse.Namespace, name: str, target: str | None) -> Any:
     """A backend's partitioner, configured from the options."""
-    from edgewright.backends import find_partitioner
+    from edgewright.backends import discover, find_partitioner
 
     cls = find_partitioner(name)
     if not args.simulate_only and not args.emit:
         return cls.for_target(target)
-    factory = getattr(cls, "for_simulation", None)
-    if factory is None:
+    simulated = [info.name for info in discover().values() if info.simulates]
+    if name not in simulated:
         option = "--emit" if args.emit else "--simulate-only"
-        raise UsageError(
-            option, "is for backends whose programs need a vendor's compiler: nxp, qualcomm, samsung", value=name
-        )
-    return factory(target)
+        rule = f"is for backends whose programs need a vendor's compiler: {', '.join(simulated)}"
+        raise UsageError(option, rule, value=name)
+    return cls.for_simulation(target)
 
 
 def write_emitted(partitioners: list[Any], output: Path) -> list[tuple[Path, int]]:

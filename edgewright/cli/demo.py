@@ -14,7 +14,8 @@ import numpy as np
 from rich.text import Text
 
 from edgewright.api.compile_report import LEGEND, MEASURES, measures, time_note
-from edgewright.backends.targets import all_targets
+from edgewright.backends.registry import in_order
+from edgewright.backends.targets import backend_targets
 from edgewright.cli.parser import wrap_line
 from edgewright.console import clean, console, progress, table
 from edgewright.demo import MODEL, images
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from edgewright.api.result import CompileResults
     from edgewright.demo.images import Array
 
-TARGETS = ("xnnpack", "ethos-u55-128", "sm8550", "e9955", "imxrt700")
 _DEFAULT_IMAGES = 100
 EXAMPLES = """examples:
   edgewright demo
@@ -38,11 +38,21 @@ EXAMPLES = """examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXAMPLES
     add = parser.add_argument
-    add("--target", action="append", default=[], help=f"the device (default: {', '.join(TARGETS)}); repeatable")
+    add(
+        "--target",
+        action="append",
+        default=[],
+        help=f"the device (default: {', '.join(default_targets())}); repeatable",
+    )
     add(
         "--images", type=int, metavar="N", help=f"classify N of 168 (default: {_DEFAULT_IMAGES}; without torch all 200)"
     )
     add("--json", action="store_true", help="print the result as JSON")
+
+
+def default_targets() -> list[str]:
+    """One device of every backend."""
+    return [info.demo_target or backend_targets(info)[0].name for info in in_order()]
 
 
 def run(args: argparse.Namespace) -> int:
@@ -67,8 +77,7 @@ def _compiled(args: argparse.Namespace, inputs: list[Array], labels: Array) -> t
     from edgewright.api.progress import Stages
     from edgewright.cli.model_options import quiet_imports
 
-    known = all_targets()
-    names = args.target or [name for name in TARGETS if name in known]
+    names = args.target or default_targets()
     with Stages(args.quiet) as stages, quiet_imports():
         with stages("import torch"):
             from edgewright.api.compile import CompileSession, Settings, build_all, evaluate_metric

@@ -4,94 +4,58 @@ from __future__ import annotations
 
 import argparse
 import json
-import mmap
 import os
 import platform
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, requires, version
 from importlib.util import find_spec
 from pathlib import Path
 
 from edgewright._version import VERSION
-from edgewright.backends.targets import all_targets
+from edgewright.backends.info import BackendInfo, Folder, Package, Program, Requirement
+from edgewright.backends.registry import InstalledBackend, find_backend, in_order, installed_backends
+from edgewright.backends.targets import find_target
 from edgewright.console import clean, console, table
 from edgewright.errors import MissingError
 
 OK, MISSING, WRONG, OPTIONAL = "ok", "missing", "wrong version", "not installed"
 WRONG_FOLDER = "wrong folder"  # the folder that a variable names lacks the expected files
 UNSET = "not set"
+BROKEN = "broken"  # a backend of another package that cannot be loaded
+_EDGEWRIGHT = BackendInfo("edgewright")  # what no backend declares
 
-
-@dataclass(frozen=True)
-class Need:
-    """A package that a feature needs. ``extra``: the extra of Edgewright that installs it; "" if always installed.
-    ``simulates``: without the package, files that run on this machine can still be compiled."""
-
-    title: str
-    package: str
-    module: str
-    purpose: str
-    fix: str
-    extra: str = ""
-    simulates: bool = False
-
-
-def _extra(title: str, package: str, module: str, purpose: str, extra: str) -> Need:
-    return Need(title, package, module, purpose, f"pip install 'edgewright[{extra}]'", extra)
-
-
-NUMPY = Need("numpy", "numpy", "numpy", "everything", "pip install --upgrade edgewright")
-LLVMLITE = Need("llvmlite", "llvmlite", "llvmlite", "machine code for this CPU", "pip install --upgrade edgewright")
-FLATBUFFERS = Need("flatbuffers", "flatbuffers", "flatbuffers", "reading and writing files",
-                   "pip install --upgrade edgewright")  # fmt: skip
-TORCH = _extra("torch", "torch", "torch", "compiling", "compile")
-TORCHAO = _extra("torchao", "torchao", "torchao", "quantizing", "compile")
-VELA = _extra("Vela", "ethos-u-vela", "ethosu", "programs for Ethos-U", "ethos-u")
-TOSA = _extra("TOSA tools", "tosa-tools", "tosa_serializer", "programs for Ethos-U", "ethos-u")
-QNN = _extra(
-    "QNN", "onnxruntime-qnn", "onnxruntime_qnn", "programs for Qualcomm, and an emulator of its HTP", "qualcomm"
+_UPGRADE = "pip install --upgrade edgewright"
+_COMPILE = "pip install 'edgewright[compile]'"
+BASE = (
+    Package("numpy", "numpy", "numpy", "everything", _UPGRADE),
+    Package("llvmlite", "llvmlite", "llvmlite", "machine code for this CPU", _UPGRADE),
+    Package("flatbuffers", "flatbuffers", "flatbuffers", "reading and writing files", _UPGRADE),
 )
-NEUTRON = Need(
-    "NXP's converter", "eiq-neutron-sdk", "eiq_neutron_sdk", "programs for NXP's chips",
-    "pip install --index-url https://eiq.nxp.com/repository eiq-neutron-sdk", simulates=True,
-)  # fmt: skip
-LITECORE = Need(
-    "Samsung's AI LiteCore", "", "", "programs for Exynos chips",
-    "get it at soc-developer.semiconductor.samsung.com (free account), set EXYNOS_AI_LITECORE_ROOT to its folder",
-    simulates=True,
-)  # fmt: skip
-PILLOW = Need("Pillow", "pillow", "PIL", "calibrating with a folder of images", "pip install pillow")
-
-BASE = (NUMPY, LLVMLITE, FLATBUFFERS)
-NEEDS: dict[str, tuple[Need, ...]] = {
-    "xnnpack": (TORCH,),
-    "ethos_u": (TORCH, VELA, TOSA),
-    "qualcomm": (TORCH, QNN),
-    "samsung": (TORCH, LITECORE),
-    "nxp": (TORCH, NEUTRON),
-}
+TORCH = Package("torch", "torch", "torch", "compiling", _COMPILE)
+TORCHAO = Package("torchao", "torchao", "torchao", "quantizing", _COMPILE)
+PILLOW = Package("Pillow", "pillow", "PIL", "calibrating with a folder of images", "pip install pillow")
 
 
-def detected_version(need: Need) -> str | None:
+def requirements(info: BackendInfo) -> Sequence[Requirement]:
+    """What a backend needs, apart from torch."""
+    return info.load(info.requirements) if info.requirements else ()
+
+
+def required_packages(info: BackendInfo) -> list[tuple[BackendInfo, Package]]:
+    """What compiling for a backend needs, with the backend that declares it."""
+    return [(info, need) for need in (TORCH, *requirements(info)) if isinstance(need, Package)]
+
+
+def detected_version(info: BackendInfo, need: Package) -> str | None:
     """The installed version, or None."""
-    if need is LITECORE:
-        return _litecore()
+    if need.detect:
+        return info.load_function(need.detect)()
     if find_spec(need.module) is None and _installed_version(need.package) is None:
         return None
     return _installed_version(need.package) or "installed"
-
-
-def _litecore() -> str | None:
-    from edgewright.backends.samsung import sdk
-
-    try:
-        litecore = sdk.find_sdk()
-    except MissingError:  # the variable does not name the SDK's folder
-        return None
-    return None if litecore is None else str(litecore.root or "modules of ExecuTorch")
 
 
 def _installed_version(package: str) -> str | None:
@@ -165,34 +129,13 @@ def python_version() -> str:
     return ".".join(map(str, sys.version_info[:3]))
 
 
-def adb() -> str | None:
-    return shutil.which("adb")
-
-
-def qnn_release(library: Path) -> str:
-    """The QNN release of a library, in the format that phones report; '' if unknown."""
-    from edgewright.backends.qualcomm.emulator_server import release
-    from edgewright.backends.qualcomm.libraries import find_build_id
-
-    try:
-        with open(library, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            return release(find_build_id(data))
-    except (OSError, ValueError):  # an empty file cannot be mapped
-        return ""
-
-
-def qnn_here() -> str:
-    """The QNN release of the libraries in ``onnxruntime-qnn``."""
-    spec = find_spec(QNN.module)
-    return qnn_release(Path(spec.origin).parent / "libQnnHtp.so") if spec is not None and spec.origin else ""
-
-
 EXAMPLES = """examples:
   edgewright doctor                          # fails only if an installed part cannot work
   edgewright doctor --target sm8550          # fails unless this machine can compile for the device
 """
 _STYLES = {OK: "green", MISSING: "red", WRONG: "red", WRONG_FOLDER: "red", OPTIONAL: "yellow", UNSET: "yellow"}
-_BAD = (MISSING, WRONG, WRONG_FOLDER)
+_STYLES[BROKEN] = "red"
+_BAD = (MISSING, WRONG, WRONG_FOLDER, BROKEN)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -214,10 +157,8 @@ class Finding:
 
 
 def run(args: argparse.Namespace) -> int:
-    from edgewright.backends.targets import find_target
-
-    required = {need for name in args.target for need in NEEDS.get(find_target(name).backend, ())}
-    findings = diagnose(required)
+    backends = [find_backend(find_target(name).backend) for name in args.target]
+    findings = diagnose({need for info in backends for _, need in required_packages(info)})
     bad = [f for f in findings if f.state in _BAD]
     if args.json:
         print(json.dumps({"ok": not bad, "findings": [asdict(f) for f in findings]}, indent=2))
@@ -230,27 +171,21 @@ def run(args: argparse.Namespace) -> int:
     return MissingError.exit_code
 
 
-def diagnose(required: set[Need] | None = None) -> list[Finding]:
-    """Run every check that needs no import."""
-    needs = required or set()
+def diagnose(required: Collection[Package] = ()) -> list[Finding]:
+    """Run every check that needs no import. ``required``: packages that must not be missing."""
+    backends = in_order()
+    needs = [(info, need) for info in backends for need in requirements(info)]
+    general = [(_EDGEWRIGHT, need) for need in (*BASE, TORCH, TORCHAO)]
+    packages = [*general, *((i, n) for i, n in needs if isinstance(n, Package)), (_EDGEWRIGHT, PILLOW)]
     return [
         Finding("edgewright", OK, VERSION, machine()),
         _python(),
-        *(_package(need, need in BASE or need in needs) for need in _needs()),
-        _adb(),
-        *(_folder(*row) for row in _FOLDERS),
+        *(_package(info, need, need in BASE or need in required) for info, need in packages),
+        *(_program(need) for _, need in needs if isinstance(need, Program)),
+        *(_folder(info, need) for info, need in needs if isinstance(need, Folder)),
+        *map(_backend, installed_backends()),
         _cache(),
     ]
-
-
-def _needs() -> list[Need]:
-    named = [need for needs in NEEDS.values() for need in needs]
-    listed = [*BASE, TORCH, TORCHAO, *named, PILLOW]
-    return [need for need in dict.fromkeys(listed) if need is not LITECORE or "samsung" in _backends()]
-
-
-def _backends() -> set[str]:
-    return {target.backend for target in all_targets().values()}
 
 
 def _python() -> Finding:
@@ -259,49 +194,45 @@ def _python() -> Finding:
     return Finding("python", OK if right else WRONG, python_version(), "3.10 or later", fix)
 
 
-def _package(need: Need, required: bool) -> Finding:
-    version = detected_version(need)
+def _package(info: BackendInfo, need: Package, required: bool) -> Finding:
+    version = detected_version(info, need)
     if version is None:
         return Finding(need.title, MISSING if required else OPTIONAL, "", need.purpose, need.fix)
-    supported = supported_range(need.package)
+    supported = need.versions or supported_range(need.package)
     if not satisfies(version, supported):
         fix = f"pip install '{need.package}{supported}'"
         return Finding(need.title, WRONG, version, f"{need.purpose}: must be {supported}", fix)
-    release = qnn_here() if need is QNN else ""  # the QNN release that phones report, not the package's
-    return Finding(need.title, OK, f"{version}, QNN {release}" if release else version, need.purpose)
+    release = info.load_function(need.release)() if need.release else ""
+    return Finding(need.title, OK, f"{version}, {release}" if release else version, need.purpose)
 
 
-def _adb() -> Finding:
-    path = adb()
+def _program(need: Program) -> Finding:
+    path = shutil.which(need.name)
     if path is None:
-        fix = "apt install adb, or get Android's platform tools: developer.android.com/tools/releases/platform-tools"
-        return Finding("adb", OPTIONAL, "", "running on phones", fix)
-    return Finding("adb", OK, path, "running on phones")
+        return Finding(need.name, OPTIONAL, "", need.purpose, need.fix)
+    return Finding(need.name, OK, path, need.purpose)
 
 
-# Environment variables that name folders: required files, purpose and fix.
-_FOLDERS = (
-    ("QNN_SDK_ROOT", ("lib/aarch64-android/libQnnHtp.so", "lib/x86_64-linux-clang/libQnnHtp.so"),
-     "Qualcomm's libraries for phones; if set, also used for compiling",
-     "to run on phones, unpack Qualcomm's AI Engine Direct SDK "
-     "(www.qualcomm.com/developer/software/qualcomm-ai-engine-direct-sdk), and set QNN_SDK_ROOT to its folder"),
-    ("ANDROID_NDK_ROOT", ("build/cmake/android.toolchain.cmake",), "building qnn_executor_runner, which phones need",
-     "to build the runner, unpack Android's NDK (developer.android.com/ndk/downloads), and set ANDROID_NDK_ROOT to it"),
-    ("EXECUTORCH_ROOT", ("backends/qualcomm/scripts/build.sh",), "building qnn_executor_runner, which phones need",
-     "to build the runner, git clone https://github.com/pytorch/executorch, set EXECUTORCH_ROOT to it, and run there "
-     "backends/qualcomm/scripts/build.sh --release; then: edgewright device run m.pte -b build-android"),
-)  # fmt: skip
-
-
-def _folder(variable: str, inside: tuple[str, ...], purpose: str, fix: str) -> Finding:
-    folder = os.environ.get(variable, "")
+def _folder(info: BackendInfo, need: Folder) -> Finding:
+    folder = os.environ.get(need.variable, "")
     if not folder:
-        return Finding(variable, UNSET, "", purpose, fix)
-    missing = [name for name in inside if not (Path(folder) / name).exists()]
+        return Finding(need.variable, UNSET, "", need.purpose, need.fix)
+    missing = [name for name in need.files if not (Path(folder) / name).exists()]
     if missing:
-        return Finding(variable, WRONG_FOLDER, folder, f"{purpose}: must contain {', '.join(missing)}", fix)
-    release = qnn_release(Path(folder) / inside[0]) if variable == "QNN_SDK_ROOT" else ""
-    return Finding(variable, OK, f"{folder}, QNN {release}" if release else folder, purpose)
+        return Finding(
+            need.variable, WRONG_FOLDER, folder, f"{need.purpose}: must contain {', '.join(missing)}", need.fix
+        )
+    release = info.load_function(need.release)(folder) if need.release else ""
+    return Finding(need.variable, OK, f"{folder}, {release}" if release else folder, need.purpose)
+
+
+def _backend(installed: InstalledBackend) -> Finding:
+    """A backend of another package."""
+    what = f"backend {installed.entry}"
+    if installed.info is None:
+        fix = "install a version of its package that works with this one, or uninstall it"
+        return Finding(what, BROKEN, installed.version, f"cannot be used: {installed.problem}", fix)
+    return Finding(what, OK, installed.version, f"programs for {installed.info.title}")
 
 
 def _cache() -> Finding:

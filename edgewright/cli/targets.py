@@ -8,8 +8,9 @@ from functools import cache
 from typing import Any
 
 from edgewright.backends import find_quantizer
+from edgewright.backends.registry import find_backend
 from edgewright.backends.targets import all_targets
-from edgewright.cli.doctor import NEEDS, detected_version
+from edgewright.cli.doctor import detected_version, required_packages
 from edgewright.console import console, table
 from edgewright.errors import UsageError
 
@@ -76,6 +77,7 @@ def _presets(backend: str) -> list[str]:
 @cache
 def _state(backend: str) -> dict[str, Any]:
     """Whether this machine can compile for the device, for simulation only, or not at all; and what is missing."""
-    missing = [need for need in NEEDS.get(backend, ()) if detected_version(need) is None]
+    needs = required_packages(find_backend(backend))
+    missing = [need for info, need in needs if detected_version(info, need) is None]
     files = "device" if not missing else "simulated" if all(need.simulates for need in missing) else "none"
     return {"files": files, "missing": [need.title for need in missing]}

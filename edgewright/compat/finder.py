@@ -12,17 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from edgewright.compat.table import (
-    ABSENT,
-    EXECUTORCH_ONLY,
-    IMPORT_ONLY,
-    ROOT,
-    TABLE,
-    counterpart,
-    is_executorch_only,
-    modules,
-    nearest_equivalent,
-)
+from edgewright.compat.table import ROOT, counterpart, is_executorch_only, modules, nearest_equivalent, table
 from edgewright.errors import MissingCounterpartError, UsageError
 from edgewright.hints import did_you_mean
 
@@ -30,7 +20,7 @@ from edgewright.hints import did_you_mean
 def missing_error(module: str, name: str = "") -> MissingCounterpartError:
     """Error for an import without a counterpart, with the nearest equivalent or similarly spelled names."""
     subject = f"{module}.{name}" if name else module
-    suggestion = did_you_mean(name or module, TABLE.get(module, {}) if name else modules(), cutoff=0.8)
+    suggestion = did_you_mean(name or module, table().names.get(module, {}) if name else modules(), cutoff=0.8)
     equivalent = nearest_equivalent(module, name)
     remedy = suggestion if suggestion and (name or not equivalent) else f"Nearest: {equivalent}." if equivalent else ""
     return MissingCounterpartError(subject, "has no counterpart in Edgewright", remedy=remedy)
@@ -41,13 +31,13 @@ class ProxyModule(ModuleType):
 
     def __getattr__(self, name: str) -> Any:
         if name == "__all__":
-            return [n for n in TABLE.get(self.__name__, {}) if not n.startswith("_")]
+            return [n for n in table().names.get(self.__name__, {}) if not n.startswith("_")]
         target = counterpart(self.__name__, name)
         if target is not None:
             value = getattr(import_module(target[0]), target[1])
             setattr(self, name, value)
             return value
-        if f"{self.__name__}:{name}" in ABSENT:
+        if f"{self.__name__}:{name}" in table().absent:
             raise missing_error(self.__name__, name)
         if (
             name.startswith("__")
@@ -57,12 +47,12 @@ class ProxyModule(ModuleType):
             raise AttributeError(
                 f"module {self.__name__!r} has no attribute {name!r}"
             )  # lets the import system try a submodule
-        if f"{self.__name__}:{name}" in IMPORT_ONLY:
+        if f"{self.__name__}:{name}" in table().import_only:
             return _unusable_class(missing_error(self.__name__, name))
         raise missing_error(self.__name__, name)
 
     def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *TABLE.get(self.__name__, {})})
+        return sorted({*super().__dir__(), *table().names.get(self.__name__, {})})
 
 
 def _unusable_class(error: MissingCounterpartError) -> type:
@@ -87,7 +77,7 @@ class ExecutorchFinder(MetaPathFinder, Loader):
         if name != ROOT and not name.startswith(f"{ROOT}."):
             return None
         if is_executorch_only(name):
-            spec = PathFinder.find_spec(name, _folders(name) if name in EXECUTORCH_ONLY else path)
+            spec = PathFinder.find_spec(name, _folders(name) if name in table().scripts else path)
             if spec is None:
                 raise missing_error(name)
             return spec

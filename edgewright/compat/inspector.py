@@ -85,7 +85,7 @@ class Event:
         return {
             "event_name": self.name,
             "raw": self.perf_data.raw if self.perf_data else None,
-            **{kind + units: getattr(self.perf_data, kind, None) for kind in kinds},
+            **{kind + units: getattr(self.perf_data, kind) if self.perf_data else None for kind in kinds},
             "op_types": self.op_types,
             "delegate_debug_identifier": self.delegate_debug_identifier,
             "stack_traces": self.stack_traces,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from edgewright.compat.finder import missing_error
-from edgewright.compat.table import ABSENT, ROOT, TABLE, counterpart, is_executorch_only, modules
+from edgewright.compat.table import ROOT, counterpart, is_executorch_only, modules, table
 from edgewright.errors import UsageError
 
 _WIDTH = 100
@@ -79,13 +79,13 @@ def _rewrite(
     module = str(statement.module)
     groups: dict[str, list[str]] = {}
     for alias in statement.names:
-        imported = TABLE.get(module, {}) if alias.name == "*" else [alias.name]
+        imported = table().names.get(module, {}) if alias.name == "*" else [alias.name]
         for name in imported or ["*"]:
             target = counterpart(module, name)
             if target is not None:
                 bound_name = alias.asname or name
                 groups.setdefault(target[0], []).append(_import_clause(target[1], bound_name))
-            elif TABLE.get(f"{module}.{name}") != {}:  # modules imported for side effects are dropped
+            elif table().names.get(f"{module}.{name}") != {}:  # modules imported for side effects are dropped
                 groups.setdefault(module, []).append(_import_clause(name, alias.asname or name))
                 unmigrated.append(Unmigrated(statement.lineno, f"{module}.{name}", _reason(module, name)))
     if list(groups) == [module]:
@@ -99,7 +99,7 @@ def _plain_import(statement: ast.Import, tree: ast.Module, unmigrated: list[Unmi
         if alias.name.partition(".")[0] != ROOT:
             replacement.append(f"import {_import_clause(alias.name, alias.asname or alias.name)}")
             continue
-        if TABLE.get(alias.name) == {} and alias.asname is None:
+        if table().names.get(alias.name) == {} and alias.asname is None:
             continue
         module = _replacement_module(alias, tree)
         if module is None:
@@ -128,7 +128,7 @@ def _replacement_module(alias: ast.alias, tree: ast.Module) -> str | None:
 def _reason(module: str, name: str) -> str:
     if is_executorch_only(module):
         return "comes with ExecuTorch's own examples"
-    if f"{module}.{name}" in modules() and f"{module}:{name}" not in ABSENT:
+    if f"{module}.{name}" in modules() and f"{module}:{name}" not in table().absent:
         return "is a module: name what is used of it"
     error = missing_error(module, name) if module in modules() else missing_error(module)
     return f"{error.rule}. {error.remedy}".strip()

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from edgewright.compat.finder import installed
-from edgewright.compat.table import TABLE
+from edgewright.compat.table import table
 from edgewright.errors import EdgewrightError, FileAccessError
 
 _FAILED = 1
@@ -75,5 +75,5 @@ def _print_traceback(error: BaseException) -> None:
         trace = trace.tb_next
     traceback.print_exception(type(error), error, trace)
     option = re.match(r"(\w+)(?:\.__init__)?\(\) got an unexpected keyword argument '(\w+)'", str(error))
-    if option is not None and any(option[1] in names for names in TABLE.values()):
+    if option is not None and any(option[1] in names for names in table().names.values()):
         print(f"Edgewright's {option[1]} has no {option[2]}: leave it out if you can do without.", file=sys.stderr)

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 from edgewright.errors import FormatError
 from edgewright.runtime.binding import load, slots
 from edgewright.runtime.delegates import Delegate, ResultSpec, invoke_into
-from edgewright.runtime.step import SingleGraph, Step, Values
+from edgewright.runtime.step import Step, Values
 from edgewright.runtime.tensor import TensorSlot
 
 if TYPE_CHECKING:
     from edgewright.engine.profile import Profile, StepTime
+    from edgewright.runtime.step import SingleGraph
 
 
 class DelegateStep(Step):
@@ -42,7 +43,7 @@ class DelegateStep(Step):
         graph = self.delegate.compiled
         if graph is None:
             return None
-        return SingleGraph(graph, [table[i] for i in self.inputs], [table[i] for i in self.outputs])
+        return graph, [table[i] for i in self.inputs], [table[i] for i in self.outputs]
 
     def __call__(self, table: Values) -> None:
         self._run(table, None)

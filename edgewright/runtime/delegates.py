@@ -7,7 +7,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -131,7 +131,7 @@ def _check_members(subject: str, delegate: object, names: Sequence[str]) -> None
         raise UsageError(subject, f"must have {', '.join(missing)}", remedy=" ".join(remedies))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class DelegateBlob:
     """One delegate of a file: its bytes, compile specs, and the named data it may look up.
 
@@ -155,8 +155,7 @@ class DelegateBlob:
     twins_digest: Callable[[], str] = lambda: ""
 
 
-@dataclass(frozen=True)
-class ResultSpec:
+class ResultSpec(NamedTuple):
     """A tensor that a delegate writes: dtype, shape, and dim order."""
 
     dtype: Any

@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from edgewright.runtime.step import SingleGraph, Step, Values
+from edgewright.runtime.step import Step, Values
 from edgewright.runtime.tensor import Array, TensorSlot, strides_of
 
 if TYPE_CHECKING:
     from edgewright.engine.jit.driver import CompiledGraph
     from edgewright.engine.plan import TensorSpec
+    from edgewright.runtime.step import SingleGraph
 
 
 class FastPath:
@@ -65,9 +66,9 @@ def find_fast_path(
 ) -> FastPath | None:
     """The fast path of a method, or None. ``inputs`` and ``outputs`` are its values."""
     single = _single_graph(chains, table)
-    if single is None or not single.graph.native:
+    if single is None or not single[0].native:
         return None
-    graph, reads, writes = single.graph, single.reads, single.writes
+    graph, reads, writes = single
     slots = [*inputs, *outputs, *reads, *writes]
     if not all(isinstance(s, TensorSlot) and not s.dynamic for s in slots):
         return None

@@ -40,7 +40,7 @@ def require_delegates(plan: schema.ExecutionPlan) -> None:
         installed = ", ".join(available_delegates()) or "none"
         remedy = (
             f"Installed here: {installed}. Install a package that provides the delegate (entry point group"
-            " 'edgewright.delegates') or register one with edgewright.runtime.register_delegate."
+            " 'edgewright.backends') or register one with edgewright.runtime.register_delegate."
         )
         rule = f"needs delegates that are not installed: {', '.join(map(describe_backend, missing))}"
         error = MissingDelegateError(f"method {plan.name!r}", rule, remedy=remedy)

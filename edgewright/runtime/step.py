@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,16 +20,9 @@ if TYPE_CHECKING:
     from edgewright.engine.jit.driver import CompiledGraph
     from edgewright.engine.profile import StepTime
 
+    SingleGraph = tuple[CompiledGraph, Sequence[Any], Sequence[Any]]
+
 Values = list[Any]
-
-
-@dataclass(frozen=True)
-class SingleGraph:
-    """A step that does nothing but run a compiled graph, with the values that the graph reads and writes."""
-
-    graph: CompiledGraph
-    reads: Sequence[Any]
-    writes: Sequence[Any]
 
 
 class Step(ABC):
@@ -60,7 +52,7 @@ class Step(ABC):
         return self(table)
 
     def single_graph(self, table: Values) -> SingleGraph | None:
-        """The compiled graph that is the entire step, if it is one."""
+        """The compiled graph that is the entire step, if it is one, with the values that it reads and writes."""
         return None
 
 

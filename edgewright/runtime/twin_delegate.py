@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from edgewright.ir.numerics import Numerics
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class HostTwin:
     """The graph of a blob, read on first use: a cached plan runs without it.
 

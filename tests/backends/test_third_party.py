@@ -1,7 +1,10 @@
-"""A backend is a folder: three rows in one give partitioner, quantizer, page and tests, and nothing else changes."""
+"""A backend is a folder or an installed package: three rows give partitioner, quantizer, page and tests, and every
+command knows it."""
 
 from __future__ import annotations
 
+import json
+import logging
 import re
 import sys
 from collections.abc import Iterator
@@ -15,45 +18,63 @@ from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
 import edgewright.backends
 from edgewright import docs, to_edge_transform_and_lower
-from edgewright.backends import discover, find_partitioner, find_quantizer, forget_delegates, load_backend
+from edgewright.backends import discover, find_partitioner, find_quantizer, forget_backends, load_backend
+from edgewright.backends.registry import installed_backends
+from edgewright.cli import doctor
+from edgewright.cli.demo import default_targets
+from edgewright.compat.finder import installed
+from edgewright.compat.table import table
 from edgewright.errors import UsageError
 from edgewright.quantize.recipes import symmetric_config
 from edgewright.runtime import Runtime
+from tests.cli.cli import Cli
 from tests.support.rows import check_row
 
 PAGE = (Path(__file__).parents[2] / "docs" / "adding-a-backend.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-OPS, DELEGATE, USE = BLOCKS
+INFO, OPS, DELEGATE, USE = BLOCKS
+ENTRY_POINTS = re.search(r"```toml\n(.*?)```", PAGE, re.DOTALL)
 
 
-def write_package(folder: Path) -> None:
+def write_package(folder: Path, info: str = INFO) -> None:
     folder.mkdir()
-    (folder / "__init__.py").write_text("")
+    (folder / "__init__.py").write_text(info)
     (folder / "ops.py").write_text(OPS)
     (folder / "delegate.py").write_text(DELEGATE)
+
+
+def install(path: Path, monkeypatch: pytest.MonkeyPatch, info: str = INFO) -> None:
+    """Install the package with the entry point of the page, as pip does."""
+    assert ENTRY_POINTS is not None
+    write_package(path / "abacus_package", info)
+    facts = path / "abacus-1.0.dist-info"
+    facts.mkdir()
+    (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: abacus\nVersion: 1.0\n")
+    entry = ENTRY_POINTS[1].replace("project.entry-points.", "").replace('"', "")
+    (facts / "entry_points.txt").write_text(entry)
+    monkeypatch.syspath_prepend(str(path))
+
+
+def forget(package: str) -> None:
+    forget_backends()
+    for name in [n for n in sys.modules if n == package or n.startswith(f"{package}.")]:
+        del sys.modules[name]
 
 
 @pytest.fixture(params=["folder", "entry point"])
 def abacus(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The backend in a folder of backends, or in a package that was installed."""
-    forget_delegates()
+    forget_backends()
     if request.param == "folder":
         write_package(tmp_path / "abacus")
         monkeypatch.setattr(edgewright.backends, "__path__", [*edgewright.backends.__path__, str(tmp_path)])
         package = "edgewright.backends.abacus"
     else:
-        write_package(tmp_path / "abacus_package")
-        facts = tmp_path / "abacus-1.0.dist-info"
-        facts.mkdir()
-        (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: abacus\nVersion: 1.0\n")
-        (facts / "entry_points.txt").write_text("[edgewright.backends]\nabacus = abacus_package\n")
-        monkeypatch.syspath_prepend(str(tmp_path))
+        install(tmp_path, monkeypatch)
         package = "abacus_package"
-    assert discover()["abacus"] == package
+    assert discover()["abacus"].package == package
     yield package
-    forget_delegates()
-    for name in [n for n in sys.modules if n.split(".ops")[0].startswith(package)]:
-        del sys.modules[name]
+    forget(package)
 
 
 class Net(torch.nn.Module):
@@ -64,6 +85,13 @@ class Net(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         y = torch.relu(self.one(x)) + x
         return torch.sigmoid(self.two(y))
+
+
+class Spec(Net):
+    """For the command line, which finds the example inputs here."""
+
+    def example_inputs(self) -> tuple[torch.Tensor, ...]:
+        return (torch.ones(3, 6),)
 
 
 def run(exported: Any, x: torch.Tensor) -> tuple[Any, Any]:
@@ -109,7 +137,9 @@ def test_page(abacus: str, tmp_path: Path) -> None:
     for shown in ("# Abacus", "Beads on wires.", "weight and bias must be constant", "`AddConfig`", "static_quant",
                   "element type must be float32", "AbacusPartitioner = find_partitioner('abacus')"):  # fmt: skip
         assert shown in text
+    assert "find_quantizer" in text and "Quantizes the operators below" in text
     docs.main([str(tmp_path / "pages")])
+    assert "| `executorch.backends.abacus.BACKEND` |" in (tmp_path / "pages" / "names.md").read_text()
     assert {p.name for p in (tmp_path / "pages" / "backends").iterdir()} == {f"{name}.md" for name in discover()}
 
 
@@ -129,6 +159,111 @@ def test_configs(abacus: str) -> None:
     }
 
 
+# --------------------------------------------------------------------------------------------------------- commands
+
+
+def test_targets(abacus: str, cli: Cli) -> None:
+    (found,) = json.loads(cli("targets", "abacus", "--json").out)
+    assert found == {
+        "target": "abacus", "backend": "abacus", "about": "Abacus", "files": "simulated", "missing": ["Bead tools"],
+    }  # fmt: skip
+    assert "abacus" in cli("completion", "bash").out
+
+
+def test_doctor(abacus: str, cli: Cli) -> None:
+    found = {f["what"]: f for f in json.loads(cli("doctor", "--json").out)["findings"]}
+    assert (found["Bead tools"]["state"], found["Bead tools"]["fix"]) == ("not installed", "pip install bead-tools")
+    required = cli("doctor", "--target", "abacus")
+    assert required.code == 6 and "1 to fix: Bead tools" in required.out
+    names = [name for name in found if name.startswith("backend ")]
+    assert names == (["backend abacus"] if abacus == "abacus_package" else [])
+    if names:
+        assert (found["backend abacus"]["version"], found["backend abacus"]["state"]) == ("1.0", "ok")
+
+
+def test_demo(abacus: str, cli: Cli) -> None:
+    assert default_targets() == ["xnnpack", "ethos-u55-128", "sm8550", "e9955", "imxrt700", "abacus"]
+    result = cli("demo", "--target", "abacus", "--images", "1", "--json")
+    report = json.loads(result.out)["targets"]["abacus"]
+    assert result.code == 0 and report["backend"] == "abacus" and report["metric"] == 1.0
+
+
+def test_compile_run_and_disasm(abacus: str, cli: Cli, tmp_path: Path) -> None:
+    model = tmp_path / "m.pte"
+    done = cli("compile", "tests.backends.test_third_party:Spec", "--target", "abacus", "-o", str(model))
+    assert done.code == 0, done.err
+    (facts,) = json.loads(cli("disasm", str(model), "--json").out)
+    assert (facts["backend"], facts["target"], facts["operators"]) == ("AbacusBackend", "abacus", 4)
+    assert [line.split(" = ")[1].split("(")[0] for line in facts["text"].splitlines() if " = " in line] == [
+        "linear", "relu", "add", "linear",
+    ]  # fmt: skip
+    (method,) = json.loads(cli("inspect", str(model), "--json").out)["methods"]
+    (delegate,) = method["delegates"]
+    assert (delegate["description"], delegate["available"]) == ("AbacusBackend (Abacus)", True)
+    assert cli("verify", str(model)).code == 0
+    assert "AbacusBackend (Abacus)" in cli("run", str(model)).out
+
+
+def test_names_of_executorch(abacus: str, cli: Cli, tmp_path: Path) -> None:
+    with installed():
+        from executorch.backends.abacus import BACKEND
+
+        assert BACKEND is load_backend("abacus")
+    assert table().absent["executorch.backends"].endswith("nxp, abacus")
+    script = tmp_path / "script.py"
+    script.write_text("from executorch.backends.abacus import BACKEND\n")
+    assert f"+from {abacus}.ops import BACKEND" in cli("migrate", str(script)).out
+
+
 def test_it_is_gone_without_its_folder() -> None:
     with pytest.raises(UsageError, match=r"backend 'abacus': must be one of .*xnnpack"):
         find_partitioner("abacus")
+    assert "executorch.backends.abacus" not in table().names
+
+
+# ---------------------------------------------------------------------------------------------------- broken packages
+
+
+@pytest.mark.parametrize(
+    ("info", "problem"),
+    [
+        ("import no_such_module", "ModuleNotFoundError: No module named 'no_such_module'"),
+        ("INFO = 'abacus_package.ops'", "must be a BackendInfo; got str"),
+        ("", "AttributeError: module 'abacus_package' has no attribute 'INFO'"),
+    ],
+)
+def test_a_broken_package_is_reported_and_left_out(
+    info: str, problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    forget_backends()
+    install(tmp_path, monkeypatch, info)
+    try:
+        with caplog.at_level(logging.WARNING, "edgewright.backends"):
+            assert set(discover()) == {"ethos_u", "nxp", "qualcomm", "samsung", "xnnpack"}
+            discover()
+        (warning,) = [r.getMessage() for r in caplog.records if r.name == "edgewright.backends"]
+        assert warning.startswith("entry point abacus = abacus_package:INFO cannot be used: ") and problem in warning
+        (found,) = [f for f in doctor.diagnose() if f.what == "backend abacus"]
+        assert found.state == "broken" and problem in found.purpose and found.fix
+        (each,) = installed_backends()
+        assert each.info is None
+    finally:
+        forget("abacus_package")
+
+
+@pytest.mark.parametrize(
+    ("reference", "rule"),
+    [
+        (".ops:TABLE", r"must refer to a name that abacus_package\.ops has; got \.ops:TABLE"),
+        ("ops", r"must refer to a name; got ops\s+Write"),
+        (".ops:BOTH", r"\.ops:BOTH must be a Backend; got tuple"),
+    ],
+)
+def test_a_wrong_reference_is_named(reference: str, rule: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    forget_backends()
+    install(tmp_path, monkeypatch, INFO.replace(".ops:BACKEND", reference))
+    try:
+        with pytest.raises(UsageError, match=rf"backend 'abacus': {rule}"):
+            load_backend("abacus")
+    finally:
+        forget("abacus_package")

@@ -81,7 +81,8 @@ def test_registered_delegate_is_named_but_never_loaded(cli: Cli, monkeypatch: py
     def load(_: object) -> Any:
         raise AssertionError("inspect must not load delegates")
 
-    monkeypatch.setitem(registry._REGISTERED, "XnnpackBackend", load)
+    monkeypatch.setattr(registry, "_REGISTERED", {})
+    registry.register_delegate("XnnpackBackend", load)
     assert facts(cli, "linear_fp32_xnnpack.pte")["methods"][0]["delegates"][0]["available"] is True
 
 

@@ -11,7 +11,7 @@ from types import ModuleType
 import pytest
 
 from edgewright.compat.finder import installed
-from edgewright.compat.table import ABSENT, IMPORT_ONLY, ROOT, TABLE, counterpart, is_executorch_only, modules
+from edgewright.compat.table import ROOT, counterpart, is_executorch_only, modules, table
 from edgewright.errors import MissingCounterpartError, MissingError, UsageError
 from tests.compat.seeds import DATA, PAGES, blocks
 
@@ -63,18 +63,18 @@ def test_what_example_scripts_import_is_ours_or_refused_with_the_nearest(module:
         if (
             counterpart(module, name) is not None
             or (not name and module in modules())
-            or f"{module}:{name}" in IMPORT_ONLY
+            or f"{module}:{name}" in table().import_only
         ):
             take(module, name)
             return
-        if f"{module}.{name}" in modules() or (name == "*" and module in TABLE):
+        if f"{module}.{name}" in modules() or (name == "*" and module in table().names):
             take(module, name)
             return
         with pytest.raises(MissingCounterpartError, match=r"no counterpart in Edgewright\n  (Nearest|Did you mean)"):
             take(module, name)
 
 
-@pytest.mark.parametrize(("module", "name"), [(m, n) for m, names in TABLE.items() for n in names])
+@pytest.mark.parametrize(("module", "name"), [(m, n) for m, names in table().names.items() for n in names])
 def test_every_row_leads_somewhere(module: str, name: str) -> None:
     found = counterpart(module, name)
     assert found is not None
@@ -82,7 +82,7 @@ def test_every_row_leads_somewhere(module: str, name: str) -> None:
 
 
 def test_what_is_absent_is_not_there_too() -> None:
-    for entry in ABSENT:
+    for entry in table().absent:
         module, _, name = entry.partition(":")
         assert not name or counterpart(module, name) is None
 

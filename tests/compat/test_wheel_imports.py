@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from edgewright.compat.finder import installed
-from edgewright.compat.table import IMPORT_ONLY, counterpart, is_executorch_only, modules
+from edgewright.compat.table import counterpart, is_executorch_only, modules, table
 from edgewright.errors import MissingCounterpartError
 from tests.compat.test_table import imported, take
 
@@ -38,7 +38,11 @@ def found() -> dict[tuple[str, str], str]:
 def is_ours(module: str, name: str) -> bool:
     if not name or name == "*":
         return module in modules()
-    return counterpart(module, name) is not None or f"{module}.{name}" in modules() or f"{module}:{name}" in IMPORT_ONLY
+    return (
+        counterpart(module, name) is not None
+        or f"{module}.{name}" in modules()
+        or f"{module}:{name}" in table().import_only
+    )
 
 
 def test_every_import_is_ours_or_refused_in_words() -> None:

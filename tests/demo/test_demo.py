@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgewright.cli.demo import TARGETS
+from edgewright.cli.demo import default_targets
 from edgewright.demo import IMAGES, MODEL
 from edgewright.demo.images import prepare
 from edgewright.runtime import Runtime
@@ -53,7 +53,7 @@ def test_one_target_of_every_backend() -> None:
     from edgewright.backends import discover
     from edgewright.backends.targets import find_target
 
-    assert sorted(find_target(name).backend for name in TARGETS) == sorted(discover())
+    assert sorted(find_target(name).backend for name in default_targets()) == sorted(discover())
 
 
 def test_demo_as_json(cli: Cli) -> None:

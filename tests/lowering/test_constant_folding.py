@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from edgewright.backends.info import BackendInfo
 from edgewright.backends.table import NOT_CONSTANT, Backend, OpSpec
 from edgewright.ir.aten.ops import OPS
 from edgewright.ir.graph import Graph, Op, QParams, Value
@@ -78,7 +79,7 @@ def test_what_would_grow_is_left_and_refused_by_every_backend() -> None:
     source, large = constant(1, 64), value("large", (1024, 64))
     graph = folded(Op("expand", {"self": source, "size": [1024, 64]}, [large]), reads=large)
     assert [op.kind for op in graph.ops] == ["expand", "add"]
-    backend = Backend("any", [OpSpec("expand", lambda low, op: None), OpSpec("add", lambda low, op: None)])
+    backend = Backend(BackendInfo("any"), [OpSpec("expand", lambda low, op: None), OpSpec("add", lambda low, op: None)])
     refused = [[r.rule for r in backend.rejections(op)] for op in graph.ops]
     assert refused == [[NOT_CONSTANT.text], []]
 

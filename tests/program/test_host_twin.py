@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from edgewright import ExecutorchBackendConfig, to_edge_transform_and_lower
+from edgewright.backends.info import BackendInfo
 from edgewright.backends.table import FLOAT, Backend, OpSpec
 from edgewright.backends.xnnpack import XnnpackPartitioner
 from edgewright.errors import UsageError
@@ -24,11 +25,12 @@ from edgewright.lowering.partition import Partitioner
 class Chip(Partitioner):
     """A backend whose blobs only its device can run."""
 
-    backend = Backend("chip", [OpSpec("linear", lambda lowering, op: None, precisions=(FLOAT,))])
-    backend_id = "ChipBackend"
+    backend = Backend(
+        BackendInfo("chip", id="ChipBackend"), [OpSpec("linear", lambda lowering, op: None, precisions=(FLOAT,))]
+    )
 
     def lower(self, group: Graph) -> LoweredBackendModule:
-        return LoweredBackendModule(self.backend_id, f"secret {group.name}".encode(), {}, {}, write_twin({"": group}))
+        return LoweredBackendModule(self.backend.id, f"secret {group.name}".encode(), {}, {}, write_twin({"": group}))
 
 
 class Net(torch.nn.Module):

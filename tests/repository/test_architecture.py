@@ -15,7 +15,7 @@ from tools.architecture import GROUPS, PAGE, PICTURE, draw, packages
 ROOT = Path(__file__).parents[2]
 PRODUCT = ROOT / "edgewright"
 ORDER = [name for name, _ in packages(PAGE.read_text())]
-FRAMEWORK = {"table", "rules", "registry", "targets", "capture"}
+FRAMEWORK = {"info", "table", "rules", "registry", "targets", "capture"}
 ENTRY = {"docs", "docs_indexes"}
 
 

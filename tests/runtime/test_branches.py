@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 from edgewright.backends import registry as backend_registry
+from edgewright.backends.info import BackendInfo
+from edgewright.backends.registry import InstalledBackend
 from edgewright.errors import (
     ExecutionError,
     FormatError,
@@ -184,11 +186,9 @@ def test_profiles_have_the_steps_of_a_compiled_delegate(monkeypatch: pytest.Monk
 
 
 def test_delegates_of_installed_packages_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Entry:
-        def load(self) -> Any:
-            return Fake
-
-    monkeypatch.setattr(backend_registry, "_entry_points", lambda: {"OtherBackend": Entry()})
+    info = BackendInfo("other", id="OtherBackend", delegate=Fake)
+    installed = (InstalledBackend("other", "1.0", info),)
+    monkeypatch.setattr(backend_registry, "installed_backends", lambda: installed)
     assert backend_registry.find_delegate("OtherBackend") is Fake and "OtherBackend" in RUNTIME.delegates
     with pytest.raises(MissingDelegateError, match=r"CoreMLBackend \(Apple Core ML\): is not installed"):
         make_delegate(DelegateBlob("CoreMLBackend", b"", {}, {}))

@@ -62,7 +62,7 @@ def test_delegated_files_describe_themselves_and_name_a_missing_delegate(name: s
     with pytest.raises(MissingDelegateError, match="Core ML") as caught:
         loaded.load_method()
     assert caught.value.backends == ("CoreMLBackend",)
-    assert "edgewright.delegates" in str(caught.value)
+    assert "edgewright.backends" in str(caught.value)
 
 
 def test_constant_methods_run_beside_delegated_ones() -> None:

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from edgewright.backends import find_partitioner
+from edgewright.backends.registry import find_backend
 from edgewright.ir.aten.ops import OPS
 from edgewright.program.edge import to_edge_transform_and_lower
 from edgewright.runtime import Runtime
@@ -78,7 +79,8 @@ def check_row(backend: str, op: str, also: Callable[[bytes, Any, Any], None] | N
         module = One(call).eval()
         exported = torch.export.export(module, (module.first,), strict=False)
         made_by = find_partitioner(backend)
-        partitioner = getattr(made_by, "for_simulation", made_by.for_target)(DEVICES.get(backend))
+        make = made_by.for_simulation if find_backend(backend).simulates else made_by.for_target
+        partitioner = make(DEVICES.get(backend))
         program = to_edge_transform_and_lower(exported, partitioner=[partitioner]).to_executorch().buffer
         report = partitioner.reports["forward"]
         outcome.seen += any(v.operator == op for v in report.verdicts)

@@ -79,9 +79,6 @@ class EthosUDelegate(DelegateBase):
         return self._runner.run(input_bytes, profile)
 
 
-DELEGATE = EthosUDelegate
-
-
 def _input_bytes(index: int, array: Array, tensor: Tensor) -> Array:
     """Bytes of an input, after the checks of ExecuTorch's runtime."""
     subject = f"input {index} of the Ethos-U delegate"

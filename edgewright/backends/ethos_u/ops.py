@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from edgewright.backends.ethos_u import (
+    INFO,
     conv,
     division,
     elementwise,
@@ -490,11 +491,8 @@ ROWS: tuple[OpSpec, ...] = (
 )
 
 BACKEND = Backend(
-    "ethos_u",
+    INFO,
     ROWS,
     COMMON_RULES,
-    id="EthosUBackend",
-    title="Arm Ethos-U",
     precision_notes={FLOAT: "unquantized integers and bools (floating point only in TOSA export)"},
-    summary="Ethos-U55, U65 and U85 NPUs, through TOSA and Arm's Vela compiler. Commands for U55 and U65-256 run here.",
 )

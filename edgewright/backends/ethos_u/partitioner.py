@@ -19,6 +19,7 @@ from edgewright.backends.ethos_u.target import ACCELERATORS, EthosUCompileSpec
 from edgewright.backends.ethos_u.tosa_file import write_tosa
 from edgewright.backends.ethos_u.vela import compile_tosa
 from edgewright.backends.ethos_u.verify_vela import verify_commands
+from edgewright.backends.info import BackendInfo
 from edgewright.backends.table import FLOAT, STATIC, Backend, precision_of
 from edgewright.errors import UsageError
 from edgewright.formats.twin_writer import write_twin
@@ -54,7 +55,6 @@ class EthosUPartitioner(Partitioner):
     """
 
     backend = BACKEND
-    backend_id = "EthosUBackend"
     no_decompose = NO_DECOMPOSE
 
     def __init__(
@@ -92,7 +92,7 @@ class EthosUPartitioner(Partitioner):
         twin = None if supported(spec.target) is None else write_twin({"": device})
         expected = None if compiled.performance is None else compiled.performance.to_dict()
         specs = spec.to_compile_specs()
-        return LoweredBackendModule(self.backend_id, write_blob(compiled), specs, {}, twin, estimates=expected)
+        return LoweredBackendModule(self.backend.id, write_blob(compiled), specs, {}, twin, estimates=expected)
 
 
 # Position of the index argument.
@@ -149,8 +149,7 @@ _ROWS = [
 
 
 class _TosaPartitioner(Partitioner):
-    backend = Backend("tosa", _ROWS, BACKEND.rules, id="TOSA")
-    backend_id = "TOSA"
+    backend = Backend(BackendInfo("tosa", id="TOSA"), _ROWS, BACKEND.rules)
     no_decompose = (aten.relu6.default,)
 
     def __init__(self) -> None:
@@ -165,7 +164,7 @@ class _TosaPartitioner(Partitioner):
 
     def lower(self, group: Graph) -> LoweredBackendModule:
         self.files.append(write_tosa(to_tosa(group, None)))
-        return LoweredBackendModule(self.backend_id, self.files[-1], {}, {})
+        return LoweredBackendModule(self.backend.id, self.files[-1], {}, {})
 
 
 def export_tosa(exported: ExportedProgram) -> list[bytes]:

@@ -48,6 +48,3 @@ class NeutronDelegate(TwinDelegate):
         if blob is not None:
             log.warning("Neutron's microcode does not run here: the TFLite graph of the host twin does")
         self.how = f"TFLite graph{', for this machine only' if simulated else ' of the host twin'} ({self._runner.how})"
-
-
-DELEGATE = NeutronDelegate

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from edgewright.backends import rules as common
-from edgewright.backends.nxp import conv, elementwise, movement, pool, rules
+from edgewright.backends.nxp import INFO, conv, elementwise, movement, pool, rules
 from edgewright.backends.nxp.rules import GLOBAL_RULES
 from edgewright.backends.table import STATIC, Backend, OpSpec, Rule, argument_is, constant
 from edgewright.ir.ports import INDEX, Port, Range, Same, Tied, Weight
@@ -123,10 +123,7 @@ ROWS: tuple[OpSpec, ...] = (*_PRODUCTS, *_ARITHMETIC, *_FUNCTIONS, *_IMAGES, *_M
 
 
 BACKEND = Backend(
-    "nxp",
+    INFO,
     ROWS,
     GLOBAL_RULES,
-    id="NeutronBackend",
-    title="NXP eIQ Neutron",
-    summary="The Neutron NPU of i.MX RT700, by way of int8 TFLite and NXP's converter. The host runs the TFLite graph.",
 )

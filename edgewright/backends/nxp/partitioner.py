@@ -56,7 +56,6 @@ class NeutronPartitioner(Partitioner):
     """
 
     backend = BACKEND
-    backend_id = "NeutronBackend"
     no_decompose = NO_DECOMPOSE
 
     def __init__(
@@ -105,7 +104,7 @@ class NeutronPartitioner(Partitioner):
         tag = f"tag{len(self.files)}"
         if self.options.simulate_only:
             self._keep_file(f"{tag}_pure.et.tflite", write_tflite(device))
-            return LoweredBackendModule(self.backend_id, twin, specs, {}, estimates=expected)
+            return LoweredBackendModule(self.backend.id, twin, specs, {}, estimates=expected)
         converter_input, transposed = (
             (device, []) if self.options.use_neutron_for_format_conversion else strip_io_transposes(device)
         )
@@ -119,7 +118,7 @@ class NeutronPartitioner(Partitioner):
         names = dict(zip(converter_input.values(), unique_names(list(converter_input.values())), strict=True))
         inputs, outputs = ([names[v] for v in side] for side in (converter_input.inputs, converter_input.outputs))
         blob = write_blob(from_converter(converted, inputs, outputs, [names[v] for v in transposed]))
-        return LoweredBackendModule(self.backend_id, blob, specs, {}, twin, estimates=expected)
+        return LoweredBackendModule(self.backend.id, blob, specs, {}, twin, estimates=expected)
 
     def _keep_file(self, name: str, data: bytes) -> None:
         self.files.append(data)

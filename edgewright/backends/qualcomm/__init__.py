@@ -3,6 +3,15 @@
 from __future__ import annotations
 
 from edgewright._lazy import lazy_names
+from edgewright.backends.info import BackendInfo
+
+INFO = BackendInfo(
+    "qualcomm", __name__, id="QnnBackend", title="Qualcomm AI Engine Direct", order=2, simulates=True,
+    summary="Hexagon processors (HTP) of Snapdragon and other SoCs, compiled by QNN; the host runs its emulator.",
+    table=".ops:BACKEND", partitioner=".partitioner:QnnPartitioner", quantizer=".quantizer:QnnQuantizer",
+    delegate=".delegate:QnnDelegate", targets=".target:targets", demo_target="sm8550",
+    requirements=".requirements:REQUIREMENTS", compat=".compat_names:NAMES", disassemble=".disasm:disassemble",
+)  # fmt: skip
 
 _PARTITIONER, _QUANTIZER = (f"edgewright.backends.qualcomm.{name}" for name in ("partitioner", "quantizer"))
 _SCHEMES, _TARGET = (f"edgewright.backends.qualcomm.{name}" for name in ("schemes", "target"))

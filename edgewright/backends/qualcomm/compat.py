@@ -13,6 +13,7 @@ from edgewright.backends.qualcomm.quantizer import QnnQuantizer as _Quantizer
 from edgewright.backends.qualcomm.schemes import QuantDtype, get_qnn_quantization_config
 from edgewright.backends.qualcomm.target import QcomChipset
 from edgewright.errors import UsageError
+from edgewright.frontend.delegate import LoweredBackendModule
 from edgewright.quantize.recipes import QuantizationConfig
 
 
@@ -49,7 +50,8 @@ def update_spill_fill_size(exported_program: Any) -> int:
     """Size of the spill buffer that contexts share (``use_multi_contexts``), in bytes; lowering has set it already."""
     is_list = isinstance(exported_program, list | tuple)
     modules = exported_program if is_list else exported_program.graph_module.modules()
-    values = [value for module in modules for key, value in getattr(module, "compile_specs", ()) if key == KEY]
+    lowered = [module for module in modules if isinstance(module, LoweredBackendModule)]
+    values = [value for module in lowered for key, value in module.compile_specs if key == KEY]
     options = [read_options(value).backend_options for value in values]
     return max(
         (o.htp_options.max_sf_buf_size for o in options if o is not None and o.htp_options is not None), default=0

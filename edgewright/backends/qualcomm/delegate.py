@@ -29,7 +29,7 @@ from edgewright.hints import not_among
 from edgewright.runtime.delegates import DelegateBase, DelegateBlob
 from edgewright.runtime.twin_delegate import embedded_twin, find_twin
 
-__all__ = ["DELEGATE", "QnnDelegate", "check_version", "release"]
+__all__ = ["QnnDelegate", "check_version", "release"]
 Array = np.ndarray[Any, Any]
 CHOICE, TRUST = "EDGEWRIGHT_QNN", "EDGEWRIGHT_QNN_TRUST"
 _CHOICES = ("", "emulator", "twin")
@@ -94,9 +94,6 @@ class QnnDelegate(DelegateBase):
         """Release the context."""
         self._runner.close()
         self._closed = True
-
-
-DELEGATE = QnnDelegate
 
 
 def why_twin() -> str:

@@ -82,7 +82,7 @@ def _socket_deadline(connection: socket.socket, deadline: float | None) -> Itera
 def error_fields(error: EdgewrightError) -> dict[str, str]:
     """Encode an error as a header."""
     text = str(error)  # also sets the subject of a format error
-    fields = {name: str(getattr(error, name, "") or "") for name in _FIELDS}
+    fields = {name: str(vars(error).get(name) or "") for name in _FIELDS}
     return {"error": type(error).__name__, "value": str(error.value)[:400] if "; got " in text else "", **fields}
 
 
@@ -90,7 +90,7 @@ def raise_error(header: dict[str, Any]) -> None:
     """Raise the error that a header contains, if any."""
     if "error" not in header:
         return
-    error_class = getattr(errors, str(header["error"]), None)
+    error_class = vars(errors).get(str(header["error"]))
     fields = {name: str(header.get(name, ""))[:2000] for name in (*_FIELDS, "value")}
     details: dict[str, Any] = {"remedy": fields["remedy"], **({"value": fields["value"]} if fields["value"] else {})}
     if isinstance(error_class, type) and issubclass(error_class, FormatError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from edgewright.backends import rules as common
-from edgewright.backends.qualcomm import conv, image, indexing, movement, norms, rules, sort_topk
+from edgewright.backends.qualcomm import INFO, conv, image, indexing, movement, norms, rules, sort_topk
 from edgewright.backends.qualcomm import elementwise as el
 from edgewright.backends.table import (
     FLOAT,
@@ -229,15 +229,12 @@ ABSENT = {
 }
 
 BACKEND = Backend(
-    "qualcomm",
+    INFO,
     ROWS,
     COMMON_RULES,
-    id="QnnBackend",
-    title="Qualcomm AI Engine Direct",
     precision_notes={FLOAT: "fp16, and integers and bool that are not quantized"},
     absent=ABSENT,
     # The error of complete networks corresponds to up to 33 quantization steps per operator for 16-bit integers (with
     # 16-bit weights), and to a relative error of 2**-9 for fp16 (softmax). The bound is twice that.
     rounding=Rounding(int16=64, real=2.0**-8),
-    summary="Hexagon processors (HTP) of Snapdragon and other SoCs, compiled by QNN; the host runs its emulator.",
 )

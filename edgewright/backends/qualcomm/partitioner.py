@@ -63,7 +63,6 @@ class QnnPartitioner(Partitioner):
     """
 
     backend = BACKEND
-    backend_id = "QnnBackend"
     no_decompose = NO_DECOMPOSE
 
     def __init__(
@@ -132,16 +131,16 @@ class QnnPartitioner(Partitioner):
                 rule = "cannot be simulated without Qualcomm's libraries"
                 raise UsageError(", ".join(unsupported_ops(device)), rule, remedy="Leave it out with skip_node_op_set.")
             specs["target"] = f"{self._target.soc.name}{SIMULATED}".encode()
-            return LoweredBackendModule(self.backend_id, twin, specs, {}, estimates=expected)
+            return LoweredBackendModule(self.backend.id, twin, specs, {}, estimates=expected)
         build = probe_for(self._target).build
         _warn_release(release(build))
         if self.shared is not None:
-            deferred = LoweredBackendModule(self.backend_id, b"", specs, {}, twin, estimates=expected)
+            deferred = LoweredBackendModule(self.backend.id, b"", specs, {}, twin, estimates=expected)
             self.shared.add(self._method, device, deferred)
             return deferred
         context = compile_in_subprocess(device, self._target, self._method)
         expected = {**expected, "compiler": f"QNN {build}"}
-        lowered = LoweredBackendModule(self.backend_id, write_blob(context), specs, {}, twin, estimates=expected)
+        lowered = LoweredBackendModule(self.backend.id, write_blob(context), specs, {}, twin, estimates=expected)
         self.spills.add(self._target, lowered, context)
         return lowered
 

@@ -87,6 +87,3 @@ def _not_compilable_reason(graph: Graph) -> str:
         return f"{', '.join(sorted(several))} with several results"
     empty = next((v.name for v in graph.values() if 0 in v.bound), None)
     return f"{empty} has no elements" if empty is not None else ""
-
-
-DELEGATE = EnnDelegate

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from edgewright.backends import rules as common
-from edgewright.backends.samsung import conv, image, movement, norm, rules
+from edgewright.backends.samsung import INFO, conv, image, movement, norm, rules
 from edgewright.backends.samsung import elementwise as el
 from edgewright.backends.table import (
     FLOAT,
@@ -161,12 +161,9 @@ ROWS: tuple[OpSpec, ...] = (*_products(), *_elements(), *_images(), *_norms(), *
 GLOBAL_RULES: tuple[Rule, ...] = (rules.quantized_storage, rules.element_types, static_shape(), not_empty())
 
 BACKEND = Backend(
-    "samsung",
+    INFO,
     ROWS,
     GLOBAL_RULES,
-    id="EnnBackend",
-    title="Samsung Exynos",
     precision_notes={FLOAT: "floating point: fp16 on the NPU"},
     rounding=Rounding(real=2.0**-10),
-    summary="NPUs of Exynos 2500 and 2600, by way of Samsung's AI LiteCore. The host runs the ENN graph.",
 )

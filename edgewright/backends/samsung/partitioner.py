@@ -49,7 +49,6 @@ class EnnPartitioner(Partitioner):
     """
 
     backend = BACKEND
-    backend_id = "EnnBackend"
     no_decompose = NO_DECOMPOSE
 
     def __init__(
@@ -94,9 +93,9 @@ class EnnPartitioner(Partitioner):
         description = self._target.describe(*_notes(device))
         specs = {KEY: self._target.value, TARGET: description.encode()}
         if self._target.simulate_only:
-            return LoweredBackendModule(self.backend_id, twin, specs, {}, estimates=expected)
+            return LoweredBackendModule(self.backend.id, twin, specs, {}, estimates=expected)
         blob = compile_graph(device, self._target)
-        return LoweredBackendModule(self.backend_id, blob, specs, {}, twin, estimates=expected)
+        return LoweredBackendModule(self.backend.id, blob, specs, {}, twin, estimates=expected)
 
 
 def _notes(device: Graph) -> list[str]:

@@ -45,6 +45,15 @@ def find_sdk() -> Sdk | None:
     return None
 
 
+def installed_sdk() -> str | None:
+    """Where the compiler is, for ``edgewright doctor``; None if it is not installed."""
+    try:
+        compiler = find_sdk()
+    except MissingError:  # the variable does not name the SDK's folder
+        return None
+    return None if compiler is None else str(compiler.root or "modules of ExecuTorch")
+
+
 def require() -> Sdk:
     compiler = find_sdk()
     if compiler is None:

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 from edgewright._lazy import lazy_names
+from edgewright.backends.info import BackendInfo
+
+INFO = BackendInfo(
+    "xnnpack", __name__, id="XnnpackBackend", title="XNNPACK", full_title="XNNPACK (any Arm or x86 CPU)", order=0,
+    summary="Arm and x86 CPUs. Stock runtimes (Android, iOS, Python) include it; the host runs its blobs without.",
+    table=".ops:BACKEND", partitioner=".partitioner:XnnpackPartitioner", quantizer=".quantizer:XNNPACKQuantizer",
+    delegate=".delegate:XnnpackDelegate", demo_target="xnnpack", compat=".compat_names:NAMES",
+)  # fmt: skip
 
 _NAMES = {
     "ConfigPrecisionType": "edgewright.backends.xnnpack.partitioner",
@@ -21,12 +30,11 @@ _get, _dir = lazy_names(__name__, _NAMES)
 
 def __getattr__(name: str) -> Any:
     if name == "__all__" or (name.endswith("Config") and not name.startswith("_")):
-        from edgewright.backends.xnnpack.configs import CONFIGS
-
+        configs = import_module(f"{__name__}.configs").CONFIGS  # made from the table, which needs INFO
         if name == "__all__":
-            return sorted([*_NAMES, *CONFIGS])
-        if name in CONFIGS:
-            return CONFIGS[name]
+            return sorted([*_NAMES, *configs])
+        if name in configs:
+            return configs[name]
     return _get(name)
 
 

@@ -110,6 +110,3 @@ class _TrackedData(Mapping[str, Buffer]):
 
     def __len__(self) -> int:
         return len(self._data)
-
-
-DELEGATE = XnnpackDelegate

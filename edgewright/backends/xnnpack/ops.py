@@ -16,7 +16,7 @@ from edgewright.backends.table import (
     one_dtype,
     rank_in,
 )
-from edgewright.backends.xnnpack import lower_image, lower_math, lower_move
+from edgewright.backends.xnnpack import INFO, lower_image, lower_math, lower_move
 from edgewright.backends.xnnpack.rules import (
     CONVOLUTIONS,
     all_or_none_quantized,
@@ -153,7 +153,7 @@ ROWS: tuple[OpSpec, ...] = (
 )  # fmt: skip
 
 BACKEND = Backend(
-    "xnnpack",
+    INFO,
     ROWS,
     (
         dtypes_in("float32", "float16"),
@@ -166,7 +166,4 @@ BACKEND = Backend(
         static_scalars,
         max_rank(6),
     ),
-    id="XnnpackBackend",
-    title="XNNPACK",
-    summary="Arm and x86 CPUs. Stock runtimes (Android, iOS, Python) include it; the host runs its blobs without.",
 )

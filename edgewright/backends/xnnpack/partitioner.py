@@ -54,7 +54,6 @@ class XnnpackPartitioner(Partitioner):
     """
 
     backend = BACKEND
-    backend_id = "XnnpackBackend"
     no_decompose = (aten.hardswish.default, aten.prelu.default, aten.elu.default, aten.rsub.Scalar)
 
     def __init__(
@@ -93,7 +92,7 @@ class XnnpackPartitioner(Partitioner):
         split_chains(device)
         verify(device)
         blob, named = to_blob(device)
-        return LoweredBackendModule(self.backend_id, write_blob(blob), {}, named, overread=_EXTRA_BYTES)
+        return LoweredBackendModule(self.backend.id, write_blob(blob), {}, named, overread=_EXTRA_BYTES)
 
 
 def widen_weights(group: Graph) -> None:

@@ -27,7 +27,6 @@ class Partitioner:
     """Base of the backends' partitioners. ``reports``: results of the last lowering, by method."""
 
     backend: Backend
-    backend_id: str
     no_decompose: tuple[Any, ...] = ()  # torch operators that must not be decomposed for this backend
 
     def __init__(self, exclude: Sequence[Any] = (), *, per_op_mode: bool = False, verbose: bool = False) -> None:
@@ -50,6 +49,11 @@ class Partitioner:
             )
         return cls()
 
+    @classmethod
+    def for_simulation(cls, target: str | None) -> Partitioner:
+        """For a program that runs on the host only. Backends with ``BackendInfo.simulates`` override it."""
+        raise UsageError(f"backend {cls.backend.name!r}", "cannot compile for simulation only")
+
     def target(self) -> Any:
         """The argument of rules; None if the backend has one kind of device only."""
         return None
@@ -59,7 +63,7 @@ class Partitioner:
         if self.backend.emit is None:
             raise NotImplementedError
         blob, named = self.backend.emit(group)
-        return LoweredBackendModule(self.backend_id, blob, {}, named)
+        return LoweredBackendModule(self.backend.id, blob, {}, named)
 
     def accepts_group(self, ops: Sequence[Op]) -> bool:
         """False to reject an entire group."""
@@ -109,4 +113,4 @@ def partitioner_of(backend: Backend) -> type[Partitioner]:
     if backend.emit is None:
         raise UsageError(f"backend {backend.name!r}", "must say how a group becomes a blob (emit)")
     name = f"{backend.name.title().replace('_', '')}Partitioner"
-    return type(name, (Partitioner,), {"backend": backend, "backend_id": backend.id, "__doc__": backend.summary})
+    return type(name, (Partitioner,), {"backend": backend, "__doc__": backend.info.summary})

@@ -33,13 +33,14 @@ from edgewright.runtime.input_aliasing import covers, live_in_tensors, overlaps,
 from edgewright.runtime.jit.bind_call import has_lowering, lower_call
 from edgewright.runtime.jit.graph_builder import MIN_MACS, GraphBuilder, TransposeCache
 from edgewright.runtime.jit.registry import MULTI_RESULT
-from edgewright.runtime.step import SingleGraph, Step, Values
+from edgewright.runtime.step import Step, Values
 from edgewright.runtime.tensor import TensorSlot
 from edgewright.runtime.values import TensorItems
 
 if TYPE_CHECKING:
     from edgewright.engine.jit.plan_cache import PlanSource
     from edgewright.engine.profile import Profile, StepTime
+    from edgewright.runtime.step import SingleGraph
 
 _MAX_PAIRS = 1_000_000
 _MAX_INSTRUCTIONS = 20_000  # instructions: liveness is computed by scanning all of them
@@ -64,7 +65,7 @@ class SegmentStep(Step):
 
     def single_graph(self, table: Values) -> SingleGraph | None:
         graph = self.runner.compiled
-        return None if graph is None or self._guards else SingleGraph(graph, self.input_slots, self.output_slots)
+        return None if graph is None or self._guards else (graph, self.input_slots, self.output_slots)
 
     def __call__(self, table: Values) -> int:
         return self.run(table, None) if self._guards_hold(table) else self._run_calls(table)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from edgewright.backends.nxp import INFO
 from edgewright.backends.nxp.build_graph import to_tflite
 from edgewright.backends.nxp.ops import ROWS
 from edgewright.backends.nxp.rules import GLOBAL_RULES
@@ -16,7 +17,7 @@ from tests.backends.nxp.litert import run
 from tests.support import quantized_calls
 from tests.support.quantized_calls import Case, Scheme
 
-BACKEND = Backend("nxp", ROWS, GLOBAL_RULES)
+BACKEND = Backend(INFO, ROWS, GLOBAL_RULES)
 
 
 def _axis(op: str, args: Mapping[str, Any], axis: int) -> int | None:
