@@ -22,10 +22,11 @@ from edgewright.engine.dialects.tosa_rewrite import (
     result_of,
     rule,
 )
+from edgewright.engine.kernels.int8_depthwise import MAX_TAPS
 from edgewright.ir.graph import Array, Op, QParams, Value
 
 _WEIGHT = QParams(1.0, 0, np.dtype(np.int8), -128, 127)
-_MAX_TAPS = {1: 64, 2: 49}  # of depthwise kernels, by the size of an input element
+_MAX_TAPS = {1: MAX_TAPS, 2: 49}  # of depthwise kernels, by the size of an input element
 
 
 def _operands(rw: TosaRewrite, op: Op, channels: int) -> dict[str, Any] | None:

@@ -27,9 +27,9 @@ class DepthwiseRow:
     dilation: int
     columns: int  # output pixels
     channels: int
-    data_pixel: int
-    out_pixel: int
-    residual_pixel: int
+    data_pixel_stride: int
+    out_pixel_stride: int
+    residual_pixel_stride: int
     epilogue: Epilogue
 
 
@@ -89,7 +89,7 @@ def _emit_row_tiles(f: Function, isa: ISA, row: DepthwiseRow, block: tuple[int, 
     pixels = tile_pixels(isa, row)
     times, rest = divmod(row.columns, pixels)
     *data, out, second, weights = now
-    steps = [row.stride * row.data_pixel] * len(data) + [row.out_pixel, row.residual_pixel]
+    steps = [row.stride * row.data_pixel_stride] * len(data) + [row.out_pixel_stride, row.residual_pixel_stride]
 
     def tile(_: Reg, pointers: list[Reg]) -> list[Reg]:
         _emit_tile(f, row, block, pointers, weights, pixels)
@@ -115,11 +115,11 @@ def _emit_tile(
             for p in range(pixels):
                 column = p * row.stride + dx * row.dilation
                 if column not in loaded:
-                    loaded[column] = f.load(kind, data[dy], column * row.data_pixel, 4)
+                    loaded[column] = f.load(kind, data[dy], column * row.data_pixel_stride, 4)
                 sums[p] = fma(f, loaded[column], tap, sums[p])
     for p, total in enumerate(sums):
-        value = apply_epilogue(f, total, row.epilogue, lambda p=p: f.load(kind, second, p * row.residual_pixel))  # type: ignore[misc]
-        f.store_first(value, used, out, p * row.out_pixel)
+        value = apply_epilogue(f, total, row.epilogue, lambda p=p: f.load(kind, second, p * row.residual_pixel_stride))  # type: ignore[misc]
+        f.store_first(value, used, out, p * row.out_pixel_stride)
 
 
 def emit_depthwise(module: Module, name: str, function: Function, height: int, in_row: int, down: int, out_row: int,

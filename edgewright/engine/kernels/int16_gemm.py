@@ -139,8 +139,8 @@ class Int16DepthwiseRow:
     channels: int
     tap: int  # between taps
     line: int  # between rows of taps
-    data_pixel: int  # per output pixel
-    out_pixel: int
+    data_pixel_stride: int  # per output pixel
+    out_pixel_stride: int
     down: int  # per output row
     out_row: int
     end: Int16Epilogue
@@ -194,6 +194,6 @@ def _depthwise_panel(
         if not row.wide:
             sums = [f.add(a, b) for a, b in zip(epilogue.widen(total), sums, strict=True)]
         epilogue.store(sums, used, now[1])
-        return [f.gep(now[0], row.data_pixel), f.gep(now[1], row.out_pixel)]
+        return [f.gep(now[0], row.data_pixel_stride), f.gep(now[1], row.out_pixel_stride)]
 
     f.loop(row.columns, pointers, pixel)

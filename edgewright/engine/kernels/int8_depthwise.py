@@ -4,7 +4,7 @@ A dot product instruction sums four products within a 32-bit lane, but in channe
 different channels. So four neighboring pixels are interleaved by two levels of unpack instructions: each 32-bit lane
 of such a quad holds four taps of one channel. Quads start at even columns and are shared by all windows that overlap
 them; each window has its own copy of the weights, shifted to its position within the quad, with zeros elsewhere.
-Tests: ``tests/engine/lower/test_conv.py``.
+Tests: ``TestDepthwise`` in ``tests/engine/lower/test_conv.py``.
 """
 
 from __future__ import annotations
@@ -27,6 +27,11 @@ from edgewright.engine.kernels.int8_store import (
 )
 from edgewright.ir.graph import Array
 
+MAX_TAPS = 64  # of a filter: all taps are unrolled
+# The last, partial tile of a longer row is a full one, moved back: it recomputes less than a tenth of the row, and
+# needs no code of its own.
+_MIN_TILES_TO_OVERLAP = 10
+
 
 @dataclass(frozen=True)
 class Int8DepthwiseRow:
@@ -35,11 +40,11 @@ class Int8DepthwiseRow:
     kernel: tuple[int, int]
     stride: int
     dilation: int
-    columns: int  # output pixels
+    columns: int  # output pixels (the output's width)
     channels: int  # stored, padding included
-    data_pixel: int
-    out_pixel: int
-    residual_pixel: int
+    data_pixel_stride: int
+    out_pixel_stride: int
+    residual_pixel_stride: int
     epilogue: Int8Epilogue
 
 
@@ -117,7 +122,12 @@ def pack_weights(
 
 
 def tile_pixels(isa: ISA, row: Int8DepthwiseRow) -> int:
-    """Output pixels per tile: each needs four accumulators (a byte vector of channels, widened), a quad four more."""
+    """Output pixels per tile (the register tile; ``channel_blocks`` sets its channels).
+
+    A byte vector of channels widens to four int32 accumulators per pixel, and a quad of interleaved inputs takes four
+    registers: 4 * 4 + 4 = 20 of 32, or 2 * 4 + 4 = 12 of 16; weights and half-interleaved pairs share the others. Not
+    more pixels than the row has: the tile loop runs at least once.
+    """
     return min(4 if isa.registers >= 32 else 2, row.columns)
 
 
@@ -158,16 +168,14 @@ class _Block:
         f, row = self.f, self.row
         pixels = tile_pixels(self.isa, row)
         times, rest = divmod(row.columns, pixels)
-        steps = [row.stride * row.data_pixel] * row.kernel[0] + [row.out_pixel, row.residual_pixel]
+        steps = [row.stride * row.data_pixel_stride] * row.kernel[0] + [row.out_pixel_stride, row.residual_pixel_stride]
 
         def tile(_: Reg, now: list[Reg]) -> list[Reg]:
             self._emit_tile(now, pixels)
             return [f.gep(p, pixels * s) for p, s in zip(now, steps, strict=True)]
 
         after = f.loop(times, pointers, tile)
-        if (
-            rest and times > 9
-        ):  # a full last tile: recomputes at most a tenth of the row, and needs no code of its block_weights
+        if rest and times >= _MIN_TILES_TO_OVERLAP:
             back = rest - pixels
             self._emit_tile([f.gep(p, back * s) for p, s in zip(after, steps, strict=True)], pixels)
         elif rest:
@@ -183,8 +191,8 @@ class _Block:
         factors = load_requantizers(f, row.epilogue, f.gep(self.weights, 4 * width), width // 4, 4, 16)
         emitter = Int8EpilogueEmitter(f, row.epilogue, f.gep(self.weights, 4 * width * (1 + row.epilogue.factor_words)))
         for p, four in enumerate(sums):
-            added = f.load(self.vector_type, residual, p * row.residual_pixel) if row.epilogue.sum else None
-            f.store_first(emitter.store(four, factors, added), self.used, out, p * row.out_pixel)
+            added = f.load(self.vector_type, residual, p * row.residual_pixel_stride) if row.epilogue.sum else None
+            f.store_first(emitter.store(four, factors, added), self.used, out, p * row.out_pixel_stride)
 
     def _kernel_row(self, data: Reg, dy: int, sums: list[list[Reg]]) -> None:
         """One row of taps for all pixels: quads from left to right, each interleaved once."""
@@ -210,7 +218,9 @@ class _Block:
 
         def pixel(c: int) -> Reg:
             return (
-                f.load(self.vector_type, data, c * self.row.data_pixel, 1) if c in taps else const(0, self.vector_type)
+                f.load(self.vector_type, data, c * self.row.data_pixel_stride, 1)
+                if c in taps
+                else const(0, self.vector_type)
             )
 
         for c in (column, column + 2 * d):

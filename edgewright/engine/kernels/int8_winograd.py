@@ -129,7 +129,7 @@ def emit_output_transform(module: Module, lanes: int, outputs: OutputTiles, epil
             for c in range(columns):
                 at = (r * 4 + c) * patches.point
                 four = [f.load(kind, points, at + vector * j, 4) for j in range(4)]
-                residual_offset = r * outputs.residual_row + c * outputs.residual_pixel
+                residual_offset = r * outputs.residual_row + c * outputs.residual_pixel_stride
                 other = f.load(vec(4 * lanes, "i8"), second, residual_offset) if epilogue.sum else None
                 f.store(finish.store(four, factors, other), out, r * patches.row + c * patches.pixel)
 

@@ -38,7 +38,7 @@ class PoolSpec:
     columns: int
     channels: int
     out_row: int
-    out_pixel: int
+    out_pixel_stride: int
     epilogue: Epilogue = ()
     in_affine: Affine | None = None
     out_affine: Affine | None = None
@@ -58,7 +58,7 @@ def emit_pool(module: Module, name: str, isa: ISA, pool: PoolSpec) -> None:
 
         def pixel(x: Reg, _: list[Reg]) -> list[Reg]:
             column, first_x, end_x = _window_bounds(f, pool.wide, x)
-            corner, pixel_address = f.gep(top, column), f.gep(line, f.mul(x, pool.out_pixel))
+            corner, pixel_address = f.gep(top, column), f.gep(line, f.mul(x, pool.out_pixel_stride))
 
             def vector(first: Operand, width: int, used: int) -> None:
                 at = byte_offset(f, first, pool.item)

@@ -25,7 +25,7 @@ class ResizeSpec:
     columns: int
     channels: int
     out_row: int
-    out_pixel: int
+    out_pixel_stride: int
     across_first: bool
     epilogue: Epilogue = ()
     in_affine: Affine | None = None
@@ -56,7 +56,7 @@ def emit_resize(module: Module, name: str, lanes: int, resize: ResizeSpec) -> No
         def pixel(x: Reg, _: list[Reg]) -> list[Reg]:
             (left, right), x_weights = _load_entry(f, columns, x)
             corners = [[f.gep(s, at) for at in (left, right)] for s in sources]
-            pixel_address = f.gep(line, f.mul(x, resize.out_pixel))
+            pixel_address = f.gep(line, f.mul(x, resize.out_pixel_stride))
 
             def vector(first: Operand, width: int, used: int) -> None:
                 at = byte_offset(f, first, resize.item)

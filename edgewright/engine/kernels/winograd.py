@@ -163,7 +163,7 @@ class OutputTiles:
     patches: PatchRow  # steps of the output
     columns: int  # output pixels per row
     residual_row: int
-    residual_pixel: int
+    residual_pixel_stride: int
     epilogue: Epilogue = ()
 
 
@@ -194,7 +194,7 @@ def emit_output_tiles(module: Module, outputs: OutputTiles, block: int, body: Ti
             start = [
                 f.gep(f.arg("points"), f.mul(index, 4 * patches.channels)),
                 f.gep(f.arg("out"), f.mul(index, patches.m * patches.pixel)),
-                f.gep(f.arg("second"), f.mul(index, patches.m * outputs.residual_pixel)),
+                f.gep(f.arg("second"), f.mul(index, patches.m * outputs.residual_pixel_stride)),
                 f.arg("bias"),
             ]
             f.loop(patches.channels // block, start, lambda _, now: body(f, now, columns))
@@ -222,7 +222,7 @@ def _output_tile(f: Function, lanes: int, outputs: OutputTiles, pointers: list[R
 
     def store(r: int) -> None:
         for c, x in enumerate(_output_transform(f, m, [line[r] for line in half_transformed])[:columns]):
-            at = r * outputs.residual_row + c * outputs.residual_pixel
+            at = r * outputs.residual_row + c * outputs.residual_pixel_stride
             load = lambda at=at: f.load(kind, second, at, 4)  # noqa: E731
             value = apply_epilogue(f, f.op("fadd", x, bias_value), outputs.epilogue, load)
             f.store(value, out, r * patches.row + c * patches.pixel, 4)

@@ -6,6 +6,8 @@ row (``kernels/int8_depthwise.py``). Activations are stored as uint8, weights as
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from edgewright.engine.codegen.builder import Function, Module
@@ -239,8 +241,8 @@ class Int8DepthwiseConv(_Int8ConvLowering):
     accumulator vectors (one per quarter of a byte vector), so four pixels take 16 registers and leave the rest for the
     interleaved inputs, weights and multipliers. ``int8_depthwise.channel_blocks`` sets the channels per tile: one byte
     vector (64 channels with AVX-512, 32 with AVX2, 16 with NEON), then a narrower or overlapping block for the
-    remainder. There is one step per image, parallel over output rows. At most 64 taps are supported, because all taps
-    are unrolled.
+    remainder. There is one step per image, parallel over output rows. Larger filters than ``MAX_TAPS`` and channel
+    multipliers (``conv.outputs`` filters per channel) have other lowerings.
     """
 
     @classmethod
@@ -250,7 +252,7 @@ class Int8DepthwiseConv(_Int8ConvLowering):
         if node.table is not None and not context.isa.permute_bytes:
             return None
         conv = conv_geometry(node.op)
-        if conv.outputs != 1 or conv.images > 1024 or conv.kernel[0] * conv.kernel[1] > 64:
+        if conv.outputs != 1 or conv.images > 1024 or math.prod(conv.kernel) > int8_depthwise.MAX_TAPS:
             return None
         params = Int8ConvParams(node, context, _filters(node.op))
         return cls(node, conv, params) if params.exact else None
@@ -259,15 +261,13 @@ class Int8DepthwiseConv(_Int8ConvLowering):
         conv, isa, node, params = self.conv, context.isa, self.node, self.params
         storages = [context.storage(v) for v in (node.op.args["input"], node.out, node.residual or node.out)]
         data, out, second = (s.layout for s in storages)
-        pixel_bytes = padded_channels(
-            conv.groups
-        )  # not the pixel stride, which covers other tensors in a concatenation
+        channels = padded_channels(conv.groups)  # not the pixel stride, which covers other tensors in a concatenation
         row = int8_depthwise.Int8DepthwiseRow(
             conv.kernel,
             conv.stride[1],
             conv.dilation[1],
             conv.size[1],
-            pixel_bytes,
+            channels,
             data.pixel,
             out.pixel,
             second.pixel,

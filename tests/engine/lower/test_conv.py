@@ -117,6 +117,11 @@ class TestDepthwise:
         made = conv((2, 8, width, 20), 20, kernel, stride, padding, groups=20, quantize=quantize, depthwise=True)
         check(made, cpu)
 
+    @pytest.mark.parametrize("width", [41, 43])
+    def test_long_rows_end_in_an_overlapping_tile(self, cpu: str, quantize: bool, width: int) -> None:
+        made = conv((1, 3, width, 24), 24, (3, 3), (1, 1), (1, 1, 1, 1), groups=24, quantize=quantize, depthwise=True)
+        check(made, cpu)
+
     @pytest.mark.sample(6)
     @pytest.mark.parametrize("dilation", [(2, 2), (1, 3)])
     @pytest.mark.parametrize("kernel", [3, 5])
