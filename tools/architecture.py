@@ -16,7 +16,7 @@ BEGIN, END = "<!-- packages: begin -->", "<!-- packages: end -->"
 GROUPS = {
     "shared": ("base", "ir", "formats", "backends.framework"),
     "runs files, without torch": ("engine", "runtime"),
-    "compiles models": ("frontend", "lowering", "quantize", "program", "backends"),
+    "compiles models; delegates run without torch": ("frontend", "lowering", "quantize", "program", "backends"),
     "is called by people": ("api", "compat", "peers", "demo", "cli", "entry"),
 }
 _COLORS = ("#e8eef7", "#e6f4ea", "#fdf1e0", "#f3e8fd")
@@ -24,10 +24,10 @@ _WIDTH, _ROW, _PAD, _TITLE = 760, 30, 12, 24
 
 
 def packages(text: str) -> list[tuple[str, str]]:
-    """Names and descriptions of the table, lowest package first."""
+    """Names and descriptions of the table's rows, lowest package first; the table has it last."""
     lines = text.split(BEGIN)[1].split(END)[0].strip().splitlines()[2:]
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
-    return [(name.strip("`"), summary) for name, summary in cells]
+    return [(name.strip("`"), summary) for name, summary in reversed(cells)]
 
 
 def draw(rows: list[tuple[str, str]]) -> str:
