@@ -74,7 +74,7 @@ def networks(name: str) -> Digests:
 
 
 def _compiled(module: Any, inputs: Any, backend: str, precision: str | None) -> str:
-    """The digest of a file, or the error that there is none for."""
+    """The digest of a file, or of the error without the path of this checkout."""
     import edgewright as ew
     from edgewright.errors import EdgewrightError
 
@@ -83,7 +83,7 @@ def _compiled(module: Any, inputs: Any, backend: str, precision: str | None) -> 
                             calibration=[inputs] if precision else None,
                             simulate=None if backend in ("xnnpack", "ethos_u") else True, evaluate=0)  # fmt: skip
     except EdgewrightError as error:
-        return f"{type(error).__name__} {digest(str(error))}"
+        return f"{type(error).__name__} {digest(str(error).replace(str(ROOT), ''))}"
     return digest(bytes(result.program.buffer))
 
 
