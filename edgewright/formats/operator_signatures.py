@@ -69,7 +69,34 @@ class Signature:
         """The number of values that a KernelCall of this operator lists: arguments, then the returned value, if any."""
         return len(self.args) + (self.key not in _RETURNS_NOTHING)
 
+    @cached_property
+    def functional(self) -> str:
+        """The functional operator of which this is the out variant; empty if there is none.
 
+        >>> operators()["aten::eq.Tensor_out"].functional, operators()["aten::abs.out"].functional
+        ('aten.eq.Tensor', 'aten.abs.default')
+        """
+        namespace, _, name = self.key.partition("::")
+        if namespace not in ("aten", "quantized_decomposed") or any(a.is_write for a in self.inputs):
+            return ""
+        packet, _, overload = name.partition(".")
+        overload = _IRREGULAR.get(self.key) or overload.removesuffix("out").removesuffix("_") or "default"
+        return f"{namespace}.{packet}.{overload}"
+
+
+# Kernels that are not named after the overload they compute.
+_IRREGULAR = {
+    "aten::add.out": "Tensor", "aten::sub.out": "Tensor", "aten::mul.out": "Tensor", "aten::div.out": "Tensor",
+    "aten::div.out_mode": "Tensor_mode", "aten::any.all_out": "default", "aten::any.out": "dim",
+    "aten::max.unary_out": "default", "aten::max.dim_max": "dim", "aten::min.unary_out": "default",
+    "aten::min.dim_min": "dim", "aten::mean.dtype_out": "default", "aten::mean.out": "dim",
+    "aten::prod.int_out": "dim_int", "aten::sum.IntList_out": "dim_IntList", "aten::topk.values": "default",
+    "aten::var.out": "dim", "aten::arange.start_out": "start_step", "aten::empty.out": "memory_format",
+    "aten::max_pool2d_with_indices_backward.grad_input": "default",
+    "quantized_decomposed::quantize_per_tensor.Tensor_out": "tensor",
+    "quantized_decomposed::dequantize_per_tensor.Tensor_out": "tensor",
+    "quantized_decomposed::choose_qparams.Tensor_out": "tensor",
+}  # fmt: skip
 _RETURNS_NOTHING = frozenset({"executorch_prim::et_view.default", "executorch_prim::et_copy_index.tensor"})
 _LINE = re.compile(r"\s*([\w:.]+)\((.*)\)\s*")
 _ARG = re.compile(r"(\w+): (opt\[)?(.*?)(?(2)\])(!?)")

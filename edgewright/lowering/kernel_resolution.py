@@ -28,9 +28,6 @@ PROFILES: dict[str, frozenset[str]] = {
     "portable-only": frozenset(OPERATORS) - _QUANTIZED - _OPTIMIZED,
 }
 
-# Arguments of functional operators that describe the output; out-variants read it from the output tensor.
-_OUTPUT_ONLY = {"dtype", "layout", "device", "pin_memory"}
-
 PRIMS: dict[Any, str] = {
     operator.add: "add", operator.sub: "sub", operator.mul: "mul", operator.truediv: "truediv",
     operator.floordiv: "floordiv", operator.mod: "mod", operator.neg: "neg", operator.eq: "eq", operator.gt: "gt",
@@ -99,45 +96,9 @@ def kernel_set(profile: str | tuple[str, ...]) -> KernelSet:
 
 @cache
 def _functional_keys() -> dict[str, str]:
-    """Functional operator to the key of its out-variant, derived from the schemas."""
-    keys = {
-        "aten.sym_size.int": "aten::sym_size.int",
-        "aten.sym_numel.default": "aten::sym_numel",
-        "aten._local_scalar_dense.default": "aten::_local_scalar_dense",
-        "aten.item.default": "aten::_local_scalar_dense",
-        "quantized_decomposed.quantize_per_tensor.tensor": "quantized_decomposed::quantize_per_tensor.Tensor_out",
-        "quantized_decomposed.dequantize_per_tensor.tensor": "quantized_decomposed::dequantize_per_tensor.Tensor_out",
-        "quantized_decomposed.choose_qparams.tensor": "quantized_decomposed::choose_qparams.Tensor_out",
-    }
-    for key in OPERATORS:
-        namespace, _, rest = key.partition("::")
-        name, _, overload = rest.partition(".")
-        if namespace == "quantized_decomposed" and overload == "out":
-            keys[f"{namespace}.{name}.default"] = key
-        if namespace == "aten" and overload:
-            functional = _find_functional(name, overload)
-            if functional is not None:
-                keys[str(functional)] = key
-    return keys
-
-
-def _find_functional(name: str, overload: str) -> Any:
-    packet = getattr(aten, name)
-    out = getattr(packet, overload, None)
-    if out is None:
-        return None
-    for exact in (True, False):
-        for candidate in packet.overloads():
-            op = getattr(packet, candidate)
-            if not op._schema.is_mutable and _schema_inputs(op, exact) == _schema_inputs(out, exact):
-                return op
-    return None
-
-
-def _schema_inputs(op: Any, exact: bool) -> list[tuple[str, str]]:
-    return [
-        (a.name, str(a.type)) for a in op._schema.arguments if not a.is_out and (exact or a.name not in _OUTPUT_ONLY)
-    ]
+    """Functional operators, and the keys of their kernels."""
+    keys = {signature.functional: key for key, signature in OPERATORS.items() if signature.functional}
+    return {**keys, "aten.item.default": "aten::_local_scalar_dense"}
 
 
 @cache

@@ -65,6 +65,7 @@ REGISTERED: dict[str, Kernel] = {}  # read it through ``registry.all_kernels``, 
 def register(key: str, fn: Function, shape: Function | None, *, raw: bool = False) -> None:
     """Register a kernel for an operator of the stock list. ``shape`` is None only if the result's shape depends on
     data."""
+    assert key not in REGISTERED, f"{key} has a kernel already"
     REGISTERED[key] = Kernel(key, operators()[key], fn, shape, raw, stock=True)
 
 

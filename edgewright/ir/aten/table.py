@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -73,8 +73,11 @@ class OpTable(Mapping[str, OpDef]):
 
     def of(self, op: Op) -> OpDef | None:
         """The entry that matches an imported operator, or None."""
-        entries = self._by_aten.get(op.kind, ())
-        return next((entry for entry in entries if entry.when is None or entry.when(op)), None)
+        return next((entry for entry in self.matching(op.kind) if entry.when is None or entry.when(op)), None)
+
+    def matching(self, overload: str) -> Sequence[OpDef]:
+        """The entries of an ATen overload: several if ``when`` distinguishes them by the arguments."""
+        return self._by_aten.get(overload, ())
 
     def __getitem__(self, name: str) -> OpDef:
         return self._entries[name]
