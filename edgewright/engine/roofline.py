@@ -199,7 +199,7 @@ def _estimate(op: Op, limits: Peaks) -> OpEstimate:
     macs = count_macs(op)
     products = macs / limits.gmacs(_quantized(values)) / 1e3
     memory = read / limits.memory_gbytes / 1e3
-    return OpEstimate(op.kind, macs, touched, max(products, memory), "products" if products >= memory else "memory")
+    return OpEstimate(op.name, macs, touched, max(products, memory), "products" if products >= memory else "memory")
 
 
 def _quantized(values: list[Value]) -> bool:

@@ -176,10 +176,11 @@ class _Reference:
         Graphs of vendor operators have static shapes and were validated before.
         """
         from edgewright.engine.graph.infer_shapes import specialize
+        from edgewright.engine.graph.nodes import is_core
         from edgewright.engine.graph.validate import check_graph
 
         graph = self._executor.graph
-        if tuple(shapes) in self._checked or any("." in op.kind for op in graph.ops):
+        if tuple(shapes) in self._checked or not is_core(graph):
             return
         check_graph(specialize(graph, shapes), self._memory)
         self._checked.add(tuple(shapes))

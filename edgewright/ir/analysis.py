@@ -37,14 +37,14 @@ def count_macs(op: Op) -> int:
     if out is None:
         return 0
     size = math.prod(out.bound)
-    if op.kind.startswith("conv") and isinstance(weight, Value):
+    if op.name.startswith("conv") and isinstance(weight, Value):
         if op.args.get("transposed"):
             image: Value = op.args["input"]
             return math.prod(image.bound) * math.prod(weight.bound[1:])
         return size * math.prod(weight.bound[1:])
-    if op.kind == "linear" and isinstance(weight, Value):
+    if op.name == "linear" and isinstance(weight, Value):
         return size * weight.bound[-1]
-    if op.kind in ("mm", "bmm", "addmm", "matmul"):
+    if op.name in ("mm", "bmm", "addmm", "matmul"):
         left = op.args.get("mat1", op.args.get("self"))
         return size * (left.bound[-1] if isinstance(left, Value) and left.bound else 1)
     return 0

@@ -114,6 +114,11 @@ class Op:
     origin: Origin = field(default_factory=Origin, repr=False)
     graphs: dict[str, Graph] = field(default_factory=dict)  # branches and bodies of control flow
 
+    @property
+    def name(self) -> str:
+        """The kind as profiles, plans and errors show it: ``conv2d`` of ``core.conv2d``, ``tosa.conv2d`` unchanged."""
+        return self.kind.removeprefix("core.")
+
     def inputs(self) -> Iterator[Value]:
         """Every Value the call reads, in order."""
         yield from _values(list(self.args.values()))

@@ -39,7 +39,7 @@ def _op_lines(op: Op, full: bool) -> Iterator[str]:
     outputs = [v for v in op.outputs if v is not None]
     results = ", ".join(f"%{v.name}" for v in outputs)
     shapes = ", ".join(_type_text(v) for v in outputs)
-    yield f"{results} = {op.kind}({', '.join(filter(None, operands))}) -> {shapes}"
+    yield f"{results} = {op.name}({', '.join(filter(None, operands))}) -> {shapes}"
     for name, inner in op.graphs.items():
         yield f"  {name}:"
         yield from (f"    {line}" for line in graph_lines(inner, full=full))

@@ -40,7 +40,7 @@ def constant(data: Any, q: QParams | None = None) -> Value:
 
 def single(kind: str, inputs: Sequence[Value], outputs: Sequence[Value], **args: Any) -> Graph:
     """A graph of one node; ``inputs`` are those that are no constants."""
-    return Graph("one", list(inputs), list(outputs), [Op(kind, args, list(outputs))])
+    return Graph("one", list(inputs), list(outputs), [Op(f"core.{kind}", args, list(outputs))])
 
 
 def program(graph: Graph) -> bytes:

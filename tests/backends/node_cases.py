@@ -287,8 +287,8 @@ def _rows(name: str, bits: int, block: int | None = None) -> Callable[[], Made]:
         rows = QParams(1.0, 0, INT8, -128, 127, axis=-1 if kind == "linear" else -3, dynamic="per_token")
         x, stored, out = value(shape), value(shape, q=rows), value(result)
         fixed = {"transposed": False} if kind == "linear" else {}
-        product = Op(kind, {**fixed, **args, **more, "input": stored, "weight": weight, "bias": bias}, [out])
-        ops = [Op("convert", {"self": x}, [stored]), product]
+        product = Op(f"core.{kind}", {**fixed, **args, **more, "input": stored, "weight": weight, "bias": bias}, [out])
+        ops = [Op("core.convert", {"self": x}, [stored]), product]
         return Graph("rows", [x], [out], ops), [r.normal(size=shape).astype(np.float32)]
 
     return make

@@ -29,6 +29,10 @@ def step(name: str, draw: Callable[[Draw, Core], Step | None], weight: float = 1
 class Core(Builder):
     steps = STEPS
 
+    def op(self, kind: str, args: dict[str, Any], out: Value) -> Value:
+        """Append ``core.<kind>``: steps name operators without their dialect."""
+        return super().op(f"core.{kind}", args, out)
+
     def input(self, step: Step) -> None:
         dtype = TYPES[step["type"]]
         q = byte_q(step["scale"], step["zero"], dtype) if dtype in (I8, U8) else None

@@ -176,7 +176,7 @@ def _topk(b: Core, s: Step) -> None:
     need(_number(x) and _exact(b, x) and dim < len(x.bound) and s["k"] <= x.bound[dim])
     shape = [s["k"] if k == dim else n for k, n in enumerate(x.bound)]
     args = {"self": x, "k": s["k"], "dim": dim, "largest": bool(s["largest"])}
-    places = b.op("topk_places", args, b.new(shape, I64))
+    places = b.op("topk_indices", args, b.new(shape, I64))
     found = b.new(shape, x.dtype)
     b.keep(b.op("gather", {"self": x, "dim": dim, "index": places, "sparse_grad": False}, found))
 
@@ -262,7 +262,7 @@ def _bands(b: Core, s: Step) -> None:
             "weights": rng.uniform(-1, 1, (s["count"], width)).astype(np.float32)}  # fmt: skip
     shape = [s["count"] if k == dim else n for k, n in enumerate(x.bound)]
     args = {"self": x, "dim": dim, **{name: b.constant(data) for name, data in held.items()}}
-    b.keep(b.op("bands", args, b.new(shape, F32)))
+    b.keep(b.op("separable_resize", args, b.new(shape, F32)))
 
 
 @step("t_norm", lambda d, b: _one(d, b, lambda v: single(v) and v.bound != () and v.bound[-1] > 1, lambda x: {

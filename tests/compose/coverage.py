@@ -63,7 +63,7 @@ def fusion_of(low: Lowering) -> str:
     """A lowering with what of its node is more than one operator."""
     fused = [name for attribute, name in _FUSED.items() if _there(getattr(low.node, attribute))]
     if not fused:
-        fused = ["tree of elements"] if "." in low.node.op.kind else ["several operators"]
+        fused = ["several operators"] if low.node.op.kind.startswith("core.") else ["tree of elements"]
     return f"{name_of(type(low))} with {', '.join(fused)}"
 
 

@@ -103,7 +103,7 @@ def rounded_reals(graph: Graph) -> set[Value]:
             stepped.update(v for v in op.outputs if v is not None)
         if _rounds(op, out) and read & inexact:
             stepped.add(out)
-        elif _real(out) and (op.kind not in EXACT or read & inexact):
+        elif _real(out) and (op.name not in EXACT or read & inexact):
             inexact.update(v for v in op.outputs if v is not None)
     return stepped
 

@@ -40,16 +40,16 @@ def check_stock(spec: Spec) -> Failure | str | None:
 
 def _incomparable(graph: Graph) -> str:
     """Why a graph is not compared: XNNPACK crashes or is wrong, on what no file of ours has; or it has no one rule."""
-    if any(op.kind == "clone" for op in graph.ops):
+    if any(op.kind == "core.clone" for op in graph.ops):
         return "stock: crashes on some copies, of which our files have none"
     kinds: dict[Value, set[bool]] = {}
     for op in graph.ops:
-        if op.kind in ("conv2d", "depthwise_conv2d") and dynamic(op.args["input"]):
-            rows = op.kind == "conv2d" and is_core_pointwise_gemm(op)
+        if op.kind in ("core.conv2d", "core.depthwise_conv2d") and dynamic(op.args["input"]):
+            rows = op.kind == "core.conv2d" and is_core_pointwise_gemm(op)
             kinds.setdefault(op.args["input"], set()).add(rows)
     if any(len(found) > 1 for found in kinds.values()):
         return "stock: is wrong where pointwise and other convolutions share dynamically quantized rows; ours do not"
-    if any(op.kind == "mul" and op.args["self"] is op.args["other"] and op.args["self"].q for op in graph.ops):
+    if any(op.kind == "core.mul" and op.args["self"] is op.args["other"] and op.args["self"].q for op in graph.ops):
         return "stock: rounds 8-bit squares by one of two rules, as its optimizer meets them; half steps differ"
     return ""
 

@@ -56,7 +56,7 @@ def window(value: Value, name: str) -> tuple[Op, Value]:
         "dilation": [1, 1],
         "groups": channels,
     }
-    return Op("depthwise_conv2d", args, [out]), out
+    return Op("core.depthwise_conv2d", args, [out]), out
 
 
 def _image(value: Value) -> bool:
@@ -86,9 +86,9 @@ def operand_has_border(graph: Graph, inputs: list[Any], at: int) -> Made | None:
     if not _image(value):
         return None
     inside = like(value, "inside")
-    first = Op("add", {"self": value, "other": constant(np.float32(0.0).reshape(1))}, [inside])
+    first = Op("core.add", {"self": value, "other": constant(np.float32(0.0).reshape(1))}, [inside])
     if value.q is not None:
-        first = Op("clamp", {"self": value, "limits": None}, [inside])
+        first = Op("core.clamp", {"self": value, "limits": None}, [inside])
     op, more = window(inside, "windowed")
     return Graph("border", graph.inputs, [*graph.outputs, more], [first, *replaced(graph, value, inside), op]), inputs
 
@@ -104,7 +104,7 @@ def _joined(graph: Graph, inputs: list[Any], at: int, dim: int, first: bool, ret
     made = like(out, "joined", (*out.bound[:dim], out.bound[dim] + size, *out.bound[dim + 1 :]))
     last = like(made, "last")
     pieces = [out, other] if first else [other, out]
-    ops = [*graph.ops, Op("cat", {"tensors": pieces, "dim": dim}, [made])]
+    ops = [*graph.ops, Op("core.cat", {"tensors": pieces, "dim": dim}, [made])]
     ops += [] if returned else [_unary(made, last)]
     outputs = [(made if returned else last) if i == at else v for i, v in enumerate(graph.outputs)]
     rng = np.random.default_rng(9)
@@ -113,7 +113,7 @@ def _joined(graph: Graph, inputs: list[Any], at: int, dim: int, first: bool, ret
 
 
 def _unary(value: Value, out: Value) -> Op:
-    return Op("hardswish" if value.q is None else "clamp", {"self": value, "limits": None}, [out])
+    return Op("core.hardswish" if value.q is None else "core.clamp", {"self": value, "limits": None}, [out])
 
 
 def result_is_channels_of_another(graph: Graph, inputs: list[Any], at: int) -> Made | None:
@@ -146,8 +146,8 @@ def _sliced(graph: Graph, inputs: list[Any], at: int, dim: int) -> Made | None:
     shape = (*value.bound[:dim], before + value.bound[dim] + after, *value.bound[dim + 1 :])
     wide, inside, part = like(value, "wide", shape), like(value, "inside", shape), like(value, "part")
     starts = [before if d == dim else 0 for d in range(rank)]
-    cut = Op("slice", {"self": inside, "start": starts, "length": list(value.bound)}, [part])
-    ops = [Op("clamp", {"self": wide, "limits": None}, [inside]), cut, *replaced(graph, value, part)]
+    cut = Op("core.slice", {"self": inside, "start": starts, "length": list(value.bound)}, [part])
+    ops = [Op("core.clamp", {"self": wide, "limits": None}, [inside]), cut, *replaced(graph, value, part)]
     pads = [(before, after) if d == dim else (0, 0) for d in range(rank)]
     data = np.pad(inputs[at], pads, constant_values=77)
     inputs = [data if i == at else x for i, x in enumerate(inputs)]
@@ -171,8 +171,8 @@ def operand_is_permuted(graph: Graph, inputs: list[Any], at: int) -> Made | None
     back = [dims.index(d) for d in range(rank)]
     shape = tuple(value.bound[d] for d in back)
     other, inside, part = like(value, "other", shape), like(value, "inside", shape), like(value, "part")
-    moved = Op("permute", {"self": inside, "dims": dims}, [part])
-    ops = [Op("clamp", {"self": other, "limits": None}, [inside]), moved, *replaced(graph, value, part)]
+    moved = Op("core.permute", {"self": inside, "dims": dims}, [part])
+    ops = [Op("core.clamp", {"self": other, "limits": None}, [inside]), moved, *replaced(graph, value, part)]
     data = [x.transpose(back).copy() if i == at else x for i, x in enumerate(inputs)]
     return Graph("permuted", [other if v is value else v for v in graph.inputs], list(graph.outputs), ops), data
 
@@ -185,7 +185,7 @@ def result_is_permuted(graph: Graph, inputs: list[Any], at: int) -> Made | None:
     dims = [0, *range(2, rank), 1]
     moved = like(out, "moved", tuple(out.bound[d] for d in dims))
     last = like(moved, "last")
-    ops = [*graph.ops, Op("permute", {"self": out, "dims": dims}, [moved]), _unary(moved, last)]
+    ops = [*graph.ops, Op("core.permute", {"self": out, "dims": dims}, [moved]), _unary(moved, last)]
     outputs = [last if i == at else v for i, v in enumerate(graph.outputs)]
     return Graph("permuted", list(graph.inputs), outputs, ops), inputs
 
@@ -198,7 +198,9 @@ def result_is_read_twice(graph: Graph, inputs: list[Any], at: int) -> Made | Non
     half = out.bound[-1] // 2
     part = like(out, "half", (*out.bound[:-1], half))
     cut = Op(
-        "slice", {"self": out, "start": [0] * (rank - 1) + [out.bound[-1] - half], "length": list(part.bound)}, [part]
+        "core.slice",
+        {"self": out, "start": [0] * (rank - 1) + [out.bound[-1] - half], "length": list(part.bound)},
+        [part],
     )
     last, whole = like(part, "last"), like(out, "whole")
     ops = [*graph.ops, cut, _unary(part, last), _unary(out, whole)]

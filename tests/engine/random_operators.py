@@ -84,7 +84,7 @@ def _convolution(rng: np.random.Generator, integer: bool, kind: str) -> Made:
         "dilation": dilation,
         "groups": groups,
     }
-    return _single(Op(kind, {**args, "limits": _limits(rng)}, [y]), [x], int(rng.integers(1000)))
+    return _single(Op(f"core.{kind}", {**args, "limits": _limits(rng)}, [y]), [x], int(rng.integers(1000)))
 
 
 def _make(kind: str, integer: bool) -> Subject:
@@ -104,7 +104,7 @@ def _transposed(rng: np.random.Generator, integer: bool) -> Made:
     weight = filters(outputs, *kernel, inputs, quantize=integer)
     args = {"input": x, "weight": weight, "bias": biases(outputs, integer), "stride": stride, "padding": [0] * 4}
     args |= {"dilation": [1, 1], "groups": 1, "output_padding": [0, 0]}
-    return _single(Op("conv_transpose2d", args, [y]), [x], 1)
+    return _single(Op("core.conv_transpose2d", args, [y]), [x], 1)
 
 
 @subject
@@ -123,7 +123,7 @@ def _linear(rng: np.random.Generator, integer: bool) -> Made:
     y = _value(rng, "y", (*x.bound[:-1], outputs), integer)
     weight = filters(outputs, inputs, quantize=integer)
     args = {"input": x, "weight": weight, "bias": biases(outputs, integer), "limits": _limits(rng)}
-    return _single(Op("linear", args, [y]), [x], 2)
+    return _single(Op("core.linear", args, [y]), [x], 2)
 
 
 def _rows(rng: np.random.Generator, last: int) -> tuple[int, ...]:
@@ -151,7 +151,7 @@ def _dynamic(rng: np.random.Generator, image: bool) -> Made:
     args: dict[str, Any] = {"input": rows, "weight": weight, "bias": biases(outputs, False), "limits": _limits(rng)}
     if image:
         args |= {"stride": [1, 1], "padding": [0] * 4, "dilation": [1, 1], "groups": 1}
-    ops = [Op("convert", {"self": x}, [rows]), Op("conv2d" if image else "linear", args, [y])]
+    ops = [Op("core.convert", {"self": x}, [rows]), Op("core.conv2d" if image else "core.linear", args, [y])]
     return Graph("subject", [x], [y], ops), [random(x, 3)]
 
 
@@ -169,14 +169,14 @@ def _pool(rng: np.random.Generator, kind: str, integer: bool) -> Made:
     x = _value(rng, "x", _image(rng, _channels(rng), 2), integer)
     if kind == "global_avg_pool2d":
         y = _value(rng, "y", (x.bound[0], 1, 1, x.bound[-1]), integer)
-        return _single(Op(kind, {"self": x}, [y]), [x], 4)
+        return _single(Op(f"core.{kind}", {"self": x}, [y]), [x], 4)
     kernel, stride = [int(n) for n in rng.integers(1, 4, 2)], [int(n) for n in rng.integers(1, 3, 2)]
     padding = [k // 2 for k in kernel for _ in range(2)]
     sizes = [(n + 2 * (k // 2) - k) // s + 1 for n, k, s in zip(x.bound[1:3], kernel, stride, strict=True)]
     y = _value(rng, "y", (x.bound[0], *sizes, x.bound[-1]), integer)
     y = Value("y", x.dtype, y.bound, y.dim_order, q=x.q) if kind == "max_pool2d" else y
     args = {"self": x, "kernel_size": kernel, "stride": stride, "padding": padding, "dilation": [1, 1]}
-    return _single(Op(kind, args, [y]), [x], 4)
+    return _single(Op(f"core.{kind}", args, [y]), [x], 4)
 
 
 for _kind in ("max_pool2d", "avg_pool2d", "global_avg_pool2d"):
@@ -192,7 +192,7 @@ def _binary(rng: np.random.Generator, integer: bool) -> Made:
     other = tuple(1 if rng.random() < 0.2 else n for n in shape)
     b, y = _value(rng, "b", other, integer), _value(rng, "y", shape, integer)
     kinds = ("add", "sub", "mul") if integer else ("add", "sub", "mul", "maximum", "minimum")
-    return _single(Op(_pick(rng, kinds), {"self": a, "other": b, "limits": _limits(rng)}, [y]), [a, b], 5)
+    return _single(Op(f"core.{_pick(rng, kinds)}", {"self": a, "other": b, "limits": _limits(rng)}, [y]), [a, b], 5)
 
 
 @subject
@@ -208,7 +208,9 @@ def binary_int8(rng: np.random.Generator) -> Made:
 def _unary(rng: np.random.Generator, integer: bool) -> Made:
     shape = _image(rng, _channels(rng))
     x, y = _value(rng, "x", shape, integer), _value(rng, "y", shape, integer)
-    return _single(Op(_pick(rng, ("sigmoid", "hardswish", "tanh", "abs")), {"self": x}, [y]), [x], 6)
+    return _single(
+        Op(_pick(rng, ("core.sigmoid", "core.hardswish", "core.tanh", "core.abs")), {"self": x}, [y]), [x], 6
+    )
 
 
 @subject
@@ -224,7 +226,7 @@ def unary_int8(rng: np.random.Generator) -> Made:
 def _convert(rng: np.random.Generator, integer: bool) -> Made:
     shape = _image(rng, _channels(rng))
     x, y = _value(rng, "x", shape, not integer), _value(rng, "y", shape, integer)
-    return _single(Op("convert", {"self": x}, [y]), [x], 7)
+    return _single(Op("core.convert", {"self": x}, [y]), [x], 7)
 
 
 @subject
@@ -241,14 +243,14 @@ def dequantize(rng: np.random.Generator) -> Made:
 def requantize(rng: np.random.Generator) -> Made:
     shape = _image(rng, _channels(rng))
     x, y = _value(rng, "x", shape, True), _value(rng, "y", shape, True)
-    return _single(Op("convert", {"self": x}, [y]), [x], 7)
+    return _single(Op("core.convert", {"self": x}, [y]), [x], 7)
 
 
 @subject
 def softmax_fp32(rng: np.random.Generator) -> Made:
     shape = _image(rng, _channels(rng))
     x, y = real("x", *shape), real("y", *shape)
-    return _single(Op("softmax", {"self": x}, [y]), [x], 8)
+    return _single(Op("core.softmax", {"self": x}, [y]), [x], 8)
 
 
 @subject
@@ -256,7 +258,7 @@ def bmm_fp32(rng: np.random.Generator) -> Made:
     batch = tuple(int(n) for n in rng.integers(1, 4, int(rng.integers(1, 3))))
     m, k, n = (int(_pick(rng, (1, 2, 3, 5, 8, 16, 17, 33))) for _ in range(3))
     a, b, y = real("a", *batch, m, k), real("b", *batch, k, n), real("y", *batch, m, n)
-    return _single(Op("bmm", {"self": a, "other": b}, [y]), [a, b], 9)
+    return _single(Op("core.bmm", {"self": a, "other": b}, [y]), [a, b], 9)
 
 
 def _resize(rng: np.random.Generator, integer: bool) -> Made:
@@ -264,7 +266,7 @@ def _resize(rng: np.random.Generator, integer: bool) -> Made:
     size = [int(n) for n in rng.integers(2, 14, 2)]
     y = Value("y", x.dtype, (x.bound[0], *size, x.bound[-1]), x.dim_order, q=x.q)
     args = {"input": x, "output_size": size, "align_corners": bool(rng.integers(2))}
-    return _single(Op("upsample_bilinear2d", args, [y]), [x], 10)
+    return _single(Op("core.upsample_bilinear2d", args, [y]), [x], 10)
 
 
 @subject
@@ -283,7 +285,7 @@ def prelu_fp32(rng: np.random.Generator) -> Made:
     shape = _image(rng, channels)
     x, y = real("x", *shape), real("y", *shape)
     slopes = constant(rng.standard_normal(channels).astype(np.float32))
-    return _single(Op("prelu", {"self": x, "weight": slopes}, [y]), [x], 11)
+    return _single(Op("core.prelu", {"self": x, "weight": slopes}, [y]), [x], 11)
 
 
 def _pad(rng: np.random.Generator, integer: bool) -> Made:
@@ -291,7 +293,7 @@ def _pad(rng: np.random.Generator, integer: bool) -> Made:
     before, after = ([int(n) for n in (rng.random(4) < 0.4) * rng.integers(1, 4, 4)] for _ in range(2))
     shape = tuple(a + n + b for a, n, b in zip(before, x.bound, after, strict=True))
     y = Value("y", x.dtype, shape, x.dim_order, q=x.q)
-    return _single(Op("pad", {"self": x, "before": before, "after": after, "value": 0.0}, [y]), [x], 12)
+    return _single(Op("core.pad", {"self": x, "before": before, "after": after, "value": 0.0}, [y]), [x], 12)
 
 
 @subject

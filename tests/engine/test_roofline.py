@@ -24,7 +24,7 @@ def linear(rows: int, inputs: int, outputs: int, quantized: bool = False) -> Gra
     x = Value("x", kind, (rows, inputs), q=q)
     weight = Value("w", kind, (outputs, inputs), data=np.zeros((outputs, inputs), kind), q=q)
     y = Value("y", kind, (rows, outputs), q=q)
-    return Graph("g", [x], [y], [Op("linear", {"input": x, "weight": weight, "bias": None}, [y])])
+    return Graph("g", [x], [y], [Op("core.linear", {"input": x, "weight": weight, "bias": None}, [y])])
 
 
 def test_products_bound_what_uses_weights_often() -> None:

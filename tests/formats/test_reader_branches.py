@@ -244,7 +244,7 @@ def test_resizing_says_how_its_corners_lie() -> None:
 
     made = read_program(device_program(CASES["resize"]()[0]))
     (op,) = from_blob(xnnpack.read_blob(made.blob(made.execution_plan[0].delegates[0])), {}).ops
-    assert op.kind == "upsample_bilinear2d" and isinstance(op.args["align_corners"], bool)
+    assert op.kind == "core.upsample_bilinear2d" and isinstance(op.args["align_corners"], bool)
 
 
 # ----------------------------------------------------------------------------------------------------------- twins

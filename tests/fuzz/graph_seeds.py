@@ -27,7 +27,7 @@ _LARGEST = 8192  # bytes of a seed: larger ones take longer and reach no more co
 
 def operators(dialect: str) -> list[str]:
     """The kinds of operators of a dialect, as graphs have them."""
-    return sorted(kind if dialect == "core" else f"{dialect}.{kind}" for kind in _TABLES[dialect])
+    return sorted(f"{dialect}.{kind}" for kind in _TABLES[dialect])
 
 
 def seeds(dialect: str, samples: int = 3, stride: int = 1) -> list[bytes]:

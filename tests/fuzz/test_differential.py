@@ -88,9 +88,9 @@ def test_a_difference_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """A reference that is wrong by one must not pass."""
     from edgewright.ir.core.registry import IMPLEMENTATIONS
 
-    data = next(data for data in files("core") if b'"kind":"abs"' in data)
-    right = IMPLEMENTATIONS["abs"]
-    monkeypatch.setitem(IMPLEMENTATIONS, "abs", lambda ex, op: right(ex, op) + 1)
+    data = next(data for data in files("core") if b'"kind":"core.abs"' in data)
+    right = IMPLEMENTATIONS["core.abs"]
+    monkeypatch.setitem(IMPLEMENTATIONS, "core.abs", lambda ex, op: right(ex, op) + 1)
     found = compare("core", data, 1)
     assert found.category == "numbers"
     assert "real numbers" in found.reason

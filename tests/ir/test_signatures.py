@@ -96,7 +96,8 @@ def test_words_for_how_values_are_stored() -> None:
     [
         (TOSA_SIGNATURES, [*(set(TOSA) - {"resize"}), "resize.nearest", "resize.bilinear"]),
         (TFLITE_SIGNATURES, TFLITE), (QNN_SIGNATURES, QNN), (ENN_SIGNATURES, ENN),
-        (CORE_SIGNATURES, set(IMPLEMENTATIONS) - {"whole_matmul", "topk_places", "bands", "trunc_divide"}),
+        (CORE_SIGNATURES, {kind.removeprefix("core.") for kind in IMPLEMENTATIONS}
+         - {"int_matmul", "topk_indices", "separable_resize", "trunc_divide"}),
     ],
     ids=["tosa", "tflite", "qnn", "enn", "core"],
 )  # fmt: skip

@@ -133,14 +133,14 @@ class _Reader:
                 args[argument] = list(number) if isinstance(number, tuple | list) else number
             else:
                 args.setdefault(argument, []).append(number)
-        if row.op == "upsample_bilinear2d":
+        if row.kind == "core.upsample_bilinear2d":
             args["align_corners"] = bool(node.flags & ALIGN_CORNERS)
-        if row.op == "linear":
+        if row.kind == "core.linear":
             args["transposed"] = bool(node.flags & TRANSPOSED)
         limits = xnode.output_min_max
         if row.clamps and limits is not None:
             args["limits"] = (limits.output_min, limits.output_max)
-        return Op(row.op, args, outputs)
+        return Op(row.kind, args, outputs)
 
 
 def _unpack_int4(data: Array, shape: tuple[int, ...], name: int) -> Array:

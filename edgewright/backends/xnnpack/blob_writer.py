@@ -127,7 +127,7 @@ class _Writer:
         for name, (argument, position) in row.attrs.items():
             argument_value = op.args[argument]
             fields[name] = argument_value if position is None else argument_value[position]
-        fields.update(_shape_fields(row, op))
+        fields.update(_shape_fields(op))
         fields["flags"] = row.flags | _flags(op)
         node = XNode(type=NODE_TYPE[row.name], node=row.table(**fields), debug_handle=65535)
         if row.clamps and op.args.get("limits"):
@@ -136,9 +136,9 @@ class _Writer:
 
 
 def _node_def(op: Op) -> NodeDef:
-    if op.kind == "cat":
+    if op.kind == "core.cat":
         return NODES[NODE_TYPE[f"Concatenate{len(op.args['tensors'])}"] - 1]
-    return next(row for row in NODES if row.op == op.kind)
+    return next(row for row in NODES if row.kind == op.kind)
 
 
 def _argument(op: Op, argument: str) -> Any:
@@ -154,18 +154,16 @@ def _flags(op: Op) -> int:
     return ALIGN_CORNERS * bool(op.args.get("align_corners")) + TRANSPOSED * bool(op.args.get("transposed"))
 
 
-def _shape_fields(row: NodeDef, op: Op) -> dict[str, Any]:
+def _shape_fields(op: Op) -> dict[str, Any]:
     """Node fields that are derived from tensor shapes."""
-    if row.op in ("conv2d", "depthwise_conv2d", "conv_transpose2d"):
+    if op.kind in ("core.conv2d", "core.depthwise_conv2d", "core.conv_transpose2d"):
         weight, groups = op.args["weight"].bound, op.args["groups"]
-        channels = weight[3] if row.op == "depthwise_conv2d" else weight[0]
-        inputs = 1 if row.op == "depthwise_conv2d" else weight[3]
+        channels = weight[3] if op.kind == "core.depthwise_conv2d" else weight[0]
+        inputs = 1 if op.kind == "core.depthwise_conv2d" else weight[3]
         return {"kernel_height": weight[1], "kernel_width": weight[2], "group_input_channels": inputs,
                 "group_output_channels": channels // groups}  # fmt: skip
-    if row.op in ("permute", "view", "slice"):
-        key = {"permute": "dims", "view": "size", "slice": "start"}[row.op]
-        return {"num_dims": len(op.args[key])}
-    return {}
+    key = {"core.permute": "dims", "core.view": "size", "core.slice": "start"}.get(op.kind)
+    return {} if key is None else {"num_dims": len(op.args[key])}
 
 
 def _datatype(value: Value) -> int:

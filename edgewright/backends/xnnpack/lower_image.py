@@ -25,7 +25,9 @@ def convolution(low: GroupLowering, op: Op) -> None:
     image = low.get(x, NLC if sequence else NHWC)
     if sequence:
         unsqueezed = low.temporary((image.shape[0], 1, *image.shape[1:]), x)  # type: ignore[arg-type]
-        low.emit("view", unsqueezed, self=image, size=[reshape_size(x, 0), 1, reshape_size(x, 2), reshape_size(x, 1)])
+        low.emit(
+            "core.view", unsqueezed, self=image, size=[reshape_size(x, 0), 1, reshape_size(x, 2), reshape_size(x, 1)]
+        )
         image = unsqueezed
     args = {"input": image, "weight": weight, "bias": lower_bias(low, op), "stride": stride, "padding": pads,
             "dilation": dilation, "groups": op.args["groups"], "output_padding": output_padding,
@@ -36,7 +38,9 @@ def convolution(low: GroupLowering, op: Op) -> None:
     result = low.make(out, NLC)
     unsqueezed = low.temporary((result.shape[0], 1, *result.shape[1:]), out)  # type: ignore[arg-type]
     low.emit(kind, unsqueezed, **args)
-    low.emit("view", result, self=unsqueezed, size=[reshape_size(out, 0), reshape_size(out, 2), reshape_size(out, 1)])
+    low.emit(
+        "core.view", result, self=unsqueezed, size=[reshape_size(out, 0), reshape_size(out, 2), reshape_size(out, 1)]
+    )
 
 
 def _pair(values: Any, fill: int) -> list[int]:
@@ -56,11 +60,11 @@ def _conv_filter(op: Op) -> tuple[str, Value]:
         group_outputs = data.shape[1]
         grouped = data.reshape(groups, -1, *data.shape[1:]).transpose(0, 2, 1, 3, 4)
         data = grouped.reshape(groups * group_outputs, -1, *data.shape[2:])
-        kind, data = "conv_transpose2d", data.transpose(0, 2, 3, 1)
+        kind, data = "core.conv_transpose2d", data.transpose(0, 2, 3, 1)
     elif data.shape[1] == 1 and groups > 1:
-        kind, data, axis = "depthwise_conv2d", data.transpose(1, 2, 3, 0), 3
+        kind, data, axis = "core.depthwise_conv2d", data.transpose(1, 2, 3, 0), 3
     else:
-        kind, data = "conv2d", data.transpose(0, 2, 3, 1)
+        kind, data = "core.conv2d", data.transpose(0, 2, 3, 1)
     if q is not None and q.axis is not None:
         q = with_axis(q, axis)
     if q is None and data.dtype == np.float16:
@@ -77,15 +81,15 @@ def max_pool2d(low: GroupLowering, op: Op) -> None:
     for axis in (0, 1):  # ceil_mode becomes padding at the end
         covered = (int(out.bound[2 + axis]) - 1) * stride[axis] + (kernel[axis] - 1) * dilation[axis] + 1
         pads[2 * axis + 1] = max(pads[2 * axis + 1], covered - int(x.bound[2 + axis]) - pads[2 * axis])
-    low.emit("max_pool2d", low.make(out, NHWC), self=low.get(x, NHWC), kernel_size=kernel, stride=stride, padding=pads,
-             dilation=dilation, **limits(op))  # fmt: skip
+    low.emit("core.max_pool2d", low.make(out, NHWC), self=low.get(x, NHWC), kernel_size=kernel, stride=stride,
+             padding=pads, dilation=dilation, **limits(op))  # fmt: skip
 
 
 def avg_pool2d(low: GroupLowering, op: Op) -> None:
     x, out = op.args["self"], op.outputs[0]
     assert out is not None
     kernel, stride, padding, _ = pool_params(op)
-    low.emit("avg_pool2d", low.make(out, NHWC), self=low.get(x, NHWC), kernel_size=kernel, stride=stride,
+    low.emit("core.avg_pool2d", low.make(out, NHWC), self=low.get(x, NHWC), kernel_size=kernel, stride=stride,
              padding=padding, **limits(op))  # fmt: skip
 
 
@@ -94,11 +98,11 @@ def global_avg_pool(low: GroupLowering, op: Op) -> None:
     assert out is not None
     keepdim = len(out.shape) == 4
     if keepdim:
-        low.emit("global_avg_pool2d", low.make(out, NHWC), self=low.get(x, NHWC), **limits(op))
+        low.emit("core.global_avg_pool2d", low.make(out, NHWC), self=low.get(x, NHWC), **limits(op))
         return
     pooled = low.temporary((x.bound[0], 1, 1, x.bound[1]), out)
-    low.emit("global_avg_pool2d", pooled, self=low.get(x, NHWC), **limits(op))
-    low.emit("view", low.make(out), self=pooled, size=[reshape_size(out, 0), reshape_size(out, 1)])
+    low.emit("core.global_avg_pool2d", pooled, self=low.get(x, NHWC), **limits(op))
+    low.emit("core.view", low.make(out), self=pooled, size=[reshape_size(out, 0), reshape_size(out, 1)])
 
 
 def spatial_max(low: GroupLowering, op: Op) -> None:
@@ -110,15 +114,15 @@ def spatial_max(low: GroupLowering, op: Op) -> None:
     keepdim = len(out.shape) == 4
     shape = [x.bound[0], *(1 if d in dims else x.bound[d] for d in (2, 3)), x.bound[1]]
     pooled = low.make(out, NHWC) if keepdim else low.temporary(shape, out)
-    low.emit("max_pool2d", pooled, self=low.get(x, NHWC), kernel_size=kernel, stride=kernel, padding=[0] * 4,
+    low.emit("core.max_pool2d", pooled, self=low.get(x, NHWC), kernel_size=kernel, stride=kernel, padding=[0] * 4,
              dilation=[1, 1])  # fmt: skip
     if not keepdim:
         order = (0, 2, 1) if len(out.shape) == 3 else (0, 1)
-        low.emit("view", low.make(out, order), self=pooled, size=[reshape_size(out, d) for d in order])
+        low.emit("core.view", low.make(out, order), self=pooled, size=[reshape_size(out, d) for d in order])
 
 
 def upsample_bilinear2d(low: GroupLowering, op: Op) -> None:
     x, out = op.args["input"], op.outputs[0]
     assert out is not None
-    low.emit("upsample_bilinear2d", low.make(out, NHWC), input=low.get(x, NHWC), output_size=list(out.bound[2:]),
+    low.emit("core.upsample_bilinear2d", low.make(out, NHWC), input=low.get(x, NHWC), output_size=list(out.bound[2:]),
              align_corners=op.args["align_corners"])  # fmt: skip

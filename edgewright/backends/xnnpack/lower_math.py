@@ -43,7 +43,7 @@ def softmax(low: GroupLowering, op: Op) -> None:
     assert out is not None
     rank = len(x.shape)
     order = order_with_last(op.args["dim"] % rank, rank)
-    low.emit("softmax", low.make(out, order), self=low.get(x, order))
+    low.emit("core.softmax", low.make(out, order), self=low.get(x, order))
 
 
 def prelu(low: GroupLowering, op: Op) -> None:
@@ -54,7 +54,7 @@ def prelu(low: GroupLowering, op: Op) -> None:
     order = order_with_last(1, rank) if rank > 1 else identity(rank)
     channels = int(x.bound[order[-1]])
     weight = low.constant(np.ascontiguousarray(np.broadcast_to(slopes.data.reshape(-1), (channels,))))
-    low.emit("prelu", low.make(out, order), self=low.get(x, order), weight=weight)
+    low.emit("core.prelu", low.make(out, order), self=low.get(x, order), weight=weight)
 
 
 def clamp(bounds: Any) -> Any:
@@ -64,7 +64,7 @@ def clamp(bounds: Any) -> Any:
         source, out = op.args["self"], op.outputs[0]
         assert out is not None
         order = common_order(low, op, len(out.shape))
-        low.emit("clamp", low.make(out, order), self=low.get(source, order), limits=bounds(op))
+        low.emit("core.clamp", low.make(out, order), self=low.get(source, order), limits=bounds(op))
 
     return lower
 
@@ -92,7 +92,7 @@ def linear(low: GroupLowering, op: Op) -> None:
     x, weight, out = op.args["input"], op.args["weight"], op.outputs[0]
     assert out is not None
     args = {"input": low.get(x), "weight": low.get(weight), "bias": lower_bias(low, op), "transposed": False}
-    low.emit("linear", low.make(out), **args, **limits(op))
+    low.emit("core.linear", low.make(out), **args, **limits(op))
 
 
 def matmul(low: GroupLowering, op: Op) -> None:
@@ -100,19 +100,19 @@ def matmul(low: GroupLowering, op: Op) -> None:
     x, weight, out = op.args.get("mat1", op.args["self"]), op.args["mat2"], op.outputs[0]
     assert out is not None
     if not weight.constant:
-        low.emit("bmm", low.make(out), self=low.get(x), other=low.get(weight))
+        low.emit("core.bmm", low.make(out), self=low.get(x), other=low.get(weight))
         return
     as_linear = Op(
         "linear", {"input": x, "weight": weight, "bias": op.args["self"] if "mat1" in op.args else None}, [out]
     )
     args = {"input": low.get(x), "weight": low.get(weight), "bias": lower_bias(low, as_linear), "transposed": True}
-    low.emit("linear", low.make(out), **args, **limits(op))
+    low.emit("core.linear", low.make(out), **args, **limits(op))
 
 
 def batch_matmul(low: GroupLowering, op: Op) -> None:
     out = op.outputs[0]
     assert out is not None
-    low.emit("bmm", low.make(out), self=low.get(op.args["self"]), other=low.get(op.args["mat2"]))
+    low.emit("core.bmm", low.make(out), self=low.get(op.args["self"]), other=low.get(op.args["mat2"]))
 
 
 def convert(low: GroupLowering, op: Op) -> None:
@@ -130,7 +130,7 @@ def convert(low: GroupLowering, op: Op) -> None:
     order = common_order(low, op, rank)
     if out.q is not None and out.q.dynamic:
         order = NHWC if out.q.axis == -3 else identity(rank)
-    low.emit("convert", low.make(out, order), self=low.get(x, order))
+    low.emit("core.convert", low.make(out, order), self=low.get(x, order))
 
 
 def batch_norm(low: GroupLowering, op: Op) -> None:
@@ -142,9 +142,9 @@ def batch_norm(low: GroupLowering, op: Op) -> None:
     shape = [1] * len(order)
     shape[order.index(1)] = scale.size
     scaled = low.temporary([out.bound[d] for d in order], out)
-    low.emit("mul", scaled, self=low.get(x, order), other=low.constant(scale.reshape(shape).astype(out.dtype)))
+    low.emit("core.mul", scaled, self=low.get(x, order), other=low.constant(scale.reshape(shape).astype(out.dtype)))
     offset = low.constant(shift.reshape(shape).astype(out.dtype))
-    low.emit("add", low.make(out, order), self=scaled, other=offset, **limits(op))
+    low.emit("core.add", low.make(out, order), self=scaled, other=offset, **limits(op))
 
 
 def batch_norm_scale_shift(op: Op) -> tuple[Array, Array]:

@@ -22,9 +22,9 @@ def _concatenate(low: GroupLowering, parts: list[Value], out: Value, dim: int) -
         shape = list(parts[0].bound)
         shape[dim] = sum(int(p.bound[dim]) for p in parts[:5])
         partial = low.temporary(shape, out)
-        low.emit("cat", partial, tensors=parts[:5], dim=dim)
+        low.emit("core.cat", partial, tensors=parts[:5], dim=dim)
         parts = [partial, *parts[5:]]
-    low.emit("cat", out, tensors=parts, dim=dim)
+    low.emit("core.cat", out, tensors=parts, dim=dim)
 
 
 def stack(low: GroupLowering, op: Op) -> None:
@@ -37,7 +37,7 @@ def stack(low: GroupLowering, op: Op) -> None:
         size = [reshape_size(value, d) for d in range(len(value.shape))]
         shape = [*value.bound[:dim], 1, *value.bound[dim:]]
         parts.append(low.temporary(shape, out))
-        low.emit("view", parts[-1], self=low.get(value), size=[*size[:dim], 1, *size[dim:]])
+        low.emit("core.view", parts[-1], self=low.get(value), size=[*size[:dim], 1, *size[dim:]])
     _concatenate(low, parts, low.make(out), dim)
 
 
@@ -58,15 +58,15 @@ def pixel_shuffle(low: GroupLowering, op: Op) -> None:
     bound = [x.bound[0], channels // factor**2, factor, factor, *x.bound[2:]]
     dims = [0, 1, 4, 2, 5, 3]
     parts, permuted_parts = low.temporary(bound, out), low.temporary([bound[d] for d in dims], out)
-    low.emit("view", parts, self=low.get(x), size=split_size)
-    low.emit("permute", permuted_parts, self=parts, dims=dims)
-    low.emit("view", low.make(out), self=permuted_parts, size=[reshape_size(out, d) for d in range(4)])
+    low.emit("core.view", parts, self=low.get(x), size=split_size)
+    low.emit("core.permute", permuted_parts, self=parts, dims=dims)
+    low.emit("core.view", low.make(out), self=permuted_parts, size=[reshape_size(out, d) for d in range(4)])
 
 
 def view(low: GroupLowering, op: Op) -> None:
     x, out = op.args["self"], op.outputs[0]
     assert out is not None
-    low.emit("view", low.make(out), self=low.get(x), size=[reshape_size(out, d) for d in range(len(out.shape))])
+    low.emit("core.view", low.make(out), self=low.get(x), size=[reshape_size(out, d) for d in range(len(out.shape))])
 
 
 def slice_(low: GroupLowering, op: Op) -> None:
@@ -84,7 +84,7 @@ def _slice_dim(low: GroupLowering, x: Value, out: Value, order: Order, dim: int,
     """Slice one dimension. A length of 0 means the full extent of a dynamic dimension."""
     starts = [start if d == dim else 0 for d in order]
     lengths = [length if d == dim else 0 if isinstance(x.shape[d], Dim) else int(x.bound[d]) for d in order]
-    low.emit("slice", out, self=low.get(x, order), start=starts, length=lengths)
+    low.emit("core.slice", out, self=low.get(x, order), start=starts, length=lengths)
 
 
 def split(low: GroupLowering, op: Op) -> None:
@@ -116,7 +116,9 @@ def _select_index(low: GroupLowering, op: Op, x: Value, out: Value, dim: int, in
     sliced = low.temporary([1 if d == dim else x.bound[d] for d in order], out)
     _slice_dim(low, x, sliced, order, dim, index, 1)
     squeezed_order = tuple(d - (d > dim) for d in order if d != dim)
-    low.emit("view", low.make(out, squeezed_order), self=sliced, size=[reshape_size(out, d) for d in squeezed_order])
+    low.emit(
+        "core.view", low.make(out, squeezed_order), self=sliced, size=[reshape_size(out, d) for d in squeezed_order]
+    )
 
 
 def pad(low: GroupLowering, op: Op) -> None:
@@ -127,7 +129,7 @@ def pad(low: GroupLowering, op: Op) -> None:
     before, after = [0] * rank, [0] * rank
     for index in range(len(pads) // 2):
         before[rank - 1 - index], after[rank - 1 - index] = pads[2 * index], pads[2 * index + 1]
-    low.emit("pad", low.make(out, order), self=low.get(x, order), before=[before[d] for d in order],
+    low.emit("core.pad", low.make(out, order), self=low.get(x, order), before=[before[d] for d in order],
              after=[after[d] for d in order], value=float(op.args["value"] or 0))  # fmt: skip
 
 

@@ -17,8 +17,10 @@ from edgewright.backends.xnnpack.tables import Binary, Unary, UnaryWithParam
 from edgewright.ir.graph import Graph, Op, Value
 
 _MAX_CHAIN = 8
-_NOT_ELEMENTWISE = ("softmax", "global_avg_pool2d", "bmm")  # same node tables, but not elementwise
-_ELEMENTWISE = {node.op for node in NODES if node.table in (Unary, UnaryWithParam, Binary)}.difference(_NOT_ELEMENTWISE)
+_NOT_ELEMENTWISE = ("core.softmax", "core.global_avg_pool2d", "core.bmm")  # same node tables, but not elementwise
+_ELEMENTWISE = {node.kind for node in NODES if node.table in (Unary, UnaryWithParam, Binary)}.difference(
+    _NOT_ELEMENTWISE
+)
 
 
 def split_chains(graph: Graph) -> None:
@@ -30,7 +32,7 @@ def split_chains(graph: Graph) -> None:
         length = None if source is None else lengths.get(source)
         if source is not None and length is not None and length + _node_count(op) > _MAX_CHAIN and source.shape:
             copy = replace(source, name=f"{source.name}_split")
-            ops.append(Op("permute", {"self": source, "dims": list(range(len(source.shape)))}, [copy], op.origin))
+            ops.append(Op("core.permute", {"self": source, "dims": list(range(len(source.shape)))}, [copy], op.origin))
             op.args = {name: copy if value is source else value for name, value in op.args.items()}
             length = 0
         ops.append(op)
@@ -44,7 +46,7 @@ def split_chains(graph: Graph) -> None:
 
 def _node_count(op: Op) -> int:
     """XNNPACK adds a separate clamp node for the output limits of a sum or a product."""
-    return 2 if op.kind != "clamp" and op.args.get("limits") else 1
+    return 2 if op.kind != "core.clamp" and op.args.get("limits") else 1
 
 
 def _is_8bit(value: Value) -> bool:

@@ -29,7 +29,7 @@ from edgewright.formats.flatbuffer import F32, STRING, U8, U32, U64, Buffer, Byt
 
 @dataclass(frozen=True)
 class NodeDef:
-    """One node type: its flatbuffer table, the operator it implements, and the field of each operator argument.
+    """One node type: its flatbuffer table, the core operator it represents, and the field of each operator argument.
 
     ``ids``: tensor arguments by field (``out`` is the result; ``tensors[i]`` is one element of a list argument).
     ``attrs``: other arguments by field, with the index into a list argument. All other fields are derived from shapes.
@@ -37,7 +37,7 @@ class NodeDef:
 
     name: str
     table: type
-    op: str
+    kind: str
     ids: Mapping[str, str]
     attrs: Mapping[str, tuple[str, int | None]] = field(default_factory=dict)
     flags: int = 0
@@ -65,69 +65,69 @@ _DILATION: dict[str, tuple[str, int | None]] = {"dilation_height": ("dilation", 
 KEEP_DIMS, ALIGN_CORNERS, TRANSPOSED = 64, 8, 1
 
 
-def _unary(name: str, op: str, **fields: Any) -> NodeDef:
-    return NodeDef(name, Unary, op, _UNARY_IDS, **fields)
+def _unary(name: str, kind: str, **fields: Any) -> NodeDef:
+    return NodeDef(name, Unary, kind, _UNARY_IDS, **fields)
 
 
-def _binary(name: str, op: str, **fields: Any) -> NodeDef:
-    return NodeDef(name, Binary, op, _BINARY_IDS, **fields)
+def _binary(name: str, kind: str, **fields: Any) -> NodeDef:
+    return NodeDef(name, Binary, kind, _BINARY_IDS, **fields)
 
 
 # Every node type of the format, in order of the schema's union: the type number is the index in this list plus 1.
 NODES: tuple[NodeDef, ...] = (
-    _binary("Add", "add", clamps=True),
-    NodeDef("FullyConnected", FullyConnected, "linear", _FILTER_IDS, clamps=True),
-    _unary("Softmax", "softmax"),
-    _unary("Sigmoid", "sigmoid"),
-    NodeDef("StaticTranspose", Transpose, "permute", _UNARY_IDS, {"perm": ("dims", None)}),
-    _unary("Clamp", "clamp", clamps=True),
-    NodeDef("Conv2d", Conv, "conv2d", _FILTER_IDS, _CONV, clamps=True),
-    _binary("Div", "div", clamps=True),
-    NodeDef("StaticResizeBilinear2D", ResizeBilinear, "upsample_bilinear2d", {"input_id": "input", "output_id": "out"},
-         {"new_height": ("output_size", 0), "new_width": ("output_size", 1)}),
-    NodeDef("StaticConstantPad", ConstantPad, "pad", _UNARY_IDS,
+    _binary("Add", "core.add", clamps=True),
+    NodeDef("FullyConnected", FullyConnected, "core.linear", _FILTER_IDS, clamps=True),
+    _unary("Softmax", "core.softmax"),
+    _unary("Sigmoid", "core.sigmoid"),
+    NodeDef("StaticTranspose", Transpose, "core.permute", _UNARY_IDS, {"perm": ("dims", None)}),
+    _unary("Clamp", "core.clamp", clamps=True),
+    NodeDef("Conv2d", Conv, "core.conv2d", _FILTER_IDS, _CONV, clamps=True),
+    _binary("Div", "core.div", clamps=True),
+    NodeDef("StaticResizeBilinear2D", ResizeBilinear, "core.upsample_bilinear2d", {"input_id": "input",
+         "output_id": "out"}, {"new_height": ("output_size", 0), "new_width": ("output_size", 1)}),
+    NodeDef("StaticConstantPad", ConstantPad, "core.pad", _UNARY_IDS,
          {"pre_paddings": ("before", None), "post_paddings": ("after", None), "padding_value": ("value", None)}),
-    NodeDef("AvgPooling2d", Pool, "avg_pool2d", _UNARY_IDS, _POOL, flags=KEEP_DIMS, clamps=True),
-    _binary("Minimum", "minimum"),
-    NodeDef("DepthwiseConv2d", Conv, "depthwise_conv2d", _FILTER_IDS, _CONV, clamps=True),
-    NodeDef("MaxPooling2d", Pool, "max_pool2d", _UNARY_IDS, {**_POOL, **_DILATION}, flags=KEEP_DIMS, clamps=True),
-    _binary("Multiply", "mul", clamps=True),
-    _binary("Subtract", "sub", clamps=True),
-    _unary("Floor", "floor"),
-    _unary("Convert", "convert"),
-    _unary("GlobalAvgPooling2d", "global_avg_pool2d", flags=KEEP_DIMS, clamps=True),
-    NodeDef("StaticReshape", Reshape, "view", _UNARY_IDS, {"new_shape": ("size", None)}),
-    NodeDef("ArgMaxPooling2d", ArgMaxPool, "argmax_pool2d",
+    NodeDef("AvgPooling2d", Pool, "core.avg_pool2d", _UNARY_IDS, _POOL, flags=KEEP_DIMS, clamps=True),
+    _binary("Minimum", "core.minimum"),
+    NodeDef("DepthwiseConv2d", Conv, "core.depthwise_conv2d", _FILTER_IDS, _CONV, clamps=True),
+    NodeDef("MaxPooling2d", Pool, "core.max_pool2d", _UNARY_IDS, {**_POOL, **_DILATION}, flags=KEEP_DIMS, clamps=True),
+    _binary("Multiply", "core.mul", clamps=True),
+    _binary("Subtract", "core.sub", clamps=True),
+    _unary("Floor", "core.floor"),
+    _unary("Convert", "core.convert"),
+    _unary("GlobalAvgPooling2d", "core.global_avg_pool2d", flags=KEEP_DIMS, clamps=True),
+    NodeDef("StaticReshape", Reshape, "core.view", _UNARY_IDS, {"new_shape": ("size", None)}),
+    NodeDef("ArgMaxPooling2d", ArgMaxPool, "core.argmax_pool2d",
          {"input_id": "self", "output_id": "out", "output_index_id": "index"},
          {**_PADS, "pooling_height": ("kernel_size", 0), "pooling_width": ("kernel_size", 1)}),
-    _unary("SquareRoot", "sqrt"),
-    _unary("Ceiling", "ceil"),
-    _unary("Hardswish", "hardswish"),
-    NodeDef("LeakyReLU", UnaryWithParam, "leaky_relu", _UNARY_IDS, {"parameter": ("negative_slope", None)}),
-    _binary("Maximum", "maximum"),
-    _unary("Negate", "neg"),
-    _unary("Square", "square"),
-    NodeDef("ELU", UnaryWithParam, "elu", _UNARY_IDS, {"parameter": ("alpha", None)}),
-    _unary("Abs", "abs"),
-    NodeDef("PReLU", Binary, "prelu", {"input1_id": "self", "input2_id": "weight", "output_id": "out"}),
-    NodeDef("Concatenate2", Cat, "cat", _CAT_IDS, {"axis": ("dim", None)}),
-    NodeDef("Concatenate3", Cat, "cat", _CAT_IDS, {"axis": ("dim", None)}),
-    NodeDef("Concatenate4", Cat, "cat", _CAT_IDS, {"axis": ("dim", None)}),
-    NodeDef("StaticSlice", Slice, "slice", _UNARY_IDS, {"offsets": ("start", None), "sizes": ("length", None)}),
-    NodeDef("ScaledDotProductAttention", Attention, "scaled_dot_product_attention",
+    _unary("SquareRoot", "core.sqrt"),
+    _unary("Ceiling", "core.ceil"),
+    _unary("Hardswish", "core.hardswish"),
+    NodeDef("LeakyReLU", UnaryWithParam, "core.leaky_relu", _UNARY_IDS, {"parameter": ("negative_slope", None)}),
+    _binary("Maximum", "core.maximum"),
+    _unary("Negate", "core.neg"),
+    _unary("Square", "core.square"),
+    NodeDef("ELU", UnaryWithParam, "core.elu", _UNARY_IDS, {"parameter": ("alpha", None)}),
+    _unary("Abs", "core.abs"),
+    NodeDef("PReLU", Binary, "core.prelu", {"input1_id": "self", "input2_id": "weight", "output_id": "out"}),
+    NodeDef("Concatenate2", Cat, "core.cat", _CAT_IDS, {"axis": ("dim", None)}),
+    NodeDef("Concatenate3", Cat, "core.cat", _CAT_IDS, {"axis": ("dim", None)}),
+    NodeDef("Concatenate4", Cat, "core.cat", _CAT_IDS, {"axis": ("dim", None)}),
+    NodeDef("StaticSlice", Slice, "core.slice", _UNARY_IDS, {"offsets": ("start", None), "sizes": ("length", None)}),
+    NodeDef("ScaledDotProductAttention", Attention, "core.scaled_dot_product_attention",
          {"query_id": "query", "key_id": "key", "value_id": "value", "scale_id": "scale", "mask_id": "attn_mask",
           "output_id": "out"}),
-    _binary("BatchMatrixMultiply", "bmm"),
-    NodeDef("Concatenate5", Cat, "cat", _CAT_IDS, {"axis": ("dim", None)}),
-    NodeDef("ConvTranspose2d", Conv, "conv_transpose2d", _FILTER_IDS, _CONV, clamps=True),
-    _unary("ReciprocalSquareRoot", "rsqrt"),
-    _unary("Log", "log"),
-    _unary("Gelu", "gelu"),
-    _unary("Tanh", "tanh"),
-    _unary("Exp", "exp"),
-    _unary("Sin", "sin"),
-    _unary("Copy", "clone"),
-    _unary("Cos", "cos"),
+    _binary("BatchMatrixMultiply", "core.bmm"),
+    NodeDef("Concatenate5", Cat, "core.cat", _CAT_IDS, {"axis": ("dim", None)}),
+    NodeDef("ConvTranspose2d", Conv, "core.conv_transpose2d", _FILTER_IDS, _CONV, clamps=True),
+    _unary("ReciprocalSquareRoot", "core.rsqrt"),
+    _unary("Log", "core.log"),
+    _unary("Gelu", "core.gelu"),
+    _unary("Tanh", "core.tanh"),
+    _unary("Exp", "core.exp"),
+    _unary("Sin", "core.sin"),
+    _unary("Copy", "core.clone"),
+    _unary("Cos", "core.cos"),
 )  # fmt: skip
 NODE_TYPE = {node.name: number for number, node in enumerate(NODES, 1)}
 

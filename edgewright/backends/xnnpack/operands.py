@@ -31,8 +31,8 @@ def _unsqueeze_operand(low: GroupLowering, value: Value, order: Order) -> Value:
     shape = [1] * missing + list(value.bound)
     size = [1] * missing + [reshape_size(value, d) for d in range(len(value.shape))]
     unsqueezed, transposed = low.temporary(shape, value), low.temporary([shape[d] for d in order], value)
-    low.emit("view", unsqueezed, self=low.get(value), size=size)
-    low.emit("permute", transposed, self=unsqueezed, dims=list(order))
+    low.emit("core.view", unsqueezed, self=low.get(value), size=size)
+    low.emit("core.permute", transposed, self=unsqueezed, dims=list(order))
     return transposed
 
 

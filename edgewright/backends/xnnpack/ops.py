@@ -63,7 +63,7 @@ BOTH, ALL = (FLOAT, STATIC), (FLOAT, STATIC, DYNAMIC)
 
 
 def _unary(op: str, kind: str = "", config: str = "", **arguments: str) -> OpSpec:
-    return OpSpec(op, lower_math.unary(kind or op, **arguments), config=config)
+    return OpSpec(op, lower_math.unary(kind or f"core.{op}", **arguments), config=config)
 
 
 ROWS: tuple[OpSpec, ...] = (
@@ -80,16 +80,16 @@ ROWS: tuple[OpSpec, ...] = (
                config="ConvolutionConfig")
         for op in CONVOLUTIONS
     ),
-    OpSpec("add", lower_math.binary("add"), (argument_is("alpha", 1), all_or_none_quantized), BOTH, ACTIVATIONS,
+    OpSpec("add", lower_math.binary("core.add"), (argument_is("alpha", 1), all_or_none_quantized), BOTH, ACTIVATIONS,
            config="AddConfig"),
-    OpSpec("sub", lower_math.binary("sub"), (argument_is("alpha", 1), all_or_none_quantized), BOTH, ACTIVATIONS,
+    OpSpec("sub", lower_math.binary("core.sub"), (argument_is("alpha", 1), all_or_none_quantized), BOTH, ACTIVATIONS,
            config="SubConfig"),
-    OpSpec("rsub", lower_math.binary("sub", "other", "self"), (argument_is("alpha", 1), all_or_none_quantized), BOTH,
-           ACTIVATIONS, config="SubConfig"),
-    OpSpec("mul", lower_math.binary("mul"), (all_or_none_quantized,), BOTH, ACTIVATIONS, config="MulConfig"),
-    OpSpec("div", lower_math.binary("div"), (argument_is("rounding_mode", None),), config="DivConfig"),
-    OpSpec("maximum", lower_math.binary("maximum"), (), config="MaximumConfig"),
-    OpSpec("minimum", lower_math.binary("minimum"), (), config="MinimumConfig"),
+    OpSpec("rsub", lower_math.binary("core.sub", "other", "self"), (argument_is("alpha", 1), all_or_none_quantized),
+           BOTH, ACTIVATIONS, config="SubConfig"),
+    OpSpec("mul", lower_math.binary("core.mul"), (all_or_none_quantized,), BOTH, ACTIVATIONS, config="MulConfig"),
+    OpSpec("div", lower_math.binary("core.div"), (argument_is("rounding_mode", None),), config="DivConfig"),
+    OpSpec("maximum", lower_math.binary("core.maximum"), (), config="MaximumConfig"),
+    OpSpec("minimum", lower_math.binary("core.minimum"), (), config="MinimumConfig"),
     *(
         OpSpec(op, lower_math.clamp(lambda o, name=op: activation_limits(name, o)), (same_qparams,), BOTH,
                ports={"out": Same("self")}, config=config)
@@ -100,14 +100,14 @@ ROWS: tuple[OpSpec, ...] = (
     _unary("sqrt", config="SquareRootConfig"), _unary("rsqrt", config="ReciprocalSquareRootConfig"),
     _unary("sin", config="SinConfig"), _unary("cos", config="CosConfig"), _unary("tanh", config="TanhConfig"),
     _unary("sigmoid", config="SigmoidConfig"), _unary("hardswish", config="HardswishConfig"),
-    OpSpec("gelu", lower_math.unary("gelu"), (argument_is("approximate", "none"), dtypes_in("float32")),
+    OpSpec("gelu", lower_math.unary("core.gelu"), (argument_is("approximate", "none"), dtypes_in("float32")),
            config="GeluConfig"),
     _unary("leaky_relu", config="LeakyReLUConfig", negative_slope="negative_slope"),
     OpSpec("prelu", lower_math.prelu, (constant("weight"),), config="PreluConfig"),
-    OpSpec("elu", lower_math.unary("elu", alpha="alpha"), (argument_is("scale", 1), argument_is("input_scale", 1)),
+    OpSpec("elu", lower_math.unary("core.elu", alpha="alpha"), (argument_is("scale", 1), argument_is("input_scale", 1)),
            config="ELUConfig"),
-    OpSpec("pow", lower_math.unary("square"), (exponent_two,), config="PowConfig"),
-    OpSpec("square", lower_math.unary("square"), config="PowConfig"),
+    OpSpec("pow", lower_math.unary("core.square"), (exponent_two,), config="PowConfig"),
+    OpSpec("square", lower_math.unary("core.square"), config="PowConfig"),
     OpSpec("softmax", lower_math.softmax, (not_scalar,), config="SoftmaxConfig"),
     OpSpec("amax", lower_image.spatial_max, (static_spatial_dims,), config="MaxDimConfig"),
     OpSpec("max_dim", lower_image.spatial_max, (static_spatial_dims, first_output_only), config="MaxDimConfig"),

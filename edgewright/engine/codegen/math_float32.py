@@ -286,8 +286,8 @@ def _log_near_one(f: Function, r: Reg, exponent: Reg) -> Reg:
     return fma(f, exponent, const(_LN2_HIGH, kind), f.op("fadd", r, remainder))
 
 
-@register_function("round_to_half")
-def round_to_half(f: Function, x: Reg) -> Reg:
+@register_function("round_to_fp16")
+def round_to_fp16(f: Function, x: Reg) -> Reg:
     """Round to fp16 and back; exact."""
     return f.cast("fpext", f.cast("fptrunc", x, vec(lane_count(x.type), "half")), x.type)
 
@@ -301,8 +301,8 @@ def bf16_bits(f: Function, x: Reg) -> Reg:
     return f.select(f.compare("uno", x, x), f.op("or", f.op("lshr", bits, 16), 64), rounded)
 
 
-@register_function("round_to_bfloat")
-def round_to_bfloat(f: Function, x: Reg) -> Reg:
+@register_function("round_to_bf16")
+def round_to_bf16(f: Function, x: Reg) -> Reg:
     """Round to bf16 and back; exact."""
     return f.bitcast(f.op("shl", bf16_bits(f, x), 16), x.type)
 

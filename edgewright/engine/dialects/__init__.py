@@ -23,7 +23,7 @@ def translate(graph: Graph, numerics: Numerics) -> Graph:
     for dialect in DIALECTS:
         if any(op.kind.startswith(f"{dialect}.") for op in graph.ops):
             import_module(f"edgewright.engine.dialects.{dialect}_elementwise")  # registers its rules
-    for kind in {op.kind for op in graph.ops if "." in op.kind}:
+    for kind in {op.kind for op in graph.ops if not op.kind.startswith("core.")}:
         SHAPE_RULES.setdefault(kind, _broadcast_shape if _is_elementwise(kind) else _declared_shape)
     for dialect in DIALECTS:
         if graph.ops and all(op.kind.startswith(f"{dialect}.") for op in graph.ops):

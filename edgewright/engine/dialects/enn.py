@@ -24,11 +24,12 @@ from edgewright.ir.graph import Graph, Op, Value
 from edgewright.ir.numerics import Numerics
 
 _BINARY = {
-    "ELTSUM": "add", "SUB": "sub", "ELTMUL": "mul", "ELTDIV": "div", "MAXIMUM": "maximum", "MIN": "minimum",
+    "ELTSUM": "core.add", "SUB": "core.sub", "ELTMUL": "core.mul", "ELTDIV": "core.div", "MAXIMUM": "core.maximum",
+    "MIN": "core.minimum",
 }  # fmt: skip
 _UNARY = {
-    "SIGMOID": "sigmoid", "TANH": "tanh", "LOG": "log", "SQRT": "sqrt", "RSQRT": "rsqrt", "Sin": "sin", "Cos": "cos",
-    "GELU": "gelu", "HARDSWISH": "hardswish",
+    "SIGMOID": "core.sigmoid", "TANH": "core.tanh", "LOG": "core.log", "SQRT": "core.sqrt", "RSQRT": "core.rsqrt",
+    "Sin": "core.sin", "Cos": "core.cos", "GELU": "core.gelu", "HARDSWISH": "core.hardswish",
 }  # fmt: skip
 
 
@@ -90,9 +91,9 @@ def _binary(rw: EnnRewrite, op: Op) -> bool:
 
 
 def _has_int8_kernel(kind: str, a: Value, b: Value, out: Value) -> bool:
-    if kind == "mul":
+    if kind == "core.mul":
         return is_qint8(a) and is_qint8(b) and is_qint8(out)
-    return kind in ("add", "sub") and uses_fixed_point_sum(a, b, out)
+    return kind in ("core.add", "core.sub") and uses_fixed_point_sum(a, b, out)
 
 
 @rule(*_UNARY)
@@ -117,8 +118,8 @@ def _hard_sigmoid(rw: EnnRewrite, op: Op) -> bool:
     image = _use_nhwc(rw, [x], out)
     operand = rw.float_operand(op, x, image)
     shifted = replace(operand, name=f"{operand.name}_moved")
-    rw.emit("add", op, shifted, self=operand, other=_scalar(3.0), limits=(0.0, 6.0))
-    rw.emit_float("div", op, out, image, self=shifted, other=_scalar(6.0))
+    rw.emit("core.add", op, shifted, self=operand, other=_scalar(3.0), limits=(0.0, 6.0))
+    rw.emit_float("core.div", op, out, image, self=shifted, other=_scalar(6.0))
     return True
 
 
@@ -134,10 +135,10 @@ def _clamp(rw: EnnRewrite, op: Op) -> bool:
     operand = rw.float_operand(op, x, image)
     if all(float(n) == e for n, e in zip(round_to_fp16(np.array(limits, np.float64)), limits, strict=True)):
         target = rw.define(out, image)
-        rw.emit("clamp", op, target, self=operand, limits=(low, high))
+        rw.emit("core.clamp", op, target, self=operand, limits=(low, high))
         rw.mark_rounded(target)
     else:
-        rw.emit_float("clamp", op, out, image, self=operand, limits=(low, high))
+        rw.emit_float("core.clamp", op, out, image, self=operand, limits=(low, high))
     return True
 
 
@@ -148,7 +149,7 @@ def _conversion(rw: EnnRewrite, op: Op) -> bool:
     if not (is_qint8(x) and is_float32(out)) and not (is_float32(x) and is_qint8(out)):
         return _elementwise(rw, op)
     image = _use_nhwc(rw, [x], out)
-    rw.emit("convert", op, rw.define(out, image), self=rw.in_layout(x, image))
+    rw.emit("core.convert", op, rw.define(out, image), self=rw.in_layout(x, image))
     return True
 
 
@@ -159,5 +160,5 @@ def _pow(rw: EnnRewrite, op: Op) -> bool:
         return _elementwise(rw, op)
     image = _use_nhwc(rw, [x, power], out)
     operands = [rw.float_operand(op, _to_rank4(v) if image else v, image) for v in (x, power)]
-    rw.emit_float("pow", op, out, image, self=operands[0], exponent=operands[1])
+    rw.emit_float("core.pow", op, out, image, self=operands[0], exponent=operands[1])
     return True

@@ -79,7 +79,7 @@ def _split_asymmetric(rw: EnnRewrite, op: Op) -> Op | None:
     data = np.concatenate([first, second], 1).astype(dtype)
     q = QParams(w.q.scale, 0, dtype, int(int_range.min), int(int_range.max))
     doubled = replace(x, name=f"{x.name}_twice", shape=(*x.bound[:-1], 2 * x.bound[-1]))
-    rw.emit_nchw("cat", op, doubled, tensors=[rw.nchw(x)] * 2, dim=len(x.bound) - 1)
+    rw.emit_nchw("core.cat", op, doubled, tensors=[rw.nchw(x)] * 2, dim=len(x.bound) - 1)
     weight = replace(w, shape=data.shape, dtype=dtype, data=data, q=q)
     return Op(op.kind, {**op.args, "inputs": [doubled, weight, *bias_values]}, op.outputs, op.origin)
 
@@ -131,7 +131,7 @@ def _convolution(rw: EnnRewrite, op: Op) -> bool:
     data = w.data.transpose(1, 2, 3, 0) if depthwise else w.data.transpose(0, 2, 3, 1)
     if not depthwise and _needs_dense_filters(x, w, groups):
         data, groups = _dense_filters(data, groups), 1
-    _emit_conv(rw, op, "depthwise_conv2d" if depthwise else "conv2d", out, input=_operand(rw, op, x, True),
+    _emit_conv(rw, op, "core.depthwise_conv2d" if depthwise else "core.conv2d", out, input=_operand(rw, op, x, True),
              weight=_filters(w, data, 3 if depthwise else 0), stride=hw_pair(op, "stride"), padding=padding_of(op),
              dilation=hw_pair(op, "dilation"), groups=groups, **requant)  # fmt: skip
     return True
@@ -165,7 +165,7 @@ def _transposed(rw: EnnRewrite, op: Op) -> bool:
     if is_int16(x):
         _emit_int16_transposed(rw, op, _filters(w, data[:, ::-1, ::-1], 0), requant, groups)
         return True
-    _emit_conv(rw, op, "conv_transpose2d", out, input=_operand(rw, op, x, True), weight=_filters(w, data, 0),
+    _emit_conv(rw, op, "core.conv_transpose2d", out, input=_operand(rw, op, x, True), weight=_filters(w, data, 0),
              stride=hw_pair(op, "stride"), padding=padding_of(op), dilation=[1, 1], groups=groups,
              output_padding=[0, 0], **requant)  # fmt: skip
     return True
@@ -191,9 +191,9 @@ def _emit_int16_transposed(rw: EnnRewrite, op: Op, weight: Value, requant: dict[
             (batch, high, 1, wide, 1, channels),
             (batch, high, stride_y, wide, stride_x, channels),
         )
-        upsampled = step("view", "apart", image, unit_shape, size=list(unit_shape))
+        upsampled = step("core.view", "apart", image, unit_shape, size=list(unit_shape))
         upsampled = step(
-            "pad",
+            "core.pad",
             "spaced",
             upsampled,
             strided_shape,
@@ -202,11 +202,11 @@ def _emit_int16_transposed(rw: EnnRewrite, op: Op, weight: Value, requant: dict[
             value=0.0,
         )
         merged_shape = (batch, high * stride_y, wide * stride_x, channels)
-        flat = step("view", "flat", upsampled, merged_shape, size=list(merged_shape))
+        flat = step("core.view", "flat", upsampled, merged_shape, size=list(merged_shape))
         cropped = (batch, (high - 1) * stride_y + 1, (wide - 1) * stride_x + 1, channels)
-        image = step("slice", "cut", flat, cropped, start=[0] * 4, length=list(cropped))
+        image = step("core.slice", "cut", flat, cropped, start=[0] * 4, length=list(cropped))
     padding = [n - 1 - p for p, n in zip(padding_of(op), np.repeat(weight.bound[1:3], 2).tolist(), strict=True)]
-    rw.emit_nhwc("conv2d", op, out, input=image, weight=weight, stride=[1, 1], padding=padding, dilation=[1, 1],
+    rw.emit_nhwc("core.conv2d", op, out, input=image, weight=weight, stride=[1, 1], padding=padding, dilation=[1, 1],
               groups=groups, **requant)  # fmt: skip
 
 
@@ -224,11 +224,11 @@ def _linear(rw: EnnRewrite, op: Op) -> bool:
     (x, w), out = inputs_of(op)[:2], result_of(op)
     if len(x.bound) == 1 and non_empty(x):  # a single row
         row, row_result = (replace(v, name=f"{v.name}_row", shape=(1, *v.bound), dim_order=(0, 1)) for v in (x, out))
-        rw.emit_nchw("view", op, row, self=rw.nchw(x), size=list(row.bound))
+        rw.emit_nchw("core.view", op, row, self=rw.nchw(x), size=list(row.bound))
         rows = Op(op.kind, {**op.args, "inputs": [row, *inputs_of(op)[1:]]}, [row_result], op.origin)
         if not _linear(rw, rows):
             return False
-        rw.emit_nchw("view", op, out, self=rw.nchw(row_result), size=list(out.bound))
+        rw.emit_nchw("core.view", op, out, self=rw.nchw(row_result), size=list(out.bound))
         return True
     if w.q is not None and not _is_symmetric(w, is_qint8(x)):
         doubled = _split_asymmetric(rw, op)
@@ -240,10 +240,16 @@ def _linear(rw: EnnRewrite, op: Op) -> bool:
         _emit_int16_linear(rw, op, requant)
     elif x.q is None:
         rw.emit_float(
-            "linear", op, out, False, input=rw.float_operand(op, x, False), weight=_filters(w, w.data, 0), **requant
+            "core.linear",
+            op,
+            out,
+            False,
+            input=rw.float_operand(op, x, False),
+            weight=_filters(w, w.data, 0),
+            **requant,
         )
     else:
-        rw.emit_nchw("linear", op, out, input=rw.nchw(x), weight=_filters(w, w.data, 0), **requant)
+        rw.emit_nchw("core.linear", op, out, input=rw.nchw(x), weight=_filters(w, w.data, 0), **requant)
     return True
 
 
@@ -255,10 +261,10 @@ def _emit_int16_linear(rw: EnnRewrite, op: Op, requant: dict[str, Any]) -> None:
     shapes = [(1, 1, rows, int(v.bound[-1])) for v in (x, out)]
     flat, result = (replace(v, name=f"{v.name}_rows", shape=s, dim_order=(0, 1, 2, 3), data=None) for v, s in
                   zip((x, out), shapes, strict=True))  # fmt: skip
-    rw.emit("view", op, flat, self=rw.nchw(x), size=list(shapes[0]))
-    rw.emit("conv2d", op, result, input=flat, weight=_filters(w, w.data[:, None, None, :], 0), stride=[1, 1],
+    rw.emit("core.view", op, flat, self=rw.nchw(x), size=list(shapes[0]))
+    rw.emit("core.conv2d", op, result, input=flat, weight=_filters(w, w.data[:, None, None, :], 0), stride=[1, 1],
               padding=[0, 0, 0, 0], dilation=[1, 1], groups=1, **requant)  # fmt: skip
-    rw.emit_nchw("view", op, out, self=result, size=list(out.bound))
+    rw.emit_nchw("core.view", op, out, self=result, size=list(out.bound))
 
 
 @rule("BATCH_MATMUL")
@@ -267,12 +273,14 @@ def _matmul(rw: EnnRewrite, op: Op) -> bool:
     if not non_empty(a, b, out) or a.constant or b.constant:
         return False
     if all(is_float32(v) for v in (a, b, out)):
-        rw.emit_float("bmm", op, out, False, self=rw.float_operand(op, a, False), other=rw.float_operand(op, b, False))
+        rw.emit_float(
+            "core.bmm", op, out, False, self=rw.float_operand(op, a, False), other=rw.float_operand(op, b, False)
+        )
         return True
     if not (all(is_qint8(v) for v in (a, b, out)) or all(is_int16(v) for v in (a, b, out))):
         return False
     assert a.q is not None and b.q is not None
     zeros = [int(np.asarray(q.zero_point)) for q in (a.q, b.q)]
-    rw.emit_nchw("whole_matmul", op, out, self=rw.nchw(a), other=rw.nchw(b), zeros=zeros,
+    rw.emit_nchw("core.int_matmul", op, out, self=rw.nchw(a), other=rw.nchw(b), zeros=zeros,
               scaling=product_scale(a, b, out, None))  # fmt: skip
     return True

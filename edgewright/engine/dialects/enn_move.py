@@ -28,7 +28,7 @@ def _reshape(rw: EnnRewrite, op: Op) -> bool:
     (x,), out = inputs_of(op), result_of(op)
     if not non_empty(out):
         return False
-    rw.emit_nchw("view", op, out, self=rw.nchw(x), size=list(out.bound))
+    rw.emit_nchw("core.view", op, out, self=rw.nchw(x), size=list(out.bound))
     return True
 
 
@@ -36,9 +36,9 @@ def _reshape(rw: EnnRewrite, op: Op) -> bool:
 def _transpose(rw: EnnRewrite, op: Op) -> bool:
     (x,), out, dims = inputs_of(op), result_of(op), [int(d) for d in op.args["perm"]]
     if rw.prefers_nhwc([x]):
-        rw.emit_nchw("permute", op, out, self=rw.nhwc(x), dims=[TO_NCHW[d] for d in dims])
+        rw.emit_nchw("core.permute", op, out, self=rw.nhwc(x), dims=[TO_NCHW[d] for d in dims])
     else:
-        rw.emit_nchw("permute", op, out, self=rw.nchw(x), dims=dims)
+        rw.emit_nchw("core.permute", op, out, self=rw.nchw(x), dims=dims)
     return True
 
 
@@ -48,19 +48,19 @@ def _concat(rw: EnnRewrite, op: Op) -> bool:
     if not non_empty(*operands):
         return False
     if len(out.bound) == 4 and rw.prefers_nhwc(operands):
-        rw.emit_nhwc("cat", op, out, tensors=[rw.nhwc(v) for v in operands], dim=TO_NCHW[axis])
+        rw.emit_nhwc("core.cat", op, out, tensors=[rw.nhwc(v) for v in operands], dim=TO_NCHW[axis])
     else:
-        rw.emit_nchw("cat", op, out, tensors=[rw.nchw(v) for v in operands], dim=axis)
+        rw.emit_nchw("core.cat", op, out, tensors=[rw.nchw(v) for v in operands], dim=axis)
     return True
 
 
 def _slice(rw: EnnRewrite, op: Op, x: Value, out: Value, start: list[int]) -> None:
     length = list(out.bound)
     if len(length) == 4 and rw.prefers_nhwc([x]):
-        rw.emit_nhwc("slice", op, out, self=rw.nhwc(x), start=[start[d] for d in TO_NHWC],
+        rw.emit_nhwc("core.slice", op, out, self=rw.nhwc(x), start=[start[d] for d in TO_NHWC],
                   length=[length[d] for d in TO_NHWC])  # fmt: skip
     else:
-        rw.emit_nchw("slice", op, out, self=rw.nchw(x), start=start, length=length)
+        rw.emit_nchw("core.slice", op, out, self=rw.nchw(x), start=start, length=length)
 
 
 @rule("STRIDEDSLICE")
@@ -81,7 +81,7 @@ def _strided_slice(rw: EnnRewrite, op: Op) -> bool:
     for dim, (r, step) in enumerate(zip(ranges, steps, strict=True)):
         current = current if step == 1 else _gather_strided(rw, op, current, dim, np.arange(len(r)) * step)
     if current is not out:
-        rw.emit_nchw("view", op, out, self=rw.nchw(current), size=list(out.bound))
+        rw.emit_nchw("core.view", op, out, self=rw.nchw(current), size=list(out.bound))
     return True
 
 
@@ -99,14 +99,14 @@ def _emit_index_select(
 ) -> None:
     """Row gathers need dense rows, which int8 tensors may not have: those are widened to int16."""
     if not is_qint8(x):
-        rw.emit("index_select", op, out, self=rw.nchw(x), dim=dim, index=index, outside=outside)
+        rw.emit("core.index_select", op, out, self=rw.nchw(x), dim=dim, index=index, outside=outside)
         return
     wide_input, wide_output = widen_to_int16(x), widen_to_int16(out)
     if x.data is not None:
         wide_input = replace(wide_input, data=x.data.astype(np.int16))
     else:
         rw.emit(f"{PREFIX}CLIP", op, wide_input, inputs=[rw.nchw(x)], **UNLIMITED)
-    rw.emit("index_select", op, wide_output, self=wide_input, dim=dim, index=index, outside=outside)
+    rw.emit("core.index_select", op, wide_output, self=wide_input, dim=dim, index=index, outside=outside)
     rw.emit(f"{PREFIX}CLIP", op, out, inputs=[wide_output], **UNLIMITED)
 
 
@@ -123,9 +123,9 @@ def _topk(rw: EnnRewrite, op: Op) -> bool:
     ):
         return False
     operand, dim = rw.nchw(x), len(x.bound) - 1
-    rw.emit_nchw("topk_places", op, indices, self=operand, k=int(op.args["k_dims"]), dim=dim, largest=True)
+    rw.emit_nchw("core.topk_indices", op, indices, self=operand, k=int(op.args["k_dims"]), dim=dim, largest=True)
     if values is not None:
-        rw.emit_nchw("gather", op, values, self=operand, dim=dim, index=indices)
+        rw.emit_nchw("core.gather", op, values, self=operand, dim=dim, index=indices)
     return True
 
 
@@ -140,13 +140,13 @@ def _gather(rw: EnnRewrite, op: Op) -> bool:
     if index.data is not None:
         flat_index = replace(flat_index, data=index.data.reshape(flat))
     elif index.bound != flat:
-        rw.emit("view", op, flat_index, self=rw.nchw(index), size=list(flat))
+        rw.emit("core.view", op, flat_index, self=rw.nchw(index), size=list(flat))
     else:
         flat_index = rw.nchw(index)
     shape = (*x.bound[:axis], *flat, *x.bound[axis + 1 :])
     rows = replace(out, name=f"{out.name}_rows", shape=shape, dim_order=tuple(range(len(shape))))
     _emit_index_select(rw, op, x, axis, flat_index, rows, OutOfRangePolicy(f"{op.kind} {out.name!r}", wrap=True))
-    rw.emit_nchw("view", op, out, self=rows, size=list(out.bound))
+    rw.emit_nchw("core.view", op, out, self=rows, size=list(out.bound))
     return True
 
 
@@ -162,9 +162,9 @@ def _pixel_shuffle(rw: EnnRewrite, op: Op) -> bool:
     permuted_shape = tuple(split_shape[d] for d in (0, 1, 4, 2, 5, 3))
     split, permuted = (replace(image, name=f"{image.name}_{n}", shape=s, dim_order=tuple(range(6)), data=None)
                        for n, s in (("apart", split_shape), ("moved", permuted_shape)))  # fmt: skip
-    rw.emit("view", op, split, self=image, size=list(split_shape))
-    rw.emit("permute", op, permuted, self=split, dims=[0, 1, 4, 2, 5, 3])
-    rw.emit("view", op, target, self=permuted, size=list(target.bound))
+    rw.emit("core.view", op, split, self=image, size=list(split_shape))
+    rw.emit("core.permute", op, permuted, self=split, dims=[0, 1, 4, 2, 5, 3])
+    rw.emit("core.view", op, target, self=permuted, size=list(target.bound))
     return True
 
 
@@ -187,7 +187,7 @@ def _pad(rw: EnnRewrite, op: Op) -> bool:
     before_after = [pads[:rank], pads[rank:]]
     if rank == 4 and rw.prefers_nhwc([x]):
         before, after = ([side[d] for d in TO_NHWC] for side in before_after)
-        rw.emit_nhwc("pad", op, out, self=rw.nhwc(x), before=before, after=after, value=0.0)
+        rw.emit_nhwc("core.pad", op, out, self=rw.nhwc(x), before=before, after=after, value=0.0)
     else:
-        rw.emit_nchw("pad", op, out, self=rw.nchw(x), before=before_after[0], after=before_after[1], value=0.0)
+        rw.emit_nchw("core.pad", op, out, self=rw.nchw(x), before=before_after[0], after=before_after[1], value=0.0)
     return True

@@ -51,15 +51,15 @@ def _max_pool(rw: EnnRewrite, op: Op) -> bool:
             "dilation": hw_pair(op, "dilation")}  # fmt: skip
     if is_float32(x):
         target = rw.define(out, True)
-        rw.emit("max_pool2d", op, target, self=rw.float_operand(op, x, True), **args)
+        rw.emit("core.max_pool2d", op, target, self=rw.float_operand(op, x, True), **args)
         rw.mark_rounded(target)
     elif is_qint8(x) and x.q != out.q:
         target = rw.define(out, True)
         max_value = replace(target, name=f"{target.name}_largest", dtype=x.dtype, q=x.q)
-        rw.emit("max_pool2d", op, max_value, self=rw.nhwc(x), **args)
-        rw.emit("convert", op, target, self=max_value)
+        rw.emit("core.max_pool2d", op, max_value, self=rw.nhwc(x), **args)
+        rw.emit("core.convert", op, target, self=max_value)
     else:
-        _emit_image_op(rw, "max_pool2d", op, "self", **args)
+        _emit_image_op(rw, "core.max_pool2d", op, "self", **args)
     return True
 
 
@@ -72,7 +72,7 @@ def _average_pool(rw: EnnRewrite, op: Op) -> bool:
     if any(padding) and bool(op.args["count_include_pad"]):
         x = _padded(rw, op, x, padding)
         op, padding = Op(op.kind, {**op.args, "inputs": [x]}, op.outputs, op.origin), [0, 0, 0, 0]
-    _emit_image_op(rw, "avg_pool2d", op, "self", kernel_size=hw_pair(op, "kernel"), stride=hw_pair(op, "stride"),
+    _emit_image_op(rw, "core.avg_pool2d", op, "self", kernel_size=hw_pair(op, "kernel"), stride=hw_pair(op, "stride"),
               padding=padding)  # fmt: skip
     return True
 
@@ -84,7 +84,7 @@ def _padded(rw: EnnRewrite, op: Op, x: Value, padding: list[int]) -> Value:
         x, name=f"{x.name}_padded", shape=(batch, channels, high + top + bottom, wide + left + right), data=None
     )
     image = rw.nhwc(x)
-    rw.emit_nhwc("pad", op, padded, self=image, before=[0, top, left, 0], after=[0, bottom, right, 0], value=0.0)
+    rw.emit_nhwc("core.pad", op, padded, self=image, before=[0, top, left, 0], after=[0, bottom, right, 0], value=0.0)
     if image in rw.rounded:
         rw.mark_rounded(rw.nhwc_values[padded])
     return padded
@@ -95,7 +95,7 @@ def _bilinear(rw: EnnRewrite, op: Op) -> bool:
     (x,), out = inputs_of(op), result_of(op)
     if not same_kind(x, out) or not non_empty(x, out):
         return False
-    _emit_image_op(rw, "upsample_bilinear2d", op, "input", output_size=list(out.bound[2:]),
+    _emit_image_op(rw, "core.upsample_bilinear2d", op, "input", output_size=list(out.bound[2:]),
               align_corners=bool(op.args["align_corners"]))  # fmt: skip
     return True
 
@@ -114,9 +114,9 @@ def _nearest(rw: EnnRewrite, op: Op) -> bool:
     )
     shape = (batch, high, scale_y, wide, scale_x, channels)
     repeated = replace(expanded, name=f"{image.name}_several", shape=shape)
-    rw.emit("view", op, expanded, self=image, size=list(expanded.bound))
-    rw.emit("expand", op, repeated, self=expanded, size=list(shape))
-    rw.emit("view", op, target, self=repeated, size=list(target.bound))
+    rw.emit("core.view", op, expanded, self=image, size=list(expanded.bound))
+    rw.emit("core.expand", op, repeated, self=expanded, size=list(shape))
+    rw.emit("core.view", op, target, self=repeated, size=list(target.bound))
     return True
 
 
@@ -137,7 +137,7 @@ def _reduce(rw: EnnRewrite, op: Op) -> bool:
     dims = sorted(TO_NCHW[a] for a in axes) if use_nhwc else axes
     if x.q is None:
         operand = rw.float_operand(op, x, use_nhwc)
-        rw.emit_float("mean" if mean else "sum", op, out, use_nhwc and keepdims, self=operand, dim=dims,
+        rw.emit_float("core.mean" if mean else "core.sum", op, out, use_nhwc and keepdims, self=operand, dim=dims,
                       keepdim=keepdims)  # fmt: skip
     else:
         target = rw.define(out, use_nhwc and keepdims)
@@ -159,11 +159,11 @@ def _global_mean(rw: EnnRewrite, op: Op) -> bool:
     batch, channels = x.bound[:2]
     mean_value = replace(out, name=f"{out.name}_mean", shape=(batch, channels, 1, 1), dim_order=(0, 1, 2, 3))
     if is_qint8(x):
-        rw.emit_nhwc("global_avg_pool2d", op, mean_value, self=rw.nhwc(x))
+        rw.emit_nhwc("core.global_avg_pool2d", op, mean_value, self=rw.nhwc(x))
     else:
-        rw.emit_float("global_avg_pool2d", op, mean_value, True, self=rw.float_operand(op, x, True))
+        rw.emit_float("core.global_avg_pool2d", op, mean_value, True, self=rw.float_operand(op, x, True))
     pooled = rw.nhwc_values[mean_value]
-    rw.emit_nchw("view", op, out, self=pooled, size=list(out.bound))
+    rw.emit_nchw("core.view", op, out, self=pooled, size=list(out.bound))
     if pooled in rw.rounded:
         rw.mark_rounded(out)
     return True
@@ -183,7 +183,7 @@ def _move_axis_last(rw: EnnRewrite, op: Op, axis: int) -> tuple[Value, Value, li
     shape = tuple(x.bound[d] for d in dims)
     permuted, permuted_out = (replace(v, name=f"{v.name}_last", shape=shape, dim_order=tuple(range(rank)), data=None)
                       for v in (x, out))  # fmt: skip
-    rw.emit("permute", op, permuted, self=operand, dims=dims)
+    rw.emit("core.permute", op, permuted, self=operand, dims=dims)
     rw.available |= {permuted}
     if operand in rw.rounded:
         rw.mark_rounded(permuted)
@@ -203,9 +203,11 @@ def _softmax(rw: EnnRewrite, op: Op) -> bool:
     elif log:
         _log_softmax(rw, op, operand, target)
     else:
-        rw.emit_float("softmax", op, target, False, self=rw.float_operand(op, operand, False), dim=len(x.bound) - 1)
+        rw.emit_float(
+            "core.softmax", op, target, False, self=rw.float_operand(op, operand, False), dim=len(x.bound) - 1
+        )
     if target is not out:
-        rw.emit_nchw("permute", op, out, self=target, dims=inverse)
+        rw.emit_nchw("core.permute", op, out, self=target, dims=inverse)
         if x.q is None:
             rw.mark_rounded(out)
     return True
@@ -218,12 +220,12 @@ def _log_softmax(rw: EnnRewrite, op: Op, operand: Value, target: Value) -> None:
         replace(x, name=f"{x.name}_{n}", shape=(*x.bound[:-1], 1)) for n in ("largest", "total", "log")
     )
     shifted, exponentials = (replace(x, name=f"{x.name}_{n}") for n in ("below", "powers"))
-    rw.emit("amax", op, largest, self=x, dim=axis, keepdim=True)
-    rw.emit("sub", op, shifted, self=x, other=largest)
-    rw.emit("exp", op, exponentials, self=shifted)
-    rw.emit("sum", op, total, self=exponentials, dim=axis, keepdim=True)
-    rw.emit("log", op, log, self=total)
-    rw.emit_float("sub", op, target, False, self=shifted, other=log)
+    rw.emit("core.amax", op, largest, self=x, dim=axis, keepdim=True)
+    rw.emit("core.sub", op, shifted, self=x, other=largest)
+    rw.emit("core.exp", op, exponentials, self=shifted)
+    rw.emit("core.sum", op, total, self=exponentials, dim=axis, keepdim=True)
+    rw.emit("core.log", op, log, self=total)
+    rw.emit_float("core.sub", op, target, False, self=shifted, other=log)
 
 
 @rule("LAYERNORM", "GROUPNORM", "RMSNORM")
@@ -237,7 +239,7 @@ def _norm(rw: EnnRewrite, op: Op) -> bool:
         return True
     size = {"LAYERNORM": list(x.bound[-1:]), "RMSNORM": [int(n) for n in op.args.get("normalize_shape", [])]}.get(name)
     args: dict[str, Any] = {"num_groups": int(op.args["num_groups"])} if size is None else {"normalized_shape": size}
-    kind = {"LAYERNORM": "layer_norm", "RMSNORM": "rms_norm", "GROUPNORM": "group_norm"}[name]
+    kind = {"LAYERNORM": "core.layer_norm", "RMSNORM": "core.rms_norm", "GROUPNORM": "core.group_norm"}[name]
     params = dict(zip(("weight", "bias"), (rw.float_operand(op, v, False) for v in factors), strict=False))
     rw.emit_float(
         kind, op, out, False, input=rw.float_operand(op, x, False), eps=float(op.args["epsilon"]), **args, **params
@@ -268,7 +270,7 @@ def _prelu(rw: EnnRewrite, op: Op) -> bool:
     shape = (slopes.data.size,) if image or slopes.data.size == 1 else (slopes.data.size, *(1,) * (len(x.bound) - 2))
     shape = shape if x.bound else ()
     slopes = replace(slopes, shape=shape, dim_order=tuple(range(len(shape))), data=slopes.data.reshape(shape))
-    rw.emit_float("prelu", op, out, image, self=rw.float_operand(op, x, image), weight=slopes)
+    rw.emit_float("core.prelu", op, out, image, self=rw.float_operand(op, x, image), weight=slopes)
     return True
 
 
@@ -288,11 +290,11 @@ def _batch_norm(rw: EnnRewrite, op: Op) -> bool:
     weight, bias, mean, variance = (constant_float(v).reshape(-1) for v in factors)
     scale = np.float32(1) / np.sqrt(variance + np.float32(op.args["epsilon"]))
     current, shape = rw.float_operand(op, x, image), (-1,) if image else (-1, *(1,) * (len(x.bound) - 2))
-    for kind, operand in (("sub", mean), ("mul", scale), ("mul", weight)):
+    for kind, operand in (("core.sub", mean), ("core.mul", scale), ("core.mul", weight)):
         result = replace(current, name=f"{current.name}_{kind}")
         rw.emit(kind, op, result, self=current, other=_factor(operand.reshape(shape)))
         current = result
-    rw.emit_float("add", op, out, image, self=current, other=_factor(bias.reshape(shape)))
+    rw.emit_float("core.add", op, out, image, self=current, other=_factor(bias.reshape(shape)))
     return True
 
 

@@ -58,7 +58,7 @@ class EnnRewrite(GraphRewrite):
         same_memory = pixels == 1 or out.bound[3 if dims == TO_NHWC else 1] == 1
         if same_memory:
             args = {"size": list(out.bound)}
-        self.ops.append(Op("view" if same_memory else "permute", {"self": x, **args}, [out]))
+        self.ops.append(Op("core.view" if same_memory else "core.permute", {"self": x, **args}, [out]))
         if x in self.rounded and self.rounded[x] is x:
             self.rounded[out] = out
 
@@ -74,14 +74,16 @@ class EnnRewrite(GraphRewrite):
         if value.q is None:
             return self.round_half(op, current)
         out = replace(current, name=f"{current.name}_real", dtype=_F32, q=None)
-        self.emit("convert" if is_qint8(value) else f"{PREFIX}DEQUANTIZE", op, out, **_operand_args(value, current))
+        self.emit(
+            "core.convert" if is_qint8(value) else f"{PREFIX}DEQUANTIZE", op, out, **_operand_args(value, current)
+        )
         return out
 
     def round_half(self, op: Op, x: Value) -> Value:
         """A float value rounded to fp16."""
         if x not in self.rounded:
             out = replace(x, name=f"{x.name}_rounded")
-            self.emit("round_to_half", op, out, self=x)
+            self.emit("core.round_to_fp16", op, out, self=x)
             self.rounded[x] = self.rounded[out] = out
         return self.rounded[x]
 
@@ -117,11 +119,11 @@ class EnnRewrite(GraphRewrite):
     def store_float(self, op: Op, source: Value, target: Value) -> None:
         """Convert a float32 value to the type of ``target``: round to fp16 or quantize."""
         if target.q is None:
-            self.emit("round_to_half", op, target, self=source)
+            self.emit("core.round_to_fp16", op, target, self=source)
             self.rounded[target] = target
         else:
             self.emit(
-                "convert" if is_qint8(target) else f"{PREFIX}QUANTIZE",
+                "core.convert" if is_qint8(target) else f"{PREFIX}QUANTIZE",
                 op,
                 target,
                 **_operand_args(target, source),

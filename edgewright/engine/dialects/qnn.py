@@ -23,7 +23,7 @@ from edgewright.ir.graph import Graph, Op
 from edgewright.ir.numerics import Numerics
 from edgewright.ir.qnn.binary import is_fixed_point
 
-_SUMS = {"Add": "add", "Subtract": "sub"}
+_SUMS = {"Add": "core.add", "Subtract": "core.sub"}
 
 
 def translate(graph: Graph, numerics: Numerics) -> Graph:

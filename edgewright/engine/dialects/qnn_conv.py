@@ -144,12 +144,12 @@ def emit_conv2d(rw: QnnRewrite, op: Op, p: ConvOperands, x: Value, weights: Arra
     inputs, outputs = weights.shape[2:]
     if inputs == 1 and groups == x.bound[-1] == outputs:
         depthwise_filters = p.filters(weights.transpose(2, 0, 1, 3), 3)
-        emit_conv(rw, "depthwise_conv2d", op, p, out, input=x, weight=depthwise_filters, groups=groups, **window)
+        emit_conv(rw, "core.depthwise_conv2d", op, p, out, input=x, weight=depthwise_filters, groups=groups, **window)
         return
     data = weights.transpose(3, 0, 1, 2)
     if groups > 1 and p.scales is not None and (p.is_int16_conv or (outputs // groups) % 16):
         data, groups = dense_filters(data, groups), 1
-    emit_conv(rw, "conv2d", op, p, out, input=x, weight=p.filters(data, 0), groups=groups, **window)
+    emit_conv(rw, "core.conv2d", op, p, out, input=x, weight=p.filters(data, 0), groups=groups, **window)
 
 
 def dense_filters(data: Array, groups: int) -> Array:
@@ -212,7 +212,7 @@ def emit_conv_transpose2d(
     if p.is_int16_conv:
         _emit_int16_transposed(rw, op, p, x, data, out, (steps, pads, output_padding))
     else:
-        emit_conv(rw, "conv_transpose2d", op, p, out, input=x, weight=p.filters(data, 0), groups=groups,
+        emit_conv(rw, "core.conv_transpose2d", op, p, out, input=x, weight=p.filters(data, 0), groups=groups,
                      stride=steps, padding=pads, dilation=[1, 1], output_padding=output_padding)  # fmt: skip
 
 
@@ -227,7 +227,7 @@ def _emit_int16_transposed(rw: QnnRewrite, op: Op, p: ConvOperands, x: Value, da
         op, upsampled, [0] * 4, (images, (high - 1) * stride_y + 1, (wide - 1) * stride_x + 1, channels)
     )
     upsampled, padding = _crop_and_pad(rw, op, upsampled, data.shape[1:3], pads, output_padding)
-    emit_conv(rw, "conv2d", op, p, out, input=upsampled, weight=p.filters(data[:, ::-1, ::-1], 0), groups=1,
+    emit_conv(rw, "core.conv2d", op, p, out, input=upsampled, weight=p.filters(data[:, ::-1, ::-1], 0), groups=1,
                  stride=[1, 1], padding=padding, dilation=[1, 1])  # fmt: skip
 
 
@@ -251,11 +251,11 @@ def _linear(rw: QnnRewrite, op: Op) -> bool:
     if p.is_int16_conv:
         flat = rw.temporary(p.out, (1, 1, rows, p.weights.shape[0]))
         x, weight = rw.reshape(op, p.x, (1, 1, rows, depth)), p.filters(p.weights[:, None, None, :], 0)
-        emit_conv(rw, "conv2d", op, p, flat, input=x, weight=weight, groups=1, stride=[1, 1], padding=[0] * 4,
+        emit_conv(rw, "core.conv2d", op, p, flat, input=x, weight=weight, groups=1, stride=[1, 1], padding=[0] * 4,
                      dilation=[1, 1])  # fmt: skip
         rw.emit_reshape(op, flat, p.out)
         return True
-    emit_conv(rw, "linear", op, p, p.out, input=rw.reshape(op, p.x, (rows, depth)), weight=p.filters(p.weights, 0))
+    emit_conv(rw, "core.linear", op, p, p.out, input=rw.reshape(op, p.x, (rows, depth)), weight=p.filters(p.weights, 0))
     return True
 
 
@@ -275,12 +275,12 @@ def _matmul(rw: QnnRewrite, op: Op) -> bool:
     )
     if is_float32(out):
         a, b = rw.round_half(op, a), rw.round_half(op, b)
-        rw.emit_rounded("bmm", op, out, self=a, other=b)
+        rw.emit_rounded("core.bmm", op, out, self=a, other=b)
         return True
     if a.constant or b.constant:
         return False
     zeros = [int(np.asarray(v.q.zero_point)) for v in (a, b) if v.q is not None]
-    rw.emit("whole_matmul", op, out, self=a, other=b, zeros=zeros, scaling=product_scale(a, b, out, None))
+    rw.emit("core.int_matmul", op, out, self=a, other=b, zeros=zeros, scaling=product_scale(a, b, out, None))
     return True
 
 

@@ -116,8 +116,8 @@ def _average(rw: QnnRewrite, op: Op) -> bool:
     average, counts = rw.reshape(op, columns_by_plane, out.bound), element_counts(op)
     if (counts != math.prod(sizes)).any():
         corrections = make_constant("factors", (math.prod(sizes) / counts).astype(np.float32))
-        average = rw.emit_temporary("mul", op, average, out.bound, self=average, other=corrections)
-    rw.emit_rounded("clone", op, out, self=average)
+        average = rw.emit_temporary("core.mul", op, average, out.bound, self=average, other=corrections)
+    rw.emit_rounded("core.clone", op, out, self=average)
     return True
 
 
@@ -134,4 +134,4 @@ def _emit_avg_pool(rw: QnnRewrite, op: Op, x: Value, shape: Sequence[int], size:
     """Average pooling of an image that may have pixels beyond the last window."""
     extent = [(n - 1) * s + k for n, s, k in zip(shape[1:3], stride, size, strict=True)]
     x = rw.slice(op, x, [0] * 4, (x.bound[0], *extent, x.bound[3]))
-    return rw.emit_temporary("avg_pool2d", op, x, shape, self=x, kernel_size=size, stride=stride, padding=[0] * 4)
+    return rw.emit_temporary("core.avg_pool2d", op, x, shape, self=x, kernel_size=size, stride=stride, padding=[0] * 4)

@@ -24,18 +24,26 @@ from edgewright.ir.graph import Op, Value
 from edgewright.ir.qnn.elementwise import BINARY_BY_CODE, NEURONS
 
 _UNARY = {
-    "Asin": "asin", "Atan": "atan", "Cos": "cos", "Exp": "exp", "Log": "log", "Rsqrt": "rsqrt", "Sin": "sin",
-    "SquareRoot": "sqrt",
+    "Asin": "core.asin", "Atan": "core.atan", "Cos": "core.cos", "Exp": "core.exp", "Log": "core.log",
+    "Rsqrt": "core.rsqrt", "Sin": "core.sin", "SquareRoot": "core.sqrt",
 }  # fmt: skip
-_EXACT = {"Abs": "abs", "Ceil": "ceil", "Floor": "floor", "Neg": "neg", "Round": "round", "Sign": "sign"}
+_EXACT = {
+    "Abs": "core.abs",
+    "Ceil": "core.ceil",
+    "Floor": "core.floor",
+    "Neg": "core.neg",
+    "Round": "core.round",
+    "Sign": "core.sign",
+}
 _BINARY = {
-    "Add": "add", "Subtract": "sub", "Multiply": "mul", "Divide": "div", "Maximum": "maximum", "Minimum": "minimum",
-    "Power": "pow",
+    "Add": "core.add", "Subtract": "core.sub", "Multiply": "core.mul", "Divide": "core.div",
+    "Maximum": "core.maximum", "Minimum": "core.minimum", "Power": "core.pow",
 }  # fmt: skip
 _COMPARISONS = {
-    "Equal": "eq", "NotEqual": "ne", "Greater": "gt", "GreaterEqual": "ge", "Less": "lt", "LessEqual": "le",
+    "Equal": "core.eq", "NotEqual": "core.ne", "Greater": "core.gt", "GreaterEqual": "core.ge", "Less": "core.lt",
+    "LessEqual": "core.le",
 }  # fmt: skip
-_ACTIVATIONS = {"Sigmoid": "sigmoid", "Tanh": "tanh", "Gelu": "gelu", "HardSwish": "hardswish"}
+_ACTIVATIONS = {"Sigmoid": "core.sigmoid", "Tanh": "core.tanh", "Gelu": "core.gelu", "HardSwish": "core.hardswish"}
 
 
 def _unary_operands(rw: QnnRewrite, op: Op) -> tuple[Value, Value] | None:
@@ -67,7 +75,7 @@ def emit_clamp(rw: QnnRewrite, op: Op, low: float, high: float) -> bool:
     if operands is None or not low <= high:
         return False
     rw.emit_rounded(
-        "clamp", op, operands[1], self=operands[0], limits=(float(np.float32(low)), float(np.float32(high)))
+        "core.clamp", op, operands[1], self=operands[0], limits=(float(np.float32(low)), float(np.float32(high)))
     )
     return True
 
@@ -92,7 +100,9 @@ def _elu(rw: QnnRewrite, op: Op) -> bool:
     operands = _unary_operands(rw, op)
     if operands is None:
         return False
-    rw.emit_rounded("elu", op, operands[1], self=operands[0], alpha=float(op.args["alpha"]), scale=1, input_scale=1)
+    rw.emit_rounded(
+        "core.elu", op, operands[1], self=operands[0], alpha=float(op.args["alpha"]), scale=1, input_scale=1
+    )
     return True
 
 
@@ -101,8 +111,8 @@ def _hard_sigmoid(rw: QnnRewrite, op: Op) -> bool:
     if operands is None:
         return False
     x, out = operands
-    scaled = rw.emit_temporary("mul", op, x, x.bound, self=x, other=scalar(op.args["alpha"]))
-    rw.emit_rounded("add", op, out, self=scaled, other=scalar(op.args["beta"]), limits=(0.0, 1.0))
+    scaled = rw.emit_temporary("core.mul", op, x, x.bound, self=x, other=scalar(op.args["alpha"]))
+    rw.emit_rounded("core.add", op, out, self=scaled, other=scalar(op.args["beta"]), limits=(0.0, 1.0))
     return True
 
 
@@ -122,7 +132,7 @@ def _neuron(rw: QnnRewrite, op: Op) -> bool:
         return _NEURON_RULES[name](rw, op)
     operands, kinds = (
         _unary_operands(rw, op),
-        {"gelu": "gelu", "hard_swish": "hardswish", "sigmoid": "sigmoid", "tanh": "tanh"},
+        {"gelu": "core.gelu", "hard_swish": "core.hardswish", "sigmoid": "core.sigmoid", "tanh": "core.tanh"},
     )
     if operands is None or name not in kinds:
         return False
@@ -145,8 +155,8 @@ def _binary_rule(kind: str) -> Callable[[QnnRewrite, Op], bool]:
         operands = _round_operands(rw, op, inputs) if is_float32(out) else None
         if operands is None:
             return False
-        key = "exponent" if kind == "pow" else "other"
-        (rw.emit_exact if kind in ("maximum", "minimum") else rw.emit_rounded)(
+        key = "exponent" if kind == "core.pow" else "other"
+        (rw.emit_exact if kind in ("core.maximum", "core.minimum") else rw.emit_rounded)(
             kind, op, out, self=operands[0], **{key: operands[1]}
         )
         return True
@@ -184,7 +194,7 @@ def _prelu(rw: QnnRewrite, op: Op) -> bool:
     if operands is None or not inputs[1].constant or (inputs[1].bound or (1,)) not in ((1,), channels):
         return False
     x, slope = (rw.reshape(op, v, v.bound or (1,)) for v in operands)
-    result = rw.emit_temporary("prelu", op, out, x.bound, self=x, weight=slope)
+    result = rw.emit_temporary("core.prelu", op, out, x.bound, self=x, weight=slope)
     rw.emit_reshape(op, rw.round_half(op, result), out)
     rw.rounded[out] = out
     return True
@@ -198,9 +208,11 @@ def _batch_norm(rw: QnnRewrite, op: Op) -> bool:
     rounded = [rw.round_half(op, v) for v in factors]
     product: dict[str, Any] = {"self": rw.round_half(op, x), "other": rounded[0]}
     if len(rounded) == 1:
-        rw.emit_rounded("mul", op, out, **product)
+        rw.emit_rounded("core.mul", op, out, **product)
     else:
-        rw.emit_rounded("add", op, out, self=rw.emit_temporary("mul", op, out, out.bound, **product), other=rounded[1])
+        rw.emit_rounded(
+            "core.add", op, out, self=rw.emit_temporary("core.mul", op, out, out.bound, **product), other=rounded[1]
+        )
     return True
 
 
@@ -210,7 +222,7 @@ def _select(rw: QnnRewrite, op: Op) -> bool:
     operands = _round_operands(rw, op, inputs) if is_float32(out) and condition.dtype == np.dtype(bool) else None
     if operands is None or condition.constant:
         return False
-    rw.emit_exact("where", op, out, condition=condition, self=operands[0], other=operands[1])
+    rw.emit_exact("core.where", op, out, condition=condition, self=operands[0], other=operands[1])
     return True
 
 
@@ -227,9 +239,9 @@ def _is_nan_or_inf(rw: QnnRewrite, op: Op) -> bool:
     ):
         return False
     operand = rw.round_half(
-        op, x if is_float32(x) else rw.emit_temporary("convert", op, replace(x, dtype=FLOAT32), x.bound, self=x)
+        op, x if is_float32(x) else rw.emit_temporary("core.convert", op, replace(x, dtype=FLOAT32), x.bound, self=x)
     )
-    rw.emit("isnan" if op.kind.endswith("IsNan") else "isinf", op, out, self=operand)
+    rw.emit("core.isnan" if op.kind.endswith("IsNan") else "core.isinf", op, out, self=operand)
     return True
 
 
@@ -241,7 +253,7 @@ def _numbered_binary(rw: QnnRewrite, op: Op) -> bool:
     operands = _round_operands(rw, op, inputs) if name == "FloorDiv" and is_float32(out) else None
     if operands is None:
         return False
-    rw.emit_rounded("floor_divide", op, out, self=operands[0], other=operands[1])
+    rw.emit_rounded("core.floor_divide", op, out, self=operands[0], other=operands[1])
     return True
 
 
@@ -249,12 +261,12 @@ def _numbered_binary(rw: QnnRewrite, op: Op) -> bool:
 def _cast(rw: QnnRewrite, op: Op) -> bool:
     (x,), out = io_of(op)
     if is_int8(x) and (is_int8(out) or is_float32(out)) and not op.kind.endswith("Cast"):
-        rw.emit("convert", op, out, self=x)
+        rw.emit("core.convert", op, out, self=x)
         return True
     if is_float32(x) and (is_int8(out) or is_int16(out)):
         operand = x if op.kind.endswith("Quantize") else rw.round_half(op, x)
         rw.emit(
-            "convert" if is_int8(out) else op.kind,
+            "core.convert" if is_int8(out) else op.kind,
             op,
             out,
             **({"self": operand} if is_int8(out) else {"inputs": [operand]}),
@@ -263,11 +275,11 @@ def _cast(rw: QnnRewrite, op: Op) -> bool:
     if x.q is not None or out.q is not None or not non_empty(x) or x.constant:
         return False
     if is_float32(x, out):
-        rw.emit_exact("clone", op, out, self=rw.round_half(op, x))
+        rw.emit_exact("core.clone", op, out, self=rw.round_half(op, x))
     elif same_type(x, out):
-        rw.emit("clone", op, out, self=x)
+        rw.emit("core.clone", op, out, self=x)
     else:
-        rw.emit("cast", op, out, self=rw.round_half(op, x) if is_float32(x) else x)
+        rw.emit("core.cast", op, out, self=rw.round_half(op, x) if is_float32(x) else x)
         if is_float32(out):
             rw.rounded.pop(out, None)
     return True

@@ -54,7 +54,7 @@ def _gather(rw: QnnRewrite, op: Op) -> bool:
     x, flat = operands[0], rw.reshape(op, index, (element_count(index.bound),))
     shape = [flat.bound[0] if d == axis else n for d, n in enumerate(x.bound)]
     outside = OutOfRangePolicy(subject_of(op))
-    gathered = rw.emit_temporary("index_select", op, x, shape, self=x, dim=axis, index=flat, outside=outside)
+    gathered = rw.emit_temporary("core.index_select", op, x, shape, self=x, dim=axis, index=flat, outside=outside)
     return _emit_stored(rw, op, gathered)
 
 
@@ -65,7 +65,7 @@ def _gather_elements(rw: QnnRewrite, op: Op) -> bool:
     if operands is None or operands[0].constant:
         return False
     args = {"dim": int(op.args["axis"]), "index": index, "outside": OutOfRangePolicy(number=zero_point_of(out))}
-    return _emit_stored(rw, op, rw.emit_temporary("gather", op, operands[0], out.bound, self=operands[0], **args))
+    return _emit_stored(rw, op, rw.emit_temporary("core.gather", op, operands[0], out.bound, self=operands[0], **args))
 
 
 @rule("ScatterElements")
@@ -76,7 +76,7 @@ def _scatter_elements(rw: QnnRewrite, op: Op) -> bool:
         return False
     x, src = operands
     args = {"dim": int(op.args["axis"]), "index": index, "outside": OutOfRangePolicy()}
-    return _emit_stored(rw, op, rw.emit_temporary("scatter", op, x, out.bound, self=x, src=src, **args))
+    return _emit_stored(rw, op, rw.emit_temporary("core.scatter", op, x, out.bound, self=x, src=src, **args))
 
 
 @rule("ScatterNd")
@@ -97,7 +97,7 @@ def _scatter_nd(rw: QnnRewrite, op: Op) -> bool:
     x = rw.reshape(op, operands[0], (element_count(sizes), inner))
     rows = rw.reshape(op, operands[1], (flat_index.bound[0], inner))
     args = {"indices": [flat_index], "values": rows, "accumulate": False, "outside": OutOfRangePolicy()}
-    return _emit_stored(rw, op, rw.emit_temporary("index_put", op, x, x.bound, self=x, **args))
+    return _emit_stored(rw, op, rw.emit_temporary("core.index_put", op, x, x.bound, self=x, **args))
 
 
 def _constant_flat_index(data: Array, sizes: Sequence[int]) -> Value:
@@ -117,7 +117,9 @@ def _emit_flat_index(rw: QnnRewrite, op: Op, index: Value, sizes: Sequence[int])
         return rw.reshape(op, flat, (rows,))
     int64_value = replace(index, dtype=np.dtype(np.int64), data=None)
     flat = (
-        rw.emit_temporary("cast", op, int64_value, flat.bound, self=flat) if index.dtype != int64_value.dtype else flat
+        rw.emit_temporary("core.cast", op, int64_value, flat.bound, self=flat)
+        if index.dtype != int64_value.dtype
+        else flat
     )
     shape, flat_index, in_range = (rows, 1), None, None
 
@@ -128,15 +130,19 @@ def _emit_flat_index(rw: QnnRewrite, op: Op, index: Value, sizes: Sequence[int])
     for d, n in enumerate(sizes):
         part, size = rw.slice(op, flat, [0, d], shape), make_constant("size", np.asarray([n], np.int64))
         valid = emit_binary(
-            "logical_and",
-            emit_binary("ge", part, zero, bool_value),
-            emit_binary("lt", part, size, bool_value),
+            "core.logical_and",
+            emit_binary("core.ge", part, zero, bool_value),
+            emit_binary("core.lt", part, size, bool_value),
             bool_value,
         )
-        in_range = valid if in_range is None else emit_binary("logical_and", in_range, valid, bool_value)
-        flat_index = part if flat_index is None else emit_binary("add", emit_binary("mul", flat_index, size), part)
+        in_range = valid if in_range is None else emit_binary("core.logical_and", in_range, valid, bool_value)
+        flat_index = (
+            part if flat_index is None else emit_binary("core.add", emit_binary("core.mul", flat_index, size), part)
+        )
     invalid = make_constant("outside", np.asarray([-1], np.int64))
-    selected = rw.emit_temporary("where", op, int64_value, shape, condition=in_range, self=flat_index, other=invalid)
+    selected = rw.emit_temporary(
+        "core.where", op, int64_value, shape, condition=in_range, self=flat_index, other=invalid
+    )
     return rw.reshape(op, selected, (rows,))
 
 
@@ -150,9 +156,9 @@ def _argmax(rw: QnnRewrite, op: Op) -> bool:
     if operand is None or operand.constant or not non_empty(x, out) or not x.bound:
         return False
     indices = rw.temporary(out, out.bound, dtype=np.dtype(np.int64))
-    rw.emit("argmax" if op.kind.endswith("Argmax") else "argmin", op, indices, self=operand, dim=int(op.args["axis"]),
-              keepdim=bool(op.args["keep_dims"]))  # fmt: skip
-    rw.emit("cast", op, out, self=indices)
+    rw.emit("core.argmax" if op.kind.endswith("Argmax") else "core.argmin", op, indices, self=operand,
+              dim=int(op.args["axis"]), keepdim=bool(op.args["keep_dims"]))  # fmt: skip
+    rw.emit("core.cast", op, out, self=indices)
     return True
 
 
@@ -167,10 +173,10 @@ def _top_k(rw: QnnRewrite, op: Op) -> bool:
     last, k = len(x.bound) - 1, int(op.args["k"])
     shape = (*x.bound[:-1], k)
     top_indices = Value(f"{x.name}_places", np.dtype(np.int64), shape, tuple(range(len(shape))))
-    rw.emit("topk_places", op, top_indices, self=operand, k=k, dim=last, largest=bool(op.args["largest"]))
+    rw.emit("core.topk_indices", op, top_indices, self=operand, k=k, dim=last, largest=bool(op.args["largest"]))
     if indices is not None:
-        rw.emit("cast", op, indices, self=top_indices)
+        rw.emit("core.cast", op, indices, self=top_indices)
     if values is not None:
-        top_values = rw.emit_temporary("gather", op, operand, shape, self=operand, dim=last, index=top_indices)
+        top_values = rw.emit_temporary("core.gather", op, operand, shape, self=operand, dim=last, index=top_indices)
         rw.emit_reshape(op, top_values, values)
     return True

@@ -39,7 +39,7 @@ def _grid_sample(rw: QnnRewrite, op: Op) -> bool:
 
     sampled = rw.reshape(op, lower_grid_sample(make, pixels, points, batch, sizes, sampling), out.bound)
     if is_float32(out):
-        rw.emit_rounded("clone", op, out, self=sampled)
+        rw.emit_rounded("core.clone", op, out, self=sampled)
     else:
         rw.emit(QUANTIZE, op, out, inputs=[sampled])
     return True

@@ -39,7 +39,7 @@ def _max_pool(rw: QnnRewrite, op: Op) -> bool:
         return _int16_max_pool(rw, op, x, out, pads)
     args = {"kernel_size": list(op.args["filter_size"]), "stride": list(op.args["stride"]), "dilation": [1, 1]}
     emit, operand = (rw.emit, x) if is_int8(x) else (rw.emit_exact, rw.round_half(op, x))
-    emit("max_pool2d", op, out, self=operand, padding=[n for pair in pads for n in pair], **args)
+    emit("core.max_pool2d", op, out, self=operand, padding=[n for pair in pads for n in pair], **args)
     return True
 
 
@@ -62,9 +62,9 @@ def _average(rw: QnnRewrite, op: Op) -> bool:
     if not image or not is_global or any(n for pair in op.args.get("pad_amount", ()) for n in pair):
         return _float_avg_pool(rw, op) if "axes" not in op.args else _float_reduce(rw, op)
     if is_int8(x) and is_int8(out):
-        rw.emit("global_avg_pool2d", op, out, self=x)
+        rw.emit("core.global_avg_pool2d", op, out, self=x)
     elif is_float32(x, out):
-        rw.emit_rounded("global_avg_pool2d", op, out, self=rw.round_half(op, x))
+        rw.emit_rounded("core.global_avg_pool2d", op, out, self=rw.round_half(op, x))
     else:
         return False
     return True
@@ -85,12 +85,12 @@ def _float_avg_pool(rw: QnnRewrite, op: Op) -> bool:
     if op.args["count_pad_for_edges"]:
         operand = rw.pad(op, operand, [(0, 0), *((a, b) for a, b in pads), (0, 0)])
         pads = [[0, 0], [0, 0]]
-    rw.emit_rounded("avg_pool2d", op, out, self=operand, kernel_size=sizes, stride=steps,
+    rw.emit_rounded("core.avg_pool2d", op, out, self=operand, kernel_size=sizes, stride=steps,
                   padding=[n for pair in pads for n in pair])  # fmt: skip
     return True
 
 
-_REDUCTIONS = {"ReduceMean": "mean", "ReduceSum": "sum", "ReduceMax": "amax", "ReduceMin": "amin"}
+_REDUCTIONS = {"ReduceMean": "core.mean", "ReduceSum": "core.sum", "ReduceMax": "core.amax", "ReduceMin": "core.amin"}
 
 
 @rule("ReduceSum", "ReduceMax", "ReduceMin")
@@ -101,7 +101,7 @@ def _float_reduce(rw: QnnRewrite, op: Op) -> bool:
         return False
     kind = _REDUCTIONS[op.kind.partition(".")[2]]
     args = {"self": rw.round_half(op, x), "dim": list(op.args["axes"]), "keepdim": bool(op.args["keep_dims"])}
-    (rw.emit_exact if kind in ("amax", "amin") else rw.emit_rounded)(kind, op, out, **args)
+    (rw.emit_exact if kind in ("core.amax", "core.amin") else rw.emit_rounded)(kind, op, out, **args)
     return True
 
 
@@ -113,13 +113,13 @@ def _bilinear(rw: QnnRewrite, op: Op) -> bool:
         return False
     args = {"output_size": list(out.bound[1:3]), "align_corners": corners}
     if is_int8(x) and is_int8(out):
-        rw.emit("upsample_bilinear2d", op, out, input=x, **args)
+        rw.emit("core.upsample_bilinear2d", op, out, input=x, **args)
     elif is_float32(x, out):
-        rw.emit_rounded("upsample_bilinear2d", op, out, input=rw.round_half(op, x), **args)
+        rw.emit_rounded("core.upsample_bilinear2d", op, out, input=rw.round_half(op, x), **args)
     elif is_quantized(x, out):
         like = replace(x, q=None, dtype=FLOAT32)
         floats = rw.emit_temporary(DEQUANTIZE, op, like, x.bound, inputs=[x])
-        resized = rw.emit_temporary("upsample_bilinear2d", op, like, out.bound, input=floats, **args)
+        resized = rw.emit_temporary("core.upsample_bilinear2d", op, like, out.bound, input=floats, **args)
         rw.emit(QUANTIZE, op, out, inputs=[resized])
     else:
         return False
@@ -139,14 +139,14 @@ def _resize(rw: QnnRewrite, op: Op) -> bool:
         shape = [out.bound[axis] if d == axis else n for d, n in enumerate(current.bound)]
         for elements, weight in resize_taps(op.args, current.bound[axis], out.bound[axis]):
             index = make_constant("places", elements)
-            taps = rw.emit_temporary("index_select", op, like, shape, self=current, dim=axis, index=index)
+            taps = rw.emit_temporary("core.index_select", op, like, shape, self=current, dim=axis, index=index)
             weights = make_constant("weights", weight.reshape(-1, *(1,) * (3 - axis)))
-            term = rw.emit_temporary("mul", op, like, shape, self=taps, other=weights)
-            total = term if total is None else rw.emit_temporary("add", op, like, shape, self=total, other=term)
+            term = rw.emit_temporary("core.mul", op, like, shape, self=taps, other=weights)
+            total = term if total is None else rw.emit_temporary("core.add", op, like, shape, self=total, other=term)
         assert total is not None
         current = total
     if is_float32(x):
-        rw.emit_rounded("clone", op, out, self=current)
+        rw.emit_rounded("core.clone", op, out, self=current)
     else:
         rw.emit(QUANTIZE, op, out, inputs=[current])
     return True
@@ -162,16 +162,18 @@ def _cumsum(rw: QnnRewrite, op: Op) -> bool:
     reversed_index = make_constant("places", np.arange(x.bound[axis], dtype=np.int64)[::-1].copy())
     if x.q is not None:
         int64_value = replace(operand, dtype=np.dtype(np.int64))
-        operand = rw.emit_temporary("cast", op, int64_value, x.bound, self=operand)
+        operand = rw.emit_temporary("core.cast", op, int64_value, x.bound, self=operand)
         zero = make_constant("zero", np.asarray([int(np.asarray(x.q.zero_point))], np.int64))
-        operand = rw.emit_temporary("sub", op, int64_value, x.bound, self=operand, other=zero)
+        operand = rw.emit_temporary("core.sub", op, int64_value, x.bound, self=operand, other=zero)
     if reverse:
-        operand = rw.emit_temporary("index_select", op, operand, x.bound, self=operand, dim=axis, index=reversed_index)
-    total = rw.emit_temporary("cumsum", op, operand, x.bound, self=operand, dim=axis)
+        operand = rw.emit_temporary(
+            "core.index_select", op, operand, x.bound, self=operand, dim=axis, index=reversed_index
+        )
+    total = rw.emit_temporary("core.cumsum", op, operand, x.bound, self=operand, dim=axis)
     if reverse:
-        total = rw.emit_temporary("index_select", op, total, x.bound, self=total, dim=axis, index=reversed_index)
+        total = rw.emit_temporary("core.index_select", op, total, x.bound, self=total, dim=axis, index=reversed_index)
     if x.q is None:
-        rw.emit_rounded("clone", op, out, self=total)
+        rw.emit_rounded("core.clone", op, out, self=total)
     else:
         _requantize_sum(rw, op, total, x.q, out)
     return True
@@ -182,7 +184,7 @@ def _requantize_sum(rw: QnnRewrite, op: Op, total: Value, q: QParams, out: Value
     assert out.q is not None
     float_value = replace(total, dtype=FLOAT32)
     factor = make_constant("factor", np.asarray([as_float32(q.scale) / as_float32(out.q.scale)], np.float32))
-    floats = rw.emit_temporary("cast", op, float_value, out.bound, self=total)
-    scaled = rw.emit_temporary("mul", op, float_value, out.bound, self=floats, other=factor)
+    floats = rw.emit_temporary("core.cast", op, float_value, out.bound, self=total)
+    scaled = rw.emit_temporary("core.mul", op, float_value, out.bound, self=floats, other=factor)
     quantized = rw.emit_temporary(QUANTIZE, op, replace(out, q=replace(out.q, scale=1.0)), out.bound, inputs=[scaled])
     rw.emit_reshape(op, quantized, out)

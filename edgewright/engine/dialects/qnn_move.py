@@ -52,7 +52,7 @@ def _reshape(rw: QnnRewrite, op: Op) -> bool:
     x = movable_input(rw, op, op.args["inputs"][0])
     if x is None:
         return False
-    rw.emit("view", op, result_of(op), self=x, size=list(result_of(op).bound))
+    rw.emit("core.view", op, result_of(op), self=x, size=list(result_of(op).bound))
     return True
 
 
@@ -61,7 +61,7 @@ def _transpose(rw: QnnRewrite, op: Op) -> bool:
     x = movable_input(rw, op, op.args["inputs"][0])
     if x is None:
         return False
-    rw.emit("permute", op, result_of(op), self=x, dims=list(op.args["perm"]))
+    rw.emit("core.permute", op, result_of(op), self=x, dims=list(op.args["perm"]))
     return True
 
 
@@ -77,7 +77,7 @@ def _concat(rw: QnnRewrite, op: Op) -> bool:
     if op.kind.endswith("Pack"):
         shape = [1 if d == axis else n for d, n in enumerate(out.bound)]
         parts = [rw.reshape(op, x, shape) for x in parts]
-    rw.emit("cat", op, out, tensors=parts, dim=axis)
+    rw.emit("core.cat", op, out, tensors=parts, dim=axis)
     return True
 
 
@@ -184,7 +184,7 @@ def _tile(rw: QnnRewrite, op: Op) -> bool:
     interleaved = [n for size in x.bound for n in (1, size)]
     repeated = [n for size, count in zip(x.bound, op.args["multiples"], strict=True) for n in (count, size)]
     x = rw.reshape(op, x, interleaved)
-    return emit_result(rw, op, rw.emit_temporary("expand", op, x, repeated, self=x, size=repeated), out)
+    return emit_result(rw, op, rw.emit_temporary("core.expand", op, x, repeated, self=x, size=repeated), out)
 
 
 def _fill(op: Op) -> float:
@@ -203,7 +203,7 @@ def _pad(rw: QnnRewrite, op: Op) -> bool:
     if op.args["scheme"]:
         rw.emit(op.kind, op, out, **{**op.args, "inputs": [x]})
         return True
-    rw.emit("pad", op, out, self=x, before=[a for a, _ in pairs], after=[b for _, b in pairs],
+    rw.emit("core.pad", op, out, self=x, before=[a for a, _ in pairs], after=[b for _, b in pairs],
               value=_fill(op))  # fmt: skip
     return True
 

@@ -43,14 +43,14 @@ def _softmax(rw: QnnRewrite, op: Op) -> bool:
     elif is_float32(x, out):
         operand, inverse = _move_axis_last(rw, op, rw.round_half(op, x), int(op.args["axis"]))
         result = (
-            rw.emit_temporary("softmax", op, out, operand.bound, self=operand)
+            rw.emit_temporary("core.softmax", op, out, operand.bound, self=operand)
             if name == "Softmax"
             else _emit_log_softmax(rw, op, operand)
         )
         result = rw.round_half(op, result)
     else:
         return False
-    rw.emit("permute", op, out, self=result, dims=inverse)
+    rw.emit("core.permute", op, out, self=result, dims=inverse)
     if is_float32(out):
         rw.rounded[out] = out
     return True
@@ -59,12 +59,12 @@ def _softmax(rw: QnnRewrite, op: Op) -> bool:
 def _emit_log_softmax(rw: QnnRewrite, op: Op, x: Value) -> Value:
     """Subtract the maximum, then the logarithm of the sum of exponentials."""
     axis, reduced_shape = [len(x.bound) - 1], (*x.bound[:-1], 1)
-    largest = rw.emit_temporary("amax", op, x, reduced_shape, self=x, dim=axis, keepdim=True)
-    shifted = rw.emit_temporary("sub", op, x, x.bound, self=x, other=largest)
-    exponentials = rw.emit_temporary("exp", op, x, x.bound, self=shifted)
-    total = rw.emit_temporary("sum", op, x, reduced_shape, self=exponentials, dim=axis, keepdim=True)
+    largest = rw.emit_temporary("core.amax", op, x, reduced_shape, self=x, dim=axis, keepdim=True)
+    shifted = rw.emit_temporary("core.sub", op, x, x.bound, self=x, other=largest)
+    exponentials = rw.emit_temporary("core.exp", op, x, x.bound, self=shifted)
+    total = rw.emit_temporary("core.sum", op, x, reduced_shape, self=exponentials, dim=axis, keepdim=True)
     return rw.emit_temporary(
-        "sub", op, x, x.bound, self=shifted, other=rw.emit_temporary("log", op, x, reduced_shape, self=total)
+        "core.sub", op, x, x.bound, self=shifted, other=rw.emit_temporary("core.log", op, x, reduced_shape, self=total)
     )
 
 
@@ -85,7 +85,7 @@ def _norm(rw: QnnRewrite, op: Op) -> bool:
         return False
     operand = rw.transpose(op, x if is_quantized(x) else rw.round_half(op, x), dims)
     result = (_emit_int_norm if is_quantized(x) else _emit_float_norm)(rw, op, name, operand, out, factors, shape)
-    rw.emit("permute", op, out, self=result, dims=[dims.index(d) for d in range(len(dims))])
+    rw.emit("core.permute", op, out, self=result, dims=[dims.index(d) for d in range(len(dims))])
     if is_float32(out):
         rw.rounded[out] = out
     return True
@@ -145,13 +145,13 @@ def _emit_float_norm(rw: QnnRewrite, op: Op, name: str, x: Value, out: Value, fa
     params = [make_constant("factor", numbers_of(v, np.asarray(v.data))) for v in _default_params(factors, size)]
     args: dict[str, Any] = {"weight": params[0], "bias": params[1], "eps": float(op.args["epsilon"])}
     if name in ("LayerNorm", "RmsNorm"):
-        kind = "layer_norm" if name == "LayerNorm" else "rms_norm"
+        kind = "core.layer_norm" if name == "LayerNorm" else "core.rms_norm"
         bias = args.pop("bias") if name == "RmsNorm" else None
         flat = rw.reshape(op, x, shape)
         result = rw.emit_temporary(kind, op, out, shape, input=flat, normalized_shape=[size], **args)
         if bias is not None and len(factors) > 1:
-            result = rw.emit_temporary("add", op, out, shape, self=result, other=bias)
+            result = rw.emit_temporary("core.add", op, out, shape, self=result, other=bias)
     else:
         groups = size if name == "InstanceNorm" else int(op.args["group"])
-        result = rw.emit_temporary("group_norm", op, out, x.bound, input=x, num_groups=groups, **args)
+        result = rw.emit_temporary("core.group_norm", op, out, x.bound, input=x, num_groups=groups, **args)
     return rw.reshape(op, rw.round_half(op, result), x.bound)

@@ -38,7 +38,7 @@ class QnnRewrite(GraphRewrite):
 
     def emit(self, kind: str, source: Op, out: Value, /, **args: Any) -> None:
         """Append an operator; rank-1 operands of a rank-0 result are reshaped."""
-        if not out.bound and kind not in ("view", "slice", "index_select"):
+        if not out.bound and kind not in ("core.view", "core.slice", "core.index_select"):
             args = {name: self.reshape(source, v, ()) if isinstance(v, Value) and v.bound == (1,) else v
                     for name, v in args.items()}  # fmt: skip
         super().emit(kind, source, out, **args)
@@ -51,7 +51,7 @@ class QnnRewrite(GraphRewrite):
             return None
         if x.data is not None:
             return replace(x, q=None)
-        return self.emit_temporary("view", op, replace(x, q=None), x.bound, self=x, size=list(x.bound))
+        return self.emit_temporary("core.view", op, replace(x, q=None), x.bound, self=x, size=list(x.bound))
 
     def temporary(self, like: Value, shape: Sequence[int], **changes: Any) -> Value:
         """A new value of another shape, stored like ``like``."""
@@ -72,7 +72,7 @@ class QnnRewrite(GraphRewrite):
             return x
         if x.data is not None:
             return replace(self.temporary(x, shape), data=np.ascontiguousarray(x.data).reshape(tuple(shape)))
-        return self.emit_temporary("view", op, x, shape, self=x, size=list(shape))
+        return self.emit_temporary("core.view", op, x, shape, self=x, size=list(shape))
 
     def transpose(self, op: Op, x: Value, dims: Sequence[int]) -> Value:
         if list(dims) == list(range(len(x.bound))):
@@ -80,30 +80,30 @@ class QnnRewrite(GraphRewrite):
         shape = [x.bound[d] for d in dims]
         if x.data is not None:
             return replace(self.temporary(x, shape), data=np.ascontiguousarray(x.data.transpose(tuple(dims))))
-        return self.emit_temporary("permute", op, x, shape, self=x, dims=list(dims))
+        return self.emit_temporary("core.permute", op, x, shape, self=x, dims=list(dims))
 
     def slice(self, op: Op, x: Value, start: Sequence[int], length: Sequence[int]) -> Value:
         if tuple(length) == x.bound:
             return x
-        return self.emit_temporary("slice", op, x, length, self=x, start=list(start), length=list(length))
+        return self.emit_temporary("core.slice", op, x, length, self=x, start=list(start), length=list(length))
 
     def pad(self, op: Op, x: Value, pairs: Sequence[tuple[int, int]], value: float = 0.0) -> Value:
         if not any(n for pair in pairs for n in pair):
             return x
         shape = [n + a + b for n, (a, b) in zip(x.bound, pairs, strict=True)]
         before, after = [a for a, _ in pairs], [b for _, b in pairs]
-        return self.emit_temporary("pad", op, x, shape, self=x, before=before, after=after, value=value)
+        return self.emit_temporary("core.pad", op, x, shape, self=x, before=before, after=after, value=value)
 
     def concat(self, op: Op, parts: Sequence[Value], dim: int) -> Value:
         if len(parts) == 1:
             return parts[0]
         shape = list(parts[0].bound)
         shape[dim] = sum(p.bound[dim] for p in parts)
-        return self.emit_temporary("cat", op, parts[0], shape, tensors=list(parts), dim=dim)
+        return self.emit_temporary("core.cat", op, parts[0], shape, tensors=list(parts), dim=dim)
 
     def emit_reshape(self, op: Op, source: Value, out: Value) -> None:
         """Emit ``out`` as a reshape of ``source``."""
-        self.emit("view", op, out, self=source, size=list(out.bound))
+        self.emit("core.view", op, out, self=source, size=list(out.bound))
 
     # --------------------------------------------------------------------------------------------------------- fp16
 
@@ -112,7 +112,7 @@ class QnnRewrite(GraphRewrite):
         if x.data is not None:
             return replace(x, data=round_to_fp16(x.data))
         if x not in self.rounded:
-            result = self.emit_temporary("round_to_half", op, x, x.bound, self=x)
+            result = self.emit_temporary("core.round_to_fp16", op, x, x.bound, self=x)
             self.rounded[x] = self.rounded[result] = result
         return self.rounded[x]
 
@@ -127,7 +127,7 @@ class QnnRewrite(GraphRewrite):
     def emit_rounded(self, kind: str, op: Op, out: Value, /, **args: Any) -> None:
         """Emit a float operator, and round its result to fp16."""
         result = self.emit_temporary(kind, op, out, out.bound, **args)
-        self.emit("round_to_half", op, out, self=result)
+        self.emit("core.round_to_fp16", op, out, self=result)
         self.rounded[out] = out
 
     def emit_exact(self, kind: str, op: Op, out: Value, /, **args: Any) -> None:

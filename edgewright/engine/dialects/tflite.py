@@ -119,7 +119,7 @@ def _convolution(rw: _TfliteRewrite, op: Op) -> bool:
     image, padding = _fold_padding(rw, x)
     depthwise = "DEPTHWISE" in op.kind
     scaling, out = rw.fuse_requantization(op, "twice")
-    rw.emit("depthwise_conv2d" if depthwise else "conv2d", op, out, input=image, weight=weight, bias=bias,
+    rw.emit("core.depthwise_conv2d" if depthwise else "core.conv2d", op, out, input=image, weight=weight, bias=bias,
               stride=_hw_pair(op, "stride"), padding=padding, dilation=_hw_pair(op, "dilation"),
               groups=x.bound[-1] if depthwise else 1, **scaling)  # fmt: skip
     return True
@@ -131,7 +131,7 @@ def _linear(rw: _TfliteRewrite, op: Op) -> bool:
     if weight.data is None or bias.data is None or np.size(weight.q.scale) > 1:
         return False
     scaling, out = rw.fuse_requantization(op, "once")
-    rw.emit("linear", op, out, input=x, weight=weight, bias=bias, **scaling)
+    rw.emit("core.linear", op, out, input=x, weight=weight, bias=bias, **scaling)
     return True
 
 
@@ -145,7 +145,7 @@ def _matmul(rw: _TfliteRewrite, op: Op) -> bool:
     else:
         factor = float(scale(a) * scale(b) / scale(out))
         scaling = {"scaling": FloatScale((factor,), zero_point(out), -128, 127, "even")}
-    rw.emit("whole_matmul", op, out, self=a, other=b, zeros=(zero_point(a), zero_point(b)), **scaling)
+    rw.emit("core.int_matmul", op, out, self=a, other=b, zeros=(zero_point(a), zero_point(b)), **scaling)
     return True
 
 
@@ -160,8 +160,8 @@ def _transposed(rw: _TfliteRewrite, op: Op) -> bool:
     if min(cropped) < 0:
         return False
     scaling, out = rw.fuse_requantization(op, "twice")
-    rw.emit("conv_transpose2d", op, out, input=x, weight=weight, bias=bias, stride=stride, dilation=[1, 1], groups=1,
-              padding=[0, cropped[0], 0, cropped[1]], output_padding=[0, 0], **scaling)  # fmt: skip
+    rw.emit("core.conv_transpose2d", op, out, input=x, weight=weight, bias=bias, stride=stride, dilation=[1, 1],
+              groups=1, padding=[0, cropped[0], 0, cropped[1]], output_padding=[0, 0], **scaling)  # fmt: skip
     return True
 
 
@@ -171,21 +171,21 @@ def _transposed(rw: _TfliteRewrite, op: Op) -> bool:
 @rule("RESHAPE")
 def _reshape(rw: _TfliteRewrite, op: Op) -> bool:
     x, shape = op.args["inputs"]
-    rw.emit("view", op, _result(op), self=x, size=[int(n) for n in shape.data])
+    rw.emit("core.view", op, _result(op), self=x, size=[int(n) for n in shape.data])
     return True
 
 
 @rule("TRANSPOSE")
 def _transpose(rw: _TfliteRewrite, op: Op) -> bool:
     x, dims = op.args["inputs"]
-    rw.emit("permute", op, _result(op), self=x, dims=[int(d) for d in dims.data])
+    rw.emit("core.permute", op, _result(op), self=x, dims=[int(d) for d in dims.data])
     return True
 
 
 @rule("CONCATENATION")
 def _concatenation(rw: _TfliteRewrite, op: Op) -> bool:
     axis = int(op.args["axis"])
-    rw.emit("cat", op, _result(op), tensors=list(op.args["inputs"]), dim=axis % len(_result(op).bound))
+    rw.emit("core.cat", op, _result(op), tensors=list(op.args["inputs"]), dim=axis % len(_result(op).bound))
     return True
 
 
@@ -194,7 +194,7 @@ def _slice(rw: _TfliteRewrite, op: Op) -> bool:
     x, begin, size = op.args["inputs"]
     if tuple(int(n) for n in size.data) != _result(op).bound or 0 in _result(op).bound:
         return False
-    rw.emit("slice", op, _result(op), self=x, start=[int(n) for n in begin.data], length=list(_result(op).bound))
+    rw.emit("core.slice", op, _result(op), self=x, start=[int(n) for n in begin.data], length=list(_result(op).bound))
     return True
 
 
@@ -205,7 +205,7 @@ def _pad(rw: _TfliteRewrite, op: Op) -> bool:
         return False
     before, after = ([int(pair[i]) for pair in widths.data] for i in (0, 1))
     fill = (int(value.data.reshape(-1)[0]) - zero_point(x)) * float(np.asarray(x.q.scale))
-    rw.emit("pad", op, _result(op), self=x, before=before, after=after, value=fill)
+    rw.emit("core.pad", op, _result(op), self=x, before=before, after=after, value=fill)
     return True
 
 
@@ -214,7 +214,7 @@ def _max_pool(rw: _TfliteRewrite, op: Op) -> bool:
     x, out = op.args["inputs"][0], _result(op)
     if x.q != out.q:
         return False
-    rw.emit("max_pool2d", op, out, self=x, kernel_size=_hw_pair(op, "filter"), stride=_hw_pair(op, "stride"),
+    rw.emit("core.max_pool2d", op, out, self=x, kernel_size=_hw_pair(op, "filter"), stride=_hw_pair(op, "stride"),
               padding=[0] * 4, dilation=[1, 1])  # fmt: skip
     return True
 
@@ -225,5 +225,5 @@ def _binary(rw: _TfliteRewrite, op: Op) -> bool:
     if rw.fixed_point:
         return False
     a, b = op.args["inputs"]
-    rw.emit(op.kind.removeprefix(PREFIX).lower(), op, _result(op), self=a, other=b)
+    rw.emit(f"core.{op.kind.removeprefix(PREFIX).lower()}", op, _result(op), self=a, other=b)
     return True

@@ -46,19 +46,19 @@ def _fold_constants(rw: TosaRewrite, op: Op) -> bool:
 def _reshape(rw: TosaRewrite, op: Op) -> bool:
     if 0 in result_of(op).bound:
         return False
-    rw.emit("view", op, result_of(op), self=op.args["input"], size=[int(n) for n in op.args["shape"]])
+    rw.emit("core.view", op, result_of(op), self=op.args["input"], size=[int(n) for n in op.args["shape"]])
     return True
 
 
 @rule("transpose")
 def _transpose(rw: TosaRewrite, op: Op) -> bool:
-    rw.emit("permute", op, result_of(op), self=op.args["input"], dims=[int(d) for d in op.args["perms"]])
+    rw.emit("core.permute", op, result_of(op), self=op.args["input"], dims=[int(d) for d in op.args["perms"]])
     return True
 
 
 @rule("concat")
 def _concat(rw: TosaRewrite, op: Op) -> bool:
-    rw.emit("cat", op, result_of(op), tensors=list(op.args["inputs"]), dim=int(op.args["axis"]))
+    rw.emit("core.cat", op, result_of(op), tensors=list(op.args["inputs"]), dim=int(op.args["axis"]))
     return True
 
 
@@ -66,7 +66,7 @@ def _concat(rw: TosaRewrite, op: Op) -> bool:
 def _slice(rw: TosaRewrite, op: Op) -> bool:
     if 0 in result_of(op).bound or [int(n) for n in op.args["size"]] != list(result_of(op).bound):
         return False
-    rw.emit("slice", op, result_of(op), self=op.args["input"], start=[int(n) for n in op.args["start"]],
+    rw.emit("core.slice", op, result_of(op), self=op.args["input"], start=[int(n) for n in op.args["start"]],
               length=list(result_of(op).bound))  # fmt: skip
     return True
 
@@ -85,8 +85,8 @@ def _max_pool(rw: TosaRewrite, op: Op) -> bool:
     x, out = op.args["input"], result_of(op)
     sizes, padding = int_pairs(op, "kernel", "stride"), [int(n) for n in op.args["pad"]]
     if x.dtype in INT8_RANGES and rw.zero_point(x) == rw.zero_point(out):
-        rw.emit("max_pool2d", op, out, self=x, kernel_size=sizes["kernel"], stride=sizes["stride"], padding=padding,
-                  dilation=[1, 1])  # fmt: skip
+        rw.emit("core.max_pool2d", op, out, self=x, kernel_size=sizes["kernel"], stride=sizes["stride"],
+                  padding=padding, dilation=[1, 1])  # fmt: skip
         return True
     if x.dtype is None or x.dtype.kind != "i" or not any(padding) or min(padding) < 0 or len(x.bound) != 4:
         return False

@@ -60,7 +60,7 @@ def _conv2d(rw: TosaRewrite, op: Op) -> bool:
     if weight.data is None or weight.dtype.kind != "i":
         return False
     return _emit_requantized(
-        rw, op, "conv2d", weight.data, weight.bound[0], padding=[int(n) for n in op.args["pad"]], groups=1,
+        rw, op, "core.conv2d", weight.data, weight.bound[0], padding=[int(n) for n in op.args["pad"]], groups=1,
         **int_pairs(op, "stride", "dilation"),
     ) or _emit_accumulators(rw, op, weight.data)  # fmt: skip
 
@@ -76,7 +76,7 @@ def _depthwise(rw: TosaRewrite, op: Op) -> bool:
     filters = weight.data.reshape(1, high, wide, inputs * multiplier)
     few_taps = high * wide <= _MAX_TAPS[x.dtype.itemsize]
     return (few_taps and _emit_requantized(
-        rw, op, "depthwise_conv2d", filters, inputs * multiplier, padding=[int(n) for n in op.args["pad"]],
+        rw, op, "core.depthwise_conv2d", filters, inputs * multiplier, padding=[int(n) for n in op.args["pad"]],
         groups=inputs * multiplier, **int_pairs(op, "stride", "dilation"),
     )) or _emit_accumulators(rw, op, filters.reshape(high, wide, inputs * multiplier, 1))  # fmt: skip
 
@@ -86,9 +86,9 @@ def _repeat_channels(rw: TosaRewrite, op: Op, multiplier: int) -> Op:
     x = op.args["input"]
     expanded, repeated, flat = (rw.new_value(x, shape) for shape in
                         ((*x.bound, 1), (*x.bound, multiplier), (*x.bound[:-1], x.bound[-1] * multiplier)))  # fmt: skip
-    rw.emit("view", op, expanded, self=x, size=list(expanded.bound))
+    rw.emit("core.view", op, expanded, self=x, size=list(expanded.bound))
     rw.emit("tosa.tile", op, repeated, input=expanded, multiples=[1] * len(x.bound) + [multiplier])
-    rw.emit("view", op, flat, self=repeated, size=list(flat.bound))
+    rw.emit("core.view", op, flat, self=repeated, size=list(flat.bound))
     return replace(op, args={**op.args, "input": flat})
 
 
@@ -123,7 +123,7 @@ def _conv3d(rw: TosaRewrite, op: Op) -> bool:
     if planes_as_channels is None:
         return False
     flat = rw.new_value(x, (batch * depth, *planes_as_channels.bound[2:]))
-    rw.emit("view", op, flat, self=planes_as_channels, size=list(flat.bound))
+    rw.emit("core.view", op, flat, self=planes_as_channels, size=list(flat.bound))
     filters = weight.data.transpose(0, 2, 3, 1, 4).reshape(count, *weight.bound[2:4], -1)
     accumulators = rw.new_value(acc, (batch * depth, *acc.bound[2:]))
     args = {**op.args, "input": flat, "weight": make_constant(filters)}
@@ -136,7 +136,7 @@ def _conv3d(rw: TosaRewrite, op: Op) -> bool:
     scaling, out = rescale
     image = rw.new_value(out, accumulators.bound)
     filters_value = make_constant(filters, _WEIGHT if x.dtype in INT8_RANGES else None)
-    rw.emit("conv2d", plane, image, **operands, weight=filters_value, scaling=scaling, padding=args["pad"],
+    rw.emit("core.conv2d", plane, image, **operands, weight=filters_value, scaling=scaling, padding=args["pad"],
               groups=1, **int_pairs(plane, "stride", "dilation"))  # fmt: skip
     return _emit_volume(rw, op, image, out)
 
@@ -146,7 +146,7 @@ def _emit_volume(rw: TosaRewrite, op: Op, image: Value, out: Value) -> bool:
     image_value = rw.value(image)
     if image_value.dtype != rw.value(out).dtype:
         rw.values[out] = replace(rw.value(out), dtype=image_value.dtype)
-    rw.emit("view", op, out, self=image, size=list(out.bound))
+    rw.emit("core.view", op, out, self=image, size=list(out.bound))
     return True
 
 
@@ -168,16 +168,16 @@ def _gather_planes(rw: TosaRewrite, op: Op, x: Value, kernel_depth: int, depth: 
     if not rw.pad(op, x, padded, [0, front, 0, 0, 0], [0, after, 0, 0, 0], int(op.args["input_zp"])):
         return None
     grouped = rw.new_value(x, (batch, groups, stride, *rest))
-    rw.emit("view", op, grouped, self=padded, size=list(grouped.bound))
+    rw.emit("core.view", op, grouped, self=padded, size=list(grouped.bound))
     planes = []
     for k in range(kernel_depth):
         group, offset = divmod(k * dilation, stride)
         part, plane = rw.new_value(x, (batch, depth, 1, *rest)), rw.new_value(x, (batch, depth, *rest))
-        rw.emit("slice", op, part, self=grouped, start=[0, group, offset, 0, 0, 0], length=list(part.bound))
-        rw.emit("view", op, plane, self=part, size=list(plane.bound))
+        rw.emit("core.slice", op, part, self=grouped, start=[0, group, offset, 0, 0, 0], length=list(part.bound))
+        rw.emit("core.view", op, plane, self=part, size=list(plane.bound))
         planes.append(plane)
     merged = rw.new_value(x, (batch, depth, *rest[:-1], kernel_depth * rest[-1]))
-    rw.emit("cat", op, merged, tensors=planes, dim=4)
+    rw.emit("core.cat", op, merged, tensors=planes, dim=4)
     return merged
 
 
@@ -191,7 +191,7 @@ def _matmul(rw: TosaRewrite, op: Op) -> bool:
         return False
     scaling, out = scaled
     zeros = (int(op.args["a_zp"]), int(op.args["b_zp"]))
-    rw.emit("whole_matmul", op, out, self=a, other=b, zeros=zeros, scaling=scaling)
+    rw.emit("core.int_matmul", op, out, self=a, other=b, zeros=zeros, scaling=scaling)
     return True
 
 
@@ -204,5 +204,5 @@ def _transposed(rw: TosaRewrite, op: Op) -> bool:
     if weight.data is None or not supported:
         return False
     cropped = [max(-n, 0) for n in pads]
-    return _emit_requantized(rw, op, "conv_transpose2d", weight.data, weight.bound[0], padding=cropped, groups=1,
+    return _emit_requantized(rw, op, "core.conv_transpose2d", weight.data, weight.bound[0], padding=cropped, groups=1,
                              dilation=[1, 1], output_padding=extra, **int_pairs(op, "stride"))  # fmt: skip

@@ -14,7 +14,7 @@ from edgewright.ir.tosa.table import PREFIX
 _FLOAT32 = np.dtype(np.float32)
 _SAME = ("abs", "exp", "log", "ceil", "floor", "sin", "cos", "tanh", "erf", "reciprocal", "rsqrt", "sigmoid")
 _PAIRS = ("add", "sub", "mul", "maximum", "minimum")
-_REDUCED = {"reduce_sum": "sum", "reduce_max": "amax", "reduce_min": "amin"}
+_REDUCED = {"reduce_sum": "core.sum", "reduce_max": "core.amax", "reduce_min": "core.amin"}
 
 
 def translate_float(rw: TosaRewrite, op: Op) -> bool:
@@ -27,14 +27,14 @@ def translate_float(rw: TosaRewrite, op: Op) -> bool:
 
 def _unary(rw: TosaRewrite, op: Op) -> bool:
     name = op.kind.removeprefix(PREFIX)
-    rw.emit("neg" if name == "negate" else name, op, result_of(op), self=op.args["input"])
+    rw.emit("core.neg" if name == "negate" else f"core.{name}", op, result_of(op), self=op.args["input"])
     return True
 
 
 def _binary(rw: TosaRewrite, op: Op) -> bool:
     if op.args.get("shift") or all(v.data is not None for v in op.inputs()):
         return False
-    rw.emit(op.kind.removeprefix(PREFIX), op, result_of(op), self=op.args["a"], other=op.args["b"])
+    rw.emit(f"core.{op.kind.removeprefix(PREFIX)}", op, result_of(op), self=op.args["a"], other=op.args["b"])
     return True
 
 
@@ -42,7 +42,7 @@ def _clamp(rw: TosaRewrite, op: Op) -> bool:
     limits = float(op.args["min_val"]), float(op.args["max_val"])
     if not limits[0] <= limits[1]:
         return False
-    rw.emit("clamp", op, result_of(op), self=op.args["input"], limits=limits)
+    rw.emit("core.clamp", op, result_of(op), self=op.args["input"], limits=limits)
     return True
 
 
@@ -70,7 +70,7 @@ def _convolve(rw: TosaRewrite, op: Op, kind: str, filters: Any, channels: int, *
 def _conv2d(rw: TosaRewrite, op: Op) -> bool:
     weight = op.args["weight"]
     return weight.data is not None and _convolve(
-        rw, op, "conv2d", weight.data, weight.bound[0], padding=[int(n) for n in op.args["pad"]], groups=1,
+        rw, op, "core.conv2d", weight.data, weight.bound[0], padding=[int(n) for n in op.args["pad"]], groups=1,
         **int_pairs(op, "stride", "dilation"),
     )  # fmt: skip
 
@@ -80,7 +80,8 @@ def _depthwise(rw: TosaRewrite, op: Op) -> bool:
     if weight.data is None or weight.bound[3] != 1:
         return False
     channels = weight.bound[2]
-    return _convolve(rw, op, "depthwise_conv2d", weight.data.reshape(1, *weight.bound[:3]), channels, groups=channels,
+    return _convolve(rw, op, "core.depthwise_conv2d", weight.data.reshape(1, *weight.bound[:3]), channels,
+                     groups=channels,
                      padding=[int(n) for n in op.args["pad"]], **int_pairs(op, "stride", "dilation"))  # fmt: skip
 
 
@@ -88,22 +89,22 @@ def _transposed(rw: TosaRewrite, op: Op) -> bool:
     weight, out_pad = op.args["weight"], [int(n) for n in op.args["out_pad"]]
     if weight.data is None or max(out_pad) > 0:
         return False
-    return _convolve(rw, op, "conv_transpose2d", weight.data, weight.bound[0], padding=[-n for n in out_pad], groups=1,
-                     dilation=[1, 1], output_padding=[0, 0], **int_pairs(op, "stride"))  # fmt: skip
+    return _convolve(rw, op, "core.conv_transpose2d", weight.data, weight.bound[0], padding=[-n for n in out_pad],
+                     groups=1, dilation=[1, 1], output_padding=[0, 0], **int_pairs(op, "stride"))  # fmt: skip
 
 
 def _matmul(rw: TosaRewrite, op: Op) -> bool:
     if op.args["a_zp"] or op.args["b_zp"]:
         return False
-    rw.emit("bmm", op, result_of(op), self=op.args["a"], other=op.args["b"])
+    rw.emit("core.bmm", op, result_of(op), self=op.args["a"], other=op.args["b"])
     return True
 
 
 def _pool(rw: TosaRewrite, op: Op) -> bool:
-    kind, window = op.kind.removeprefix(PREFIX), int_pairs(op, "kernel", "stride")
+    kind, window = f"core.{op.kind.removeprefix(PREFIX)}", int_pairs(op, "kernel", "stride")
     if op.args.get("input_zp") or op.args.get("output_zp"):
         return False
-    dilation = {"dilation": [1, 1]} if kind == "max_pool2d" else {}
+    dilation = {"dilation": [1, 1]} if kind == "core.max_pool2d" else {}
     rw.emit(kind, op, result_of(op), self=op.args["input"], kernel_size=window["kernel"], stride=window["stride"],
               padding=[int(n) for n in op.args["pad"]], **dilation)  # fmt: skip
     return True

@@ -64,7 +64,7 @@ class TosaRewrite(GraphRewrite):
         is_int = x.dtype is not None and x.dtype.kind != "f"
         if min(*before, *after, 0) < 0 or (is_int and (value != float(np.float32(value)) or value != int(value))):
             return False
-        self.emit("pad", op, out, self=x, before=list(before), after=list(after), value=value)
+        self.emit("core.pad", op, out, self=x, before=list(before), after=list(after), value=value)
         return True
 
     def pad_image(self, op: Op, x: Value, padding: Sequence[int], fill: int) -> Value | None:

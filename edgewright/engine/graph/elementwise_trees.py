@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from edgewright.engine.graph.nodes import is_core
 from edgewright.ir.graph import Graph, Op, Value
 
 Tree = list[Op]  # in graph order; the last operator is the root
@@ -14,7 +15,7 @@ _MAX_OPS = 64  # per tree: about twenty IR instructions each, and LLVM's compile
 
 def find_trees(graph: Graph) -> dict[Op, Tree]:
     """Map each vendor elementwise operator to its tree."""
-    if not any("." in op.kind for op in graph.ops):
+    if is_core(graph):
         return {}
     from edgewright.engine.dialects.elementwise import TABLE_ONLY  # imported late: most graphs have none
 

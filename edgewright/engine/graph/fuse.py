@@ -80,7 +80,7 @@ class Fuser:
     def _quantized_once(self, op: Op) -> bool:
         """Whether every reader has a kernel for dynamically quantized rows, so that rows are quantized once."""
         out = op.outputs[0]
-        if out is None or op.kind != "convert" or not is_float32(op.args["self"]) or out in self.outputs:
+        if out is None or op.kind != "core.convert" or not is_float32(op.args["self"]) or out in self.outputs:
             return False
         return all(supports_dynamic_rows(reader) for reader in self.readers.get(out, []))
 
@@ -101,7 +101,12 @@ class Fuser:
             node.table = None if leaf is None else self._tabulate(leaf, node.ops)
         elif op.kind in CONV_AND_LINEAR and is_quantized8(out.q):
             self._grow_int8(node, fused)
-        elif op.kind in (*CONV_AND_LINEAR, "bmm", "conv_transpose2d", "global_avg_pool2d") and is_float32(out):
+        elif op.kind in (
+            *CONV_AND_LINEAR,
+            "core.bmm",
+            "core.conv_transpose2d",
+            "core.global_avg_pool2d",
+        ) and is_float32(out):
             self._grow_float(node, fused, _MAX_EPILOGUE_FUNCTIONS)
         elif self._fuse_input_image(node, fused):
             return
@@ -116,14 +121,14 @@ class Fuser:
         """Fuse quantization with the NCHW-to-NHWC permute of an input image of two to four channels."""
         op = node.op
         if (
-            op.kind != "convert"
+            op.kind != "core.convert"
             or not is_quantized8(node.out.q)
             or not is_float32(op.args["self"])
             or op.args.get("limits")
         ):
             return False
         following = self.next_reader(node.out, fused)
-        if following is None or following.kind != "permute" or list(following.args["dims"]) != [0, 2, 3, 1]:
+        if following is None or following.kind != "core.permute" or list(following.args["dims"]) != [0, 2, 3, 1]:
             return False
         batch, channels, _, width = node.out.bound
         if not 2 <= channels <= 4 or width < 16 or batch > 1024:
@@ -159,13 +164,13 @@ class Fuser:
         if a is b or not is_float32(other) or other.bound != node.out.bound or other.constant:
             return None
         node.residual = other
-        return (TensorStep(op.kind, flipped=other is a),)
+        return (TensorStep(op.name, flipped=other is a),)
 
     # ------------------------------------------------------------------------------------------------------- int8
 
     def _grow_int8(self, node: Node, fused: set[Op]) -> None:
         following = self.next_reader(node.out, fused)
-        if following is not None and following.kind in ("add", "sub") and self._int8_sum(node, following):
+        if following is not None and following.kind in ("core.add", "core.sub") and self._int8_sum(node, following):
             node.sum = following
             node.ops.append(following)
             following = self.next_reader(node.out, fused)
@@ -193,7 +198,9 @@ class Fuser:
         return True
 
     def _pointwise(self, op: Op) -> bool:
-        supported = unary_epilogue(op) is not None or scalar_epilogue(op) is not None or op.kind in (*BINARY, "prelu")
+        supported = (
+            unary_epilogue(op) is not None or scalar_epilogue(op) is not None or op.kind in (*BINARY, "core.prelu")
+        )
         return op.outputs[0] is not None and supported
 
     def _table_from(self, value: Value, op: Op | None, fused: set[Op]) -> tuple[list[Op], Array] | None:
@@ -230,6 +237,8 @@ class Fuser:
         node.epilogue = fused_clamp(node.op)
         self._grow_float(node, fused)
         following = self.next_reader(node.out, fused)
-        stored = None if following is None or following.kind not in ("convert", "clamp") else following.outputs[0]
+        stored = (
+            None if following is None or following.kind not in ("core.convert", "core.clamp") else following.outputs[0]
+        )
         if following is not None and stored is not None and is_quantized8(stored.q) and stored.bound == node.out.bound:
             node.ops.append(following)

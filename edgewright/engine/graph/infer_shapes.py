@@ -52,13 +52,13 @@ def _specialize_op(op: Op, specialized: dict[Value, Value], declared: bool) -> O
     if unchanged and (len(op.outputs) > 1 or rule is None):
         return new  # validated before
     if rule is None or len(op.outputs) != 1 or op.outputs[0] is None:
-        raise ExecutionError(f"device graph: {op.kind}", "must have one output, of a shape that is known here")
+        raise ExecutionError(f"device graph: {op.name}", "must have one output, of a shape that is known here")
     try:
         shape = tuple(int(n) for n in rule(new))
     except (ValueError, LookupError, TypeError, ArithmeticError) as error:
-        raise ExecutionError(f"device graph: {op.kind}", f"does not hold together: {error}") from error
+        raise ExecutionError(f"device graph: {op.name}", f"does not hold together: {error}") from error
     out = op.outputs[0]
     if declared and shape != out.bound:
-        raise ExecutionError(f"device graph: {op.kind}", f"must have shape {list(shape)}", value=list(out.bound))
+        raise ExecutionError(f"device graph: {op.name}", f"must have shape {list(shape)}", value=list(out.bound))
     new.outputs[0] = specialized[out] = _with_shape(out, shape)
     return new

@@ -83,7 +83,7 @@ class LayoutAssignment:
         strided, readers = (FloatConv, FloatElementwise, Move), self._readers_of()
         producers = {low.node.out: low for low in self.lowerings}
         for low in self.lowerings:
-            if isinstance(low, FloatConv) and low.node.op.kind == "linear" and low.conv.size[1] > 1:
+            if isinstance(low, FloatConv) and low.node.op.kind == "core.linear" and low.conv.size[1] > 1:
                 value = low.node.op.args["input"]
                 if all(isinstance(o, strided) for o in (*readers.get(value, ()), producers.get(value))):
                     self.padded_rows.add(value)
@@ -151,7 +151,7 @@ class LayoutAssignment:
         """Produce the inputs of a concatenation directly inside its result."""
         producers = {low.node.out: low for low in self.lowerings}
         for lowering in self.lowerings:
-            if not isinstance(lowering, Move) or lowering.node.op.kind != "cat":
+            if not isinstance(lowering, Move) or lowering.node.op.kind != "core.cat":
                 continue
             start, dim = 0, lowering.node.op.args["dim"]
             for value in lowering.node.op.args["tensors"]:
@@ -198,7 +198,7 @@ class LayoutAssignment:
         exact = producer.exact_writes or padded_channels(int(value.bound[-1])) == value.bound[-1]
         raw_output = out in self.context.storages and self.context.storages[out].raw
         storage = replace(self.layout(out), shape=tuple(int(n) for n in value.bound))
-        fits = producer.any_strides and (producer.node.op.kind != "linear" or has_uniform_rows(storage))
+        fits = producer.any_strides and (producer.node.op.kind != "core.linear" or has_uniform_rows(storage))
         return free and not aliased and not raw_output and exact and fits and self._reads[value] == 1
 
     def root(self, value: Value) -> Value:

@@ -31,7 +31,7 @@ def legalize(graph: Graph) -> Graph:
         return graph
     ops = [o for op, new in zip(graph.ops, rewritten, strict=True) for o in ([op] if new is None else new)]
     read = {v for op in ops for v in op.inputs()} | set(graph.outputs)
-    unused = [op for op in ops if op.kind == "convert" and not any(v in read for v in op.outputs)]
+    unused = [op for op in ops if op.kind == "core.convert" and not any(v in read for v in op.outputs)]
     return Graph(graph.name, graph.inputs, graph.outputs, [op for op in ops if op not in unused])
 
 
@@ -42,7 +42,9 @@ class _Legalizer:
     def rewrite(self, op: Op) -> list[Op] | None:
         """The replacement of an operator, or None if it is legal."""
         weight = op.args.get("weight")
-        if op.kind not in ("conv2d", "depthwise_conv2d", "conv_transpose2d") or not isinstance(weight, Value):
+        if op.kind not in ("core.conv2d", "core.depthwise_conv2d", "core.conv_transpose2d") or not isinstance(
+            weight, Value
+        ):
             return None
         if weight.data is None or "scaling" in op.args:
             return None
@@ -57,7 +59,7 @@ class _Legalizer:
         x, weight, out = op.args["input"], op.args["weight"], op.outputs[0]
         maker, q = self.makers.get(x), weight.q
         if (
-            op.kind != "conv2d"
+            op.kind != "core.conv2d"
             or not is_dynamically_quantized(x)
             or supports_dynamic_rows(op)
             or maker is None
@@ -68,7 +70,7 @@ class _Legalizer:
         supported = q.block is None and q.dtype == np.dtype(np.int8) and out.q is None and out.dtype == _F32
         source = maker.args["self"]
         if (
-            maker.kind != "convert"
+            maker.kind != "core.convert"
             or not supported
             or source.q is not None
             or source.dtype != _F32
@@ -80,15 +82,15 @@ class _Legalizer:
 
 def _expand_channel_multiplier(op: Op) -> list[Op] | None:
     x, groups = op.args["input"], int(op.args["groups"])
-    if op.kind != "depthwise_conv2d" or op.args["weight"].bound[3] <= groups or len(x.bound) != 4:
+    if op.kind != "core.depthwise_conv2d" or op.args["weight"].bound[3] <= groups or len(x.bound) != 4:
         return None
     times = op.args["weight"].bound[3] // groups
     shapes = [(*x.bound, 1), (*x.bound, times), (*x.bound[:3], groups * times)]
     values = [replace(x, shape=s, dim_order=tuple(range(len(s)))) for s in shapes]
     ops = [
-        Op("view", {"self": x, "size": list(shapes[0])}, [values[0]]),
-        Op("expand", {"self": values[0], "size": list(shapes[1]), "implicit": False}, [values[1]]),
-        Op("view", {"self": values[1], "size": list(shapes[2])}, [values[2]]),
+        Op("core.view", {"self": x, "size": list(shapes[0])}, [values[0]]),
+        Op("core.expand", {"self": values[0], "size": list(shapes[1]), "implicit": False}, [values[1]]),
+        Op("core.view", {"self": values[1], "size": list(shapes[2])}, [values[2]]),
     ]
     args = {**op.args, "input": values[2], "groups": groups * times}
     return [*ops, Op(op.kind, args, list(op.outputs), op.origin)]
@@ -106,7 +108,7 @@ def _is_symmetric(weight: Value) -> bool:
 
 def _expand_dilation(op: Op) -> list[Op] | None:
     dilation, data = [int(d) for d in op.args["dilation"]], np.asarray(op.args["weight"].data)
-    if op.kind != "conv_transpose2d" or dilation == [1, 1] or not _is_symmetric(op.args["weight"]):
+    if op.kind != "core.conv_transpose2d" or dilation == [1, 1] or not _is_symmetric(op.args["weight"]):
         return None
     sizes = [d * (k - 1) + 1 for d, k in zip(dilation, data.shape[1:3], strict=True)]
     if data.nbytes // max(1, data.shape[1] * data.shape[2]) * sizes[0] * sizes[1] > _MAX_FILTER_BYTES:
@@ -120,7 +122,7 @@ def _expand_dilation(op: Op) -> list[Op] | None:
 def _expand_groups(op: Op) -> list[Op] | None:
     groups, data = int(op.args["groups"]), np.asarray(op.args["weight"].data)
     x = op.args["input"]
-    narrow = op.kind in ("conv2d", "conv_transpose2d") and groups > 1 and data.shape[0] // groups % 16 != 0
+    narrow = op.kind in ("core.conv2d", "core.conv_transpose2d") and groups > 1 and data.shape[0] // groups % 16 != 0
     if (
         not narrow
         or data.dtype != np.dtype(np.int8)
@@ -157,50 +159,53 @@ class _FloatBuilder:
 
     def where(self, condition: Value, on_true: Any, on_false: Any) -> Value:
         branches = [v if isinstance(v, Value) else _constant(v) for v in (on_true, on_false)]
-        return self.add("where", condition.bound, {"condition": condition, "self": branches[0], "other": branches[1]})
+        return self.add(
+            "core.where", condition.bound, {"condition": condition, "self": branches[0], "other": branches[1]}
+        )
 
     def convolution(self, op: Op, x: Value, dims: int, out: Value) -> list[Op]:
         """Quantize ``x`` with the steps of ``Numerics.quantize_rows``, convolve, and rescale."""
         rank = len(x.bound)
         axes, reduced = list(range(rank - dims, rank)), (*x.bound[: rank - dims], *(1,) * dims)
         reduction = {"self": x, "dim": axes, "keepdim": True}
-        low = self.binary("minimum", self.add("amin", reduced, reduction), 0)
-        high = self.binary("maximum", self.add("amax", reduced, reduction), 0)
-        constant_input = self.binary("eq", low, high, np.bool_)
-        span = self.where(constant_input, 1, self.binary("sub", high, low))
-        scale = self.where(constant_input, 1, self.binary("div", _constant(255), span))
+        low = self.binary("core.minimum", self.add("core.amin", reduced, reduction), 0)
+        high = self.binary("core.maximum", self.add("core.amax", reduced, reduction), 0)
+        constant_input = self.binary("core.eq", low, high, np.bool_)
+        span = self.where(constant_input, 1, self.binary("core.sub", high, low))
+        scale = self.where(constant_input, 1, self.binary("core.div", _constant(255), span))
         centered = self._quantize_centered(x, low, high, scale)
         weight = op.args["weight"]
         data = np.ascontiguousarray(np.asarray(weight.data).astype(np.float32))
         args = {**op.args, "input": centered, "weight": _constant(data), "bias": None, "exact": True}
         args.pop("limits", None)
-        total = self.add("conv2d", out.bound, args)
-        inverse_scale = self.add("reciprocal", reduced, {"self": scale})
+        total = self.add("core.conv2d", out.bound, args)
+        inverse_scale = self.add("core.reciprocal", reduced, {"self": scale})
         scales = np.broadcast_to(np.asarray(weight.q.scale, np.float32), (out.bound[-1],)) if weight.q else None
-        real = self.binary("mul", self.binary("mul", total, inverse_scale), np.ascontiguousarray(scales))
+        real = self.binary("core.mul", self.binary("core.mul", total, inverse_scale), np.ascontiguousarray(scales))
         bias = op.args.get("bias")
         bias_add = {"self": real, "other": bias if bias is not None else _constant(0)}
         if op.args.get("limits") is not None:
             bias_add["limits"] = op.args["limits"]
-        return [*self.ops, Op("add", bias_add, [out], op.origin)]
+        return [*self.ops, Op("core.add", bias_add, [out], op.origin)]
 
     def _quantize_centered(self, x: Value, low: Value, high: Value, scale: Value) -> Value:
-        below, above = self.binary("mul", low, scale), self.binary("mul", high, scale)
-        first, second = self.binary("add", below, -128), self.binary("add", above, 127)
-        positive = self.binary("gt", self.binary("add", first, second), 0, np.bool_)
+        below, above = self.binary("core.mul", low, scale), self.binary("core.mul", high, scale)
+        first, second = self.binary("core.add", below, -128), self.binary("core.add", above, 127)
+        positive = self.binary("core.gt", self.binary("core.add", first, second), 0, np.bool_)
         zeros = [
-            self.binary("sub", self.add("neg", v.bound, {"self": v}), -n) for v, n in ((below, -128), (above, 127))
+            self.binary("core.sub", self.add("core.neg", v.bound, {"self": v}), -n)
+            for v, n in ((below, -128), (above, 127))
         ]
         zero_point = self.where(positive, *zeros)
         zero = self._round(self._clamp_int8(zero_point))
-        quantized = self._clamp_int8(self.binary("add", self._round(self.binary("mul", x, scale)), zero))
-        return self.binary("sub", quantized, zero)
+        quantized = self._clamp_int8(self.binary("core.add", self._round(self.binary("core.mul", x, scale)), zero))
+        return self.binary("core.sub", quantized, zero)
 
     def _clamp_int8(self, x: Value) -> Value:
-        return self.binary("minimum", self.binary("maximum", x, -128), 127)
+        return self.binary("core.minimum", self.binary("core.maximum", x, -128), 127)
 
     def _round(self, x: Value) -> Value:
-        return self.add("round", x.bound, {"self": x})
+        return self.add("core.round", x.bound, {"self": x})
 
 
 def _constant(data: Any) -> Value:

@@ -52,7 +52,7 @@ class _AttentionMatcher:
         self.outputs = set(graph.outputs)
 
     def run(self) -> list[AttentionMatch]:
-        softmaxes = (op for op in self.graph.ops if op.kind == "softmax")
+        softmaxes = (op for op in self.graph.ops if op.kind == "core.softmax")
         matches = [self._match(op) for op in softmaxes]
         return [f for f in matches if f is not None]
 
@@ -94,7 +94,7 @@ class _AttentionMatcher:
             op = self.maker.get(chain.start)
             if op is None or op.args.get("limits") is not None:
                 return None
-            if op.kind == "bmm":
+            if op.kind == "core.bmm":
                 return chain
             longer = self._extend(chain, op)
             if longer is None:
@@ -110,7 +110,7 @@ class _AttentionMatcher:
         if scalar is not None:
             item, start = scalar
             return _Chain(ops, start, (item, *chain.epilogue), chain.mask, chain.scores)
-        if op.kind == "add" and chain.mask is None:
+        if op.kind == "core.add" and chain.mask is None:
             for start, mask in ((op.args["self"], op.args["other"]), (op.args["other"], op.args["self"])):
                 if start is not mask and _mask_broadcasts(start, mask) and self._scores(start) is not None:
                     epilogue = (TensorStep("add"), *chain.epilogue)
@@ -119,7 +119,7 @@ class _AttentionMatcher:
 
     def _masked_row_select(self, scores: Value, probabilities: Value) -> list[Op]:
         """Match the select of zeros for rows whose scores are all -inf; empty if there is none."""
-        if not self._is_private(probabilities) or self.readers[probabilities][0].kind != "where":
+        if not self._is_private(probabilities) or self.readers[probabilities][0].kind != "core.where":
             return []
         where = self.readers[probabilities][0]
         zeros, value, ops, expected_kinds = where.args["self"], where.args["condition"], [where], list(_ALL_MASKED)
@@ -128,7 +128,7 @@ class _AttentionMatcher:
         while expected_kinds and self._is_private(value) and (op := self.maker.get(value)) is not None:
             if op.kind in expected_kinds[0]:
                 expected_kinds.pop(0)
-            elif op.kind not in ("view", "clone"):
+            elif op.kind not in ("core.view", "core.clone"):
                 return []
             ops.append(op)
             value = op.args["self"]
@@ -140,7 +140,7 @@ class _AttentionMatcher:
         while value is not None and self._is_private(value):
             op = self.readers[value][0]
             ops.append(op)
-            if op.kind == "bmm":
+            if op.kind == "core.bmm":
                 fits = op.args["self"] is value and op.args["other"] is not value and op.args.get("limits") is None
                 return ops if fits else None
             if not _keeps_matrices(op):
@@ -185,7 +185,7 @@ class _AttentionMatcher:
         while self._is_private(value) and (op := self.maker.get(value)) is not None:
             scalar = _scalar_operand(op) if scaled else None
             ops.append(op)
-            if op.kind == "convert" and op.args.get("limits") is None and is_quantized8(op.args["self"].q):
+            if op.kind == "core.convert" and op.args.get("limits") is None and is_quantized8(op.args["self"].q):
                 return (Operand(op.args["self"], factor), tuple(ops)) if factor > 0 else None
             if scalar is not None and scalar[0].kind in ("mul", "div") and not scalar[0].flipped:
                 factor *= scalar[0].value if scalar[0].kind == "mul" else 1 / scalar[0].value
@@ -204,7 +204,7 @@ def _only_scaled(chain: _Chain) -> bool:
     )
 
 
-_ALL_MASKED = (("logical_not",), ("amax", "any"), ("logical_not",), ("eq",))  # in reverse order
+_ALL_MASKED = (("core.logical_not",), ("core.amax",), ("core.logical_not",), ("core.eq",))  # in reverse order
 
 
 def _reduces_masked_rows(ops: Sequence[Op], scores: Value) -> bool:
@@ -218,10 +218,10 @@ def _reduces_masked_rows(ops: Sequence[Op], scores: Value) -> bool:
 def _keeps_matrices(op: Op) -> bool:
     """Whether an operator is a reshape that keeps the last two dimensions."""
     out = op.outputs[0]
-    if op.kind not in ("view", "clone", "expand") or out is None:
+    if op.kind not in ("core.view", "core.clone", "core.expand") or out is None:
         return False
     source = op.args["self"]
-    if op.kind == "expand" and source.bound != out.bound:
+    if op.kind == "core.expand" and source.bound != out.bound:
         return False
     return min(len(source.bound), len(out.bound)) >= 2 and source.bound[-2:] == out.bound[-2:] and source.q == out.q
 

@@ -9,11 +9,11 @@ import numpy as np
 
 from edgewright.engine.codegen.epilogue import ClampStep, Epilogue, EpilogueStep, ScalarStep, UnaryStep
 from edgewright.engine.codegen.math_float32 import FUNCTIONS
-from edgewright.ir.graph import Array, Op, QParams, Value
+from edgewright.ir.graph import Array, Graph, Op, QParams, Value
 
-CONV_AND_LINEAR = ("conv2d", "depthwise_conv2d", "linear")
-BINARY = ("add", "sub", "mul", "div", "maximum", "minimum")
-_PARAMETERS = {"leaky_relu": ("negative_slope",), "elu": ("alpha",)}
+CONV_AND_LINEAR = ("core.conv2d", "core.depthwise_conv2d", "core.linear")
+BINARY = ("core.add", "core.sub", "core.mul", "core.div", "core.maximum", "core.minimum")
+_PARAMETERS = {"core.leaky_relu": ("negative_slope",), "core.elu": ("alpha",)}
 _F32 = np.dtype(np.float32)
 
 
@@ -104,7 +104,12 @@ class Node:
 
     @property
     def label(self) -> str:
-        return "attention" if self.attention is not None else "+".join(op.kind for op in self.ops)
+        return "attention" if self.attention is not None else "+".join(op.name for op in self.ops)
+
+
+def is_core(graph: Graph) -> bool:
+    """Whether every operator is of the core dialect."""
+    return all(op.kind.startswith("core.") for op in graph.ops)
 
 
 def is_quantized8(q: QParams | None) -> bool:
@@ -125,11 +130,11 @@ def fused_clamp(op: Op) -> Epilogue:
 
 def unary_epilogue(op: Op) -> Epilogue | None:
     """The epilogue of a single-input operator, or None."""
-    if op.kind in ("clamp", "clone", "convert"):
+    if op.kind in ("core.clamp", "core.clone", "core.convert"):
         return ()
     if op.kind in _PARAMETERS:
-        return (UnaryStep(op.kind, tuple(float(op.args[n]) for n in _PARAMETERS[op.kind])),)
-    return (UnaryStep(op.kind),) if op.kind in FUNCTIONS else None
+        return (UnaryStep(op.name, tuple(float(op.args[n]) for n in _PARAMETERS[op.kind])),)
+    return (UnaryStep(op.name),) if op.name in FUNCTIONS else None
 
 
 def scalar_epilogue(op: Op) -> Epilogue | None:
@@ -139,7 +144,7 @@ def scalar_epilogue(op: Op) -> Epilogue | None:
     for name, flipped in (("other", False), ("self", True)):
         value, other = op.args[name], op.args["other" if flipped else "self"]
         if value.constant and is_float32(value) and value.data.size == 1 and not other.constant:
-            return (ScalarStep(op.kind, float(value.data.reshape(())), flipped),)
+            return (ScalarStep(op.name, float(value.data.reshape(())), flipped),)
     return None
 
 

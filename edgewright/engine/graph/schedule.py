@@ -167,7 +167,7 @@ class _Scheduler(LayoutAssignment):
         for node in readers:
             replace_value(node, value, internal)
             self._lowered.pop(node, None)
-        return Node([Op("clone", {"self": value}, [internal])])
+        return Node([Op("core.clone", {"self": value}, [internal])])
 
     def _needs_border(self, node: Node, value: Value) -> bool:
         border = self._lower(node).required_border()
@@ -184,7 +184,7 @@ class _Scheduler(LayoutAssignment):
                 return None
         copied = clone_value(value)
         self.context.storages[copied] = caller_storage(copied, Address("output", 0, index))
-        return Node([Op("clone", {"self": value}, [copied])])
+        return Node([Op("core.clone", {"self": value}, [copied])])
 
     def _lower(self, node: Node) -> Lowering:
         if node not in self._lowered:

@@ -57,7 +57,9 @@ def _packed_size(op: Op) -> int:
     weight = op.args.get("weight")
     if weight is None or weight.data is None:
         return sum(value.nbytes for value in op.inputs() if value.constant)
-    channels = max(1, weight.bound[-1] if op.kind == "depthwise_conv2d" else weight.bound[0] if weight.bound else 1)
+    channels = max(
+        1, weight.bound[-1] if op.kind == "core.depthwise_conv2d" else weight.bound[0] if weight.bound else 1
+    )
     padded = -(-channels // 16) * 16  # full vectors
     transformed = 4 if weight.bound[1:3] == (3, 3) and weight.q is None else 1  # Winograd filters, at most
     return int(weight.nbytes) // channels * padded * transformed
@@ -66,19 +68,19 @@ def _packed_size(op: Op) -> int:
 def _check_op(op: Op) -> None:
     limits = op.args.get("limits")
     if limits is not None and not limits[0] <= limits[1]:
-        raise _error(op.kind, "limits must be numbers in order", limits)
+        raise _error(op.name, "limits must be numbers in order", limits)
     rule = SHAPE_RULES.get(op.kind) or (aten_shape if is_aten_op(op.kind) else None)
     if rule is None:
         return
     out = op.outputs[0]
     if out is None:
-        raise _error(op.kind, "must have an output", None)
+        raise _error(op.name, "must have an output", None)
     try:
         inferred = tuple(int(n) for n in rule(op))
     except (ValueError, LookupError, TypeError, ArithmeticError) as error:
-        raise _error(op.kind, f"does not hold together: {error}", list(out.bound)) from error
+        raise _error(op.name, f"does not hold together: {error}", list(out.bound)) from error
     if inferred != out.bound:
-        raise _error(op.kind, f"must have shape {list(inferred)}", list(out.bound))
+        raise _error(op.name, f"must have shape {list(inferred)}", list(out.bound))
 
 
 def _error(name: str, rule: str, value: object) -> ExecutionError:
@@ -137,7 +139,7 @@ def _conv(op: Op) -> Shape:
     stride, dilation = _pairs(op, "stride", "dilation")
     groups = int(op.args["groups"])
     _require(groups > 0, "groups must be positive")
-    if op.kind == "depthwise_conv2d":
+    if op.kind == "core.depthwise_conv2d":
         channels = weight[3]
         _require(weight[0] == 1 and inputs == groups and channels % groups == 0, "a filter for each channel")
     else:
@@ -276,7 +278,7 @@ def _separable_resize(op: Op) -> Shape:
 
 
 def _like(*kinds: str, rule: Rule) -> dict[str, Rule]:
-    return dict.fromkeys(kinds, rule)
+    return {f"core.{kind}": rule for kind in kinds}
 
 
 SHAPE_RULES: dict[str, Rule] = {
@@ -284,20 +286,20 @@ SHAPE_RULES: dict[str, Rule] = {
     **_like("add", "sub", "mul", "div", "maximum", "minimum", "trunc_divide", rule=_broadcast),
     **_like(*FUNCTIONS, "clamp", "clone", "convert", "softmax", rule=_same_shape),
     **_like("max_pool2d", "avg_pool2d", rule=_pool),
-    "conv_transpose2d": _conv_transpose,
-    "bmm": _bmm,
-    "whole_matmul": _bmm,
-    "linear": _linear,
-    "prelu": _prelu,
-    "upsample_bilinear2d": _resize,
-    "global_avg_pool2d": _global,
-    "permute": _permute,
-    "view": _view,
-    "slice": _slice,
-    "cat": _cat,
-    "pad": _pad,
-    "topk_places": _topk,
-    "bands": _separable_resize,
+    "core.conv_transpose2d": _conv_transpose,
+    "core.bmm": _bmm,
+    "core.int_matmul": _bmm,
+    "core.linear": _linear,
+    "core.prelu": _prelu,
+    "core.upsample_bilinear2d": _resize,
+    "core.global_avg_pool2d": _global,
+    "core.permute": _permute,
+    "core.view": _view,
+    "core.slice": _slice,
+    "core.cat": _cat,
+    "core.pad": _pad,
+    "core.topk_indices": _topk,
+    "core.separable_resize": _separable_resize,
 }
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from edgewright.engine.graph.layout import Border, Layout, Storage
 from edgewright.ir.graph import Op
 
-VIEW_KINDS = ("permute", "view", "slice", "clone", "expand")
+VIEW_KINDS = ("core.permute", "core.view", "core.slice", "core.clone", "core.expand")
 
 
 def restride(
@@ -43,13 +43,13 @@ def view_layout(op: Op, layout: Layout) -> tuple[Layout, int] | None:
     out = op.outputs[0]
     assert out is not None
     shape, strides = tuple(int(n) for n in out.bound), layout.strides
-    if op.kind == "permute":
+    if op.kind == "core.permute":
         dims = [int(d) for d in op.args["dims"]]
         return _without_border(layout, shape, [strides[d] for d in dims]), 0
-    if op.kind == "slice":
+    if op.kind == "core.slice":
         offset = sum(int(a) * s for a, s in zip(op.args["start"], strides, strict=True))
         return _without_border(layout, shape, strides), offset
-    if op.kind == "expand":
+    if op.kind == "core.expand":
         return replace(layout, shape=shape, strides=broadcast_strides(layout, shape), border=Border()), 0
     new_strides = restride(layout.shape, strides, shape, layout.item)
     return None if new_strides is None else (_without_border(layout, shape, new_strides), 0)
@@ -65,10 +65,10 @@ def broadcast_strides(layout: Layout, shape: Sequence[int]) -> tuple[int, ...]:
 def producer_layout(op: Op, layout: Layout) -> Layout | None:
     """The layout an operator's input must have for its result to have ``layout``; None if there is none."""
     shape = tuple(int(n) for n in op.args["self"].bound)
-    if op.kind == "permute":
+    if op.kind == "core.permute":
         dims = [int(d) for d in op.args["dims"]]
         return _without_border(layout, shape, [layout.strides[dims.index(d)] for d in range(len(shape))])
-    if op.kind not in ("view", "clone"):
+    if op.kind not in ("core.view", "core.clone"):
         return None
     new_strides = restride(layout.shape, layout.strides, shape, layout.item)
     return None if new_strides is None else _without_border(layout, shape, new_strides)

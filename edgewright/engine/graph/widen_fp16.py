@@ -7,13 +7,16 @@ from typing import Any
 
 import numpy as np
 
+from edgewright.engine.graph.nodes import is_core
 from edgewright.ir.dtypes import DType, bfloat16
 from edgewright.ir.graph import Graph, Op, Value
 
 _F32 = np.dtype(np.float32)
-ROUNDING_OPS: dict[DType, str] = {np.dtype(np.float16): "round_to_half", bfloat16: "round_to_bfloat"}
-_EXACT = ("permute", "view", "slice", "cat", "clone", "expand", "max_pool2d", "abs", "neg", "maximum", "minimum",
-          "floor", "ceil", "pad")  # fmt: skip
+ROUNDING_OPS: dict[DType, str] = {np.dtype(np.float16): "core.round_to_fp16", bfloat16: "core.round_to_bf16"}
+_EXACT = tuple(f"core.{name}" for name in (
+    "permute", "view", "slice", "cat", "clone", "expand", "max_pool2d", "abs", "neg", "maximum", "minimum", "floor",
+    "ceil", "pad",
+))  # fmt: skip
 
 
 def is_16bit_float(value: Value) -> bool:
@@ -23,7 +26,7 @@ def is_16bit_float(value: Value) -> bool:
 def widen(graph: Graph) -> Graph:
     """Rewrite the graph in float32; return it unchanged if nothing is computed in 16 bits."""
     computed = [op for op in graph.ops if any(is_16bit_float(v) for v in _tensors(op))]
-    if not computed or any("." in op.kind for op in graph.ops):
+    if not computed or not is_core(graph):
         return graph
     return _Widener(graph).run()
 
@@ -42,12 +45,12 @@ class _Widener:
         for value in self.graph.inputs:
             if is_16bit_float(value):
                 self.wide[value] = widened = _as_float32(value)
-                self.ops.append(Op("convert", {"self": value}, [widened]))
+                self.ops.append(Op("core.convert", {"self": value}, [widened]))
         for op in self.graph.ops:
             self._op(op)
         for value in dict.fromkeys(v for v in self.graph.outputs if is_16bit_float(v) and not v.constant):
             if value not in self.graph.inputs:
-                self.ops.append(Op("convert", {"self": self.wide[value]}, [value]))
+                self.ops.append(Op("core.convert", {"self": self.wide[value]}, [value]))
         return Graph(self.graph.name, list(self.graph.inputs), list(self.graph.outputs), self.ops)
 
     def _op(self, op: Op) -> None:
@@ -67,9 +70,13 @@ class _Widener:
             if unrounded is not rounded:
                 rounds.append(Op(ROUNDING_OPS[out.dtype], {"self": unrounded}, [rounded]))
             outputs.append(unrounded)
-            if op.kind == "pad":
+            if op.kind == "core.pad":
                 args["value"] = float(np.asarray(args["value"]).astype(out.dtype))
-        kind = "clone" if op.kind == "convert" and op.outputs[0] is not None and op.outputs[0].q is None else op.kind
+        kind = (
+            "core.clone"
+            if op.kind == "core.convert" and op.outputs[0] is not None and op.outputs[0].q is None
+            else op.kind
+        )
         self.ops += [Op(kind, args, outputs, op.origin), *rounds]
 
     def _argument(self, argument: Any) -> Any:

@@ -43,7 +43,7 @@ class ArgMax(Lowering):
 
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
-        operand = _operand(node.op) if is_unfused(node, "tosa.argmax", "argmax", "argmin") else None
+        operand = _operand(node.op) if is_unfused(node, "tosa.argmax", "core.argmax", "core.argmin") else None
         if operand is None or node.out.q is not None:
             return None
         data, axis, index_dtype = operand
@@ -64,7 +64,7 @@ class ArgMax(Lowering):
         ]
         length, step = data.layout.shape[self.axis], data.layout.strides[self.axis]
         for loops, offsets in plan_loops(list(shape), operands):
-            spec = ArgReduceSpec(loops, length, step, _signed(self.data), self.node.op.kind != "argmin")
+            spec = ArgReduceSpec(loops, length, step, _signed(self.data), self.node.op.kind != "core.argmin")
 
             def build(module: Module, name: str, spec: ArgReduceSpec = spec) -> None:
                 _build(module, name, context.isa.lanes, spec)

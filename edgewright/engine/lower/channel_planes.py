@@ -19,7 +19,7 @@ class PlanesToChannelsLast(Lowering):
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         last = node.ops[-1]
-        if last.kind != "permute" or list(last.args["dims"]) != [0, 2, 3, 1] or len(node.ops) > 2:
+        if last.kind != "core.permute" or list(last.args["dims"]) != [0, 2, 3, 1] or len(node.ops) > 2:
             return None
         (x,) = node.reads()
         _, channels, _, wide = x.bound
@@ -29,7 +29,7 @@ class PlanesToChannelsLast(Lowering):
             return cls(node) if is_float32(node.out) else None
         return (
             cls(node)
-            if node.op.kind == "convert" and is_quantized8(node.out.q) and node.middle.q == node.out.q
+            if node.op.kind == "core.convert" and is_quantized8(node.out.q) and node.middle.q == node.out.q
             else None
         )
 

@@ -92,10 +92,10 @@ class FloatConv(ConvLowering):
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         op = node.op
-        if op.kind not in ("conv2d", "linear") or len(node.middle.bound) == 0 or not is_float_conv(node):
+        if op.kind not in ("core.conv2d", "core.linear") or len(node.middle.bound) == 0 or not is_float_conv(node):
             return None
         data = np.asarray(op.args["weight"].data)
-        if op.kind == "conv2d":
+        if op.kind == "core.conv2d":
             conv = conv_geometry(op)
             return cls(node, conv, data) if conv.few_steps else None
         weight = data.T if op.args.get("transposed") else data
@@ -103,7 +103,7 @@ class FloatConv(ConvLowering):
 
     def reads_layout(self, value: Value, layout: Layout) -> bool:
         """The rows of a linear layer may be strided, if the stride is uniform."""
-        return layout.dense or (self.node.op.kind == "linear" and layout.straight and has_uniform_rows(layout))
+        return layout.dense or (self.node.op.kind == "core.linear" and layout.straight and has_uniform_rows(layout))
 
     def emit(self, context: LoweringContext) -> None:
         conv, isa = self.conv, context.isa
@@ -178,7 +178,7 @@ class FloatConvTranspose(ConvTransposeLowering):
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         op = node.op
-        if op.kind != "conv_transpose2d" or not is_float_conv(node) or list(op.args["dilation"]) != [1, 1]:
+        if op.kind != "core.conv_transpose2d" or not is_float_conv(node) or list(op.args["dilation"]) != [1, 1]:
             return None
         phases = transposed_conv_phases(op)
         if sum(conv.images * conv.groups for conv, *_ in phases) > 1024:
@@ -203,7 +203,7 @@ class FloatDepthwiseConv(ConvLowering):
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         op = node.op
-        if op.kind != "depthwise_conv2d":
+        if op.kind != "core.depthwise_conv2d":
             return None
         if not is_float_conv(node):
             return None

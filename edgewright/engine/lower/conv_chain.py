@@ -51,7 +51,7 @@ def fuse_conv_chains(graph: Graph, nodes: list[Node], context: LoweringContext) 
 
 def _is_profitable(parts: list[Node], context: LoweringContext) -> bool:
     first, second, third = parts
-    if first.op.kind != "conv2d" or second.op.kind != "depthwise_conv2d" or third.op.kind != "conv2d":
+    if first.op.kind != "core.conv2d" or second.op.kind != "core.depthwise_conv2d" or third.op.kind != "core.conv2d":
         return False
     if second.op.args["input"] is not first.out or third.op.args["input"] is not second.out:
         return False

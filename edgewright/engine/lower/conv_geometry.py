@@ -63,7 +63,7 @@ def conv_geometry(op: Op) -> ConvGeometry:
     """Geometry of conv2d and depthwise_conv2d."""
     x, weight, out = op.args["input"].bound, op.args["weight"].bound, op.outputs[0]
     assert out is not None
-    depthwise = op.kind == "depthwise_conv2d"
+    depthwise = op.kind == "core.depthwise_conv2d"
     groups = op.args["groups"]
     kernel, stride, dilation = tuple(weight[1:3]), tuple(op.args["stride"]), tuple(op.args["dilation"])
     size = (int(out.bound[1]), int(out.bound[2]))

@@ -44,7 +44,7 @@ class DynamicQuantize(Lowering):
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         supported = (
-            node.op.kind == "convert" and is_dynamically_quantized(node.out) and is_float32(node.op.args["self"])
+            node.op.kind == "core.convert" and is_dynamically_quantized(node.out) and is_float32(node.op.args["self"])
         )
         return cls(node) if supported and len(node.ops) == 1 else None
 
@@ -93,7 +93,7 @@ class DynamicQuantizedGemm(Lowering):
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         x = node.op.args.get("input")
         if (
-            node.op.kind not in ("linear", "conv2d")
+            node.op.kind not in ("core.linear", "core.conv2d")
             or x is None
             or not is_dynamically_quantized(x)
             or node.quantizes_input

@@ -41,7 +41,7 @@ class DynamicShapeLinear(FloatConv):
 
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
-        return super().accept(node, context) if node.op.kind == "linear" else None
+        return super().accept(node, context) if node.op.kind == "core.linear" else None
 
     def emit(self, context: LoweringContext) -> None:
         op, conv, isa = self.node.op, self.conv, context.isa
@@ -86,7 +86,7 @@ class DynamicShapeQuantizedLinear(DynamicQuantizedGemm):
 
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
-        return super().accept(node, context) if node.op.kind == "linear" else None
+        return super().accept(node, context) if node.op.kind == "core.linear" else None
 
     def emit(self, context: LoweringContext) -> None:
         isa, data, out = context.isa, context.storage(self.data), context.storage(self.node.out)

@@ -19,7 +19,7 @@ from edgewright.ir.dtypes import DType
 from edgewright.ir.graph import Op, Value
 
 _INDEX_TYPES = (np.dtype(np.int64), np.dtype(np.int32))
-KINDS = ("gather", "scatter", "scatter_add")
+KINDS = ("core.gather", "core.scatter", "core.scatter_add")
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def element_gather_spec(op: Op) -> ElementGatherSpec | None:
     shape = tuple(int(index.bound[d]) for d in order)
     outside = op.args.get("outside")
     fill_value = outside.number if isinstance(outside, OutOfRangePolicy) else None
-    return ElementGatherSpec(shape, strides, int(x.bound[dim]), op.kind, index.dtype.itemsize, x.dtype.str, fill_value)
+    return ElementGatherSpec(shape, strides, int(x.bound[dim]), op.name, index.dtype.itemsize, x.dtype.str, fill_value)
 
 
 class ElementGather(DenseLowering):
@@ -128,7 +128,7 @@ class ElementGather(DenseLowering):
         if not is_unfused(node, *KINDS):
             return None
         spec = element_gather_spec(op)
-        values = [op.args["self"], out, *([] if op.kind == "gather" else [op.args["src"]])]
+        values = [op.args["self"], out, *([] if op.kind == "core.gather" else [op.args["src"]])]
         same_type = all(isinstance(v, Value) and v.q is None and v.dtype == out.dtype for v in values)
         return cls(node, spec) if spec is not None and same_type and len({len(v.bound) for v in values}) == 1 else None
 
@@ -137,7 +137,7 @@ class ElementGather(DenseLowering):
         data, index, out = (context.storage(v) for v in (op.args["self"], op.args["index"], self.node.out))
         name = context.kernel("element_gather", spec, lambda module, name: emit_element_gather(module, name, spec))
         slots = [index.at(), out.at(), data.at()]
-        if op.kind != "gather":
+        if op.kind != "core.gather":
             emit_copy(context, data, out)
             context.barrier = True
             slots = [index.at(), context.storage(op.args["src"]).at(), out.at()]

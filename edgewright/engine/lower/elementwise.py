@@ -122,12 +122,16 @@ class FloatElementwise(Lowering):
         if not all(is_float32(v) or is_quantized8(v.q) for v in operands):
             return None
         if op.kind in BINARY and not items:
-            if all(is_quantized8(v.q) for v in (*operands, node.middle)) and op.kind in ("add", "sub", "mul"):
+            if all(is_quantized8(v.q) for v in (*operands, node.middle)) and op.kind in (
+                "core.add",
+                "core.sub",
+                "core.mul",
+            ):
                 return None
             return cls(node, [op.args["self"], op.args["other"]], ())
-        if op.kind == "prelu":
+        if op.kind == "core.prelu":
             return cls(node, [op.args["self"], op.args["weight"]], ())
-        supported = op.kind in ("clamp", "clone", "convert") or items
+        supported = op.kind in ("core.clamp", "core.clone", "core.convert") or items
         return cls(node, operands, items) if supported and len(operands) == 1 else None
 
     def reads_layout(self, value: Value, layout: Layout) -> bool:
@@ -148,7 +152,7 @@ class FloatElementwise(Lowering):
             + self._fused_epilogue()
         )
         clamp_range = (0, 0) if node.out.q is None else clamp_limits(context.numerics, node.out.q, self._limits())
-        binary_kind = op.kind if len(self.operands) == 2 else ""
+        binary_kind = op.name if len(self.operands) == 2 else ""
 
         def body(f: Function, regs: list[Reg]) -> Reg:
             floats = [x if a is None else a.real(f, x) for x, a in zip(regs, affines, strict=True)]
@@ -200,12 +204,12 @@ class Int8Arithmetic(Lowering):
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         op = node.op
-        if op.kind not in ("add", "sub", "mul") or node.table is not None:
+        if op.kind not in ("core.add", "core.sub", "core.mul") or node.table is not None:
             return None
         a, b, out = (v.q for v in (op.args["self"], op.args["other"], node.out))
         if not (a and b and out and is_quantized8(a) and is_quantized8(b) and is_quantized8(out)):
             return None
-        return cls(node) if op.kind == "mul" or int8_add_fits(a, b, out) else None
+        return cls(node) if op.kind == "core.mul" or int8_add_fits(a, b, out) else None
 
     def emit(self, context: LoweringContext) -> None:
         op, out = self.node.op, self.node.out
@@ -213,10 +217,12 @@ class Int8Arithmetic(Lowering):
         clamp_range = clamp_limits(context.numerics, out.q, op.args.get("limits")) if out.q else (0, 255)
         assert a.q is not None and b.q is not None and out.q is not None
         key, body = (
-            int8_mul(a.q, b.q, out.q, clamp_range) if op.kind == "mul" else int8_add(op, a.q, b.q, out.q, clamp_range)
+            int8_mul(a.q, b.q, out.q, clamp_range)
+            if op.kind == "core.mul"
+            else int8_add(op, a.q, b.q, out.q, clamp_range)
         )
         storages = [context.storage(a), context.storage(b)]
-        emit_elementwise(context, "int8_arithmetic", storages, context.storage(out), (op.kind, key), body)
+        emit_elementwise(context, "int8_arithmetic", storages, context.storage(out), (op.name, key), body)
 
 
 def int8_mul(a: QParams, b: QParams, out: QParams, bounds: tuple[int, int]) -> tuple[object, Body]:
@@ -240,7 +246,7 @@ def int8_add_factors(a: QParams, b: QParams, out: QParams, subtract: bool) -> tu
 
 def int8_add(op: Op, a: QParams, b: QParams, out: QParams, bounds: tuple[int, int]) -> tuple[object, Body]:
     """The kernel key and body of an int8 sum or difference."""
-    first, second, shift = int8_add_factors(a, b, out, op.kind == "sub")
+    first, second, shift = int8_add_factors(a, b, out, op.kind == "core.sub")
     left, right, result = affine_of(a), affine_of(b), affine_of(out)
     offset = (1 << shift - 1) - left.zero * first - right.zero * second
 

@@ -21,7 +21,7 @@ class Fp16Convert(Lowering):
 
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
-        if node.op.kind != "convert" or node.op.args.get("limits") is not None:
+        if node.op.kind != "core.convert" or node.op.args.get("limits") is not None:
             return None
         x: Value = node.op.args["self"]
         if len(node.ops) == 1 and is_float32(x) and is_16bit_float(node.out):

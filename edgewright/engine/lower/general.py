@@ -13,7 +13,7 @@ class CoreDispatch(Lowering):
 
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
-        if "." in node.op.kind:
+        if not node.op.kind.startswith("core."):
             return None
         return next(
             (lowering for candidate in _lowerings() if (lowering := candidate.accept(node, context)) is not None), None

@@ -109,7 +109,7 @@ class Int16Conv(_Int16ConvLowering):
 
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
-        if not _is_int16_conv(node, "conv2d"):
+        if not _is_int16_conv(node, "core.conv2d"):
             return None
         conv, params = conv_geometry(node.op), _Int16ConvParams(node.op, np.asarray(node.op.args["weight"].data))
         return cls(node, conv, params) if conv.groups == 1 and conv.few_steps and params.exact else None
@@ -188,7 +188,7 @@ class Int16DepthwiseConv(_Int16ConvLowering):
 
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
-        if not _is_int16_conv(node, "depthwise_conv2d"):
+        if not _is_int16_conv(node, "core.depthwise_conv2d"):
             return None
         conv = conv_geometry(node.op)
         params = _Int16ConvParams(node.op, np.asarray(node.op.args["weight"].data).transpose(3, 1, 2, 0))

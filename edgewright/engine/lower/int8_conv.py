@@ -42,9 +42,9 @@ _TUNED_TILES = 6  # candidates that measuring compares
 def _filters(op: Op) -> Array:
     """Filters as [output channels, height, width, input channels], or [channels, height, width, 1] if depthwise."""
     data = np.asarray(op.args["weight"].data)
-    if op.kind == "linear":
+    if op.kind == "core.linear":
         return (data.T if op.args.get("transposed") else data)[:, None, None, :]
-    return data.transpose(3, 1, 2, 0) if op.kind == "depthwise_conv2d" else data
+    return data.transpose(3, 1, 2, 0) if op.kind == "core.depthwise_conv2d" else data
 
 
 def _pad_last_dim(filters: Array, last: int) -> Array:
@@ -92,11 +92,11 @@ class Int8Conv(_Int8ConvLowering):
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         op = node.op
-        if op.kind not in ("conv2d", "linear") or not _is_int8_conv(node):
+        if op.kind not in ("core.conv2d", "core.linear") or not _is_int8_conv(node):
             return None
         if node.table is not None and not context.isa.permute_bytes:
             return None
-        conv = linear_geometry(op) if op.kind == "linear" else conv_geometry(op)
+        conv = linear_geometry(op) if op.kind == "core.linear" else conv_geometry(op)
         if (conv.groups > 1 and conv.outputs % 16) or not conv.few_steps:
             return None
         params = Int8ConvParams(node, context, _filters(op))
@@ -219,7 +219,7 @@ class Int8ConvTranspose(ConvTransposeLowering):
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         op = node.op
-        if op.kind != "conv_transpose2d" or not _is_int8_conv(node) or list(op.args["dilation"]) != [1, 1]:
+        if op.kind != "core.conv_transpose2d" or not _is_int8_conv(node) or list(op.args["dilation"]) != [1, 1]:
             return None
         phases = transposed_conv_phases(op)
         if sum(conv.images * conv.groups for conv, *_ in phases) > 1024 or (
@@ -247,7 +247,7 @@ class Int8DepthwiseConv(_Int8ConvLowering):
 
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
-        if node.op.kind != "depthwise_conv2d" or not _is_int8_conv(node):
+        if node.op.kind != "core.depthwise_conv2d" or not _is_int8_conv(node):
             return None
         if node.table is not None and not context.isa.permute_bytes:
             return None

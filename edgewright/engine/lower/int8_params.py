@@ -106,7 +106,7 @@ class Int8ConvParams:
         low, high = clamp_limits(self.context.numerics, conv_q, node.op.args.get("limits"))
         conv_is_left = op.args["other"] is node.residual
         a, b = (conv_q, second_q) if conv_is_left else (second_q, conv_q)
-        left, right, shift = int8_add_factors(a, b, out_q, op.kind == "sub")
+        left, right, shift = int8_add_factors(a, b, out_q, op.kind == "core.sub")
         conv_factor, second_factor = (left, right) if conv_is_left else (right, left)
         offset = (1 << shift - 1) - affine_of(second_q).zero * second_factor
         return low - zero, high - zero, conv_factor, second_factor, offset, shift

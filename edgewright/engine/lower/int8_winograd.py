@@ -37,7 +37,7 @@ class Int8WinogradConv(Int8Conv):
 
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
-        direct = Int8Conv.accept(node, context) if node.op.kind == "conv2d" else None
+        direct = Int8Conv.accept(node, context) if node.op.kind == "core.conv2d" else None
         if not isinstance(direct, Int8Conv) or not suits_winograd(direct.conv):
             return None
         conv, lanes, grid = direct.conv, context.isa.lanes, int8_tile_grid(direct.conv)

@@ -23,7 +23,7 @@ _TYPES = tuple(np.dtype(n) for n in ("int8", "uint8", "int16", "uint16"))
 
 
 class IntMatMul(Lowering):
-    """whole_matmul: sums of products along the rows of the first and the columns of the second operand."""
+    """int_matmul: sums of products along the rows of the first and the columns of the second operand."""
 
     exact_reads = True
 
@@ -36,7 +36,7 @@ class IntMatMul(Lowering):
 
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
-        if node.op.kind != "whole_matmul" or len(node.ops) > 1 or not _is_per_tensor(node.op.args["scaling"]):
+        if node.op.kind != "core.int_matmul" or len(node.ops) > 1 or not _is_per_tensor(node.op.args["scaling"]):
             return None
         values = [node.op.args["self"], node.op.args["other"], node.out]
         if any(v.dtype not in _TYPES or v.constant or len(v.bound) < 2 or 0 in v.bound for v in values):

@@ -34,7 +34,7 @@ class IntResize(Lowering):
 
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
-        if len(node.ops) > 1 or "." not in node.op.kind:
+        if len(node.ops) > 1 or node.op.kind.startswith("core."):
             return None
         try:
             return cls(node, int_resize_spec(node.op, context.numerics))

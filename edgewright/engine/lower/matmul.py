@@ -45,7 +45,7 @@ class MatMul(Lowering):
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         op = node.op
-        if op.kind != "bmm" or not all(is_float32(v) for v in (op.args["self"], op.args["other"], node.out)):
+        if op.kind != "core.bmm" or not all(is_float32(v) for v in (op.args["self"], op.args["other"], node.out)):
             return None
         lowering = cls(node)
         return lowering if math.prod(lowering.batch[:-1]) <= 1024 else None

@@ -12,7 +12,7 @@ import numpy as np
 from edgewright.engine.codegen.builder import Function, Module, Reg
 from edgewright.engine.graph.layout import Border, Layout, Storage, dense_strides
 from edgewright.engine.graph.nodes import Node, is_quantized8
-from edgewright.engine.graph.views import broadcast_strides
+from edgewright.engine.graph.views import VIEW_KINDS, broadcast_strides
 from edgewright.engine.kernels.border import BorderSpec, emit_border_kernel
 from edgewright.engine.kernels.elementwise import (
     LoopNest,
@@ -102,27 +102,27 @@ class Move(Lowering):
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         op, out = node.op, node.out
-        kinds = ("permute", "view", "slice", "cat", "clone", "pad", "expand")
+        kinds = (*VIEW_KINDS, "core.cat", "core.pad")
         if op.kind not in kinds or len(node.ops) > 1 or not _is_movable(out) or 0 in out.bound:
             return None
         inputs = list(op.inputs())
         if any(0 in v.bound or v.dtype != out.dtype for v in inputs):
             return None
-        if op.kind != "pad" and any(v.q != out.q for v in inputs if v.q is not None or out.q is not None):
+        if op.kind != "core.pad" and any(v.q != out.q for v in inputs if v.q is not None or out.q is not None):
             same_int_type = all(v.q is not None and out.q is not None and v.q.dtype == out.q.dtype for v in inputs)
-            same_storage = op.kind == "view" and str(out.dtype) in (
+            same_storage = op.kind == "core.view" and str(out.dtype) in (
                 "uint8",
                 "int16",
                 "uint16",
             )  # stored the same, with or without a scale
-            return cls(node) if (same_int_type or same_storage) and op.kind != "clone" else None
+            return cls(node) if (same_int_type or same_storage) and op.kind != "core.clone" else None
         return cls(node) if op.args.get("limits") is None else None
 
     def aliased_input(self) -> Value | None:
         op = self.node.op
-        if op.kind in ("view", "clone"):
+        if op.kind in ("core.view", "core.clone"):
             return next(op.inputs())
-        if op.kind == "permute":
+        if op.kind == "core.permute":
             shape, dims = op.args["self"].bound, list(op.args["dims"])
             non_unit = [d for d in dims if shape[d] != 1]
             return next(op.inputs()) if non_unit == sorted(non_unit) else None
@@ -142,12 +142,12 @@ class Move(Lowering):
     def _pieces(self, context: LoweringContext, out: Storage) -> list[tuple[Storage, Storage]]:
         op = self.node.op
         storages = [context.storage(v) for v in op.inputs()]
-        if op.kind == "permute":
+        if op.kind == "core.permute":
             dims = list(op.args["dims"])
             layout = storages[0].layout
             transposed = _with_layout(storages[0], [layout.shape[d] for d in dims], [layout.strides[d] for d in dims])
             return [(transposed, out)]
-        if op.kind == "expand":
+        if op.kind == "core.expand":
             return [
                 (
                     _with_layout(
@@ -156,15 +156,15 @@ class Move(Lowering):
                     out,
                 )
             ]
-        if op.kind == "slice":
+        if op.kind == "core.slice":
             starts = list(op.args["start"])
             return [(_slice_storage(storages[0], starts, out.layout.shape), out)]
-        if op.kind == "cat":
+        if op.kind == "core.cat":
             return _concat_pieces(storages, out, op.args["dim"])
-        if op.kind == "pad":
+        if op.kind == "core.pad":
             self._emit_fill(context, out)
             return [(storages[0], _slice_storage(out, list(op.args["before"]), storages[0].layout.shape))]
-        if op.kind == "view":
+        if op.kind == "core.view":
             return [_common_views(storages[0], out)]
         return [(storages[0], out)]
 

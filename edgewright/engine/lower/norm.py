@@ -15,12 +15,12 @@ from edgewright.ir.graph import Op
 def _norm(op: Op) -> NormSpec | None:
     x, params = op.args["input"], [op.args.get(n) for n in ("weight", "bias")]
     weight, bias = (v is not None for v in params)
-    if op.kind in ("layer_norm", "rms_norm"):
+    if op.kind in ("core.layer_norm", "core.rms_norm"):
         length = math.prod(int(n) for n in op.args["normalized_shape"])
         eps = op.args.get("eps")
         eps = float(np.finfo(np.float32).eps) if eps is None else float(eps)
-        return NormSpec(length, op.kind == "layer_norm", eps, weight, bias)
-    if op.kind != "group_norm":
+        return NormSpec(length, op.kind == "core.layer_norm", eps, weight, bias)
+    if op.kind != "core.group_norm":
         return None
     _, channels, *size = (int(n) for n in x.bound)
     channel_size, groups = math.prod(size), int(op.args["num_groups"])
@@ -37,7 +37,11 @@ class Normalize(DenseLowering):
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         op = node.op
-        if op.kind not in ("layer_norm", "rms_norm", "group_norm") or len(node.ops) > 1 or len(op.outputs) > 1:
+        if (
+            op.kind not in ("core.layer_norm", "core.rms_norm", "core.group_norm")
+            or len(node.ops) > 1
+            or len(op.outputs) > 1
+        ):
             return None
         norm = _norm(op)
         supported = norm is not None and all(is_float32(v) for v in (*op.inputs(), node.out))

@@ -23,7 +23,7 @@ class Pool2d(Lowering):
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         op = node.op
-        if op.kind not in ("max_pool2d", "avg_pool2d") or len(node.ops) > 1 or node.op.outputs[1:]:
+        if op.kind not in ("core.max_pool2d", "core.avg_pool2d") or len(node.ops) > 1 or node.op.outputs[1:]:
             return None
         if node.out.bound[0] > _MAX_IMAGES:
             return None
@@ -42,7 +42,7 @@ class Pool2d(Lowering):
             )
             if not every_window_overlaps(*windows):
                 return None
-        return cls(node) if op.kind == "avg_pool2d" or x.q == node.out.q else None
+        return cls(node) if op.kind == "core.avg_pool2d" or x.q == node.out.q else None
 
     def emit(self, context: LoweringContext) -> None:
         op, node = self.node.op, self.node
@@ -51,7 +51,7 @@ class Pool2d(Lowering):
         clamp_range = (
             (0, 255) if node.out.q is None else clamp_limits(context.numerics, node.out.q, op.args.get("limits"))
         )
-        is_average = op.kind == "avg_pool2d"
+        is_average = op.kind == "core.avg_pool2d"
         in_affine, out_affine = (affine_of(q) if is_average and q is not None else None for q in (x.q, node.out.q))
         epilogue = fused_clamp(op) if x.q is None else ()
         pool = PoolSpec("mean" if is_average else "max", data.layout.item, *_axes(op, data.layout), int(wide),
@@ -85,7 +85,7 @@ class GlobalAvgPool(Lowering):
 
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
-        if node.op.kind != "global_avg_pool2d" or node.residual is not None:
+        if node.op.kind != "core.global_avg_pool2d" or node.residual is not None:
             return None
         x = node.op.args["self"]
         if x.bound[0] > _MAX_IMAGES:

@@ -28,7 +28,7 @@ class FloatReduce(DenseLowering):
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         op = node.op
-        if not is_unfused(node, *COMBINERS):
+        if not is_unfused(node, *(f"core.{name}" for name in COMBINERS)):
             return None
         x = op.args["self"]
         if not (is_float32(x) and is_float32(node.out)) or op.args.get("dtype") not in (None, int(ScalarType.FLOAT32)):
@@ -36,7 +36,7 @@ class FloatReduce(DenseLowering):
         dim, rank = op.args.get("dim"), len(x.bound)
         dims = [dim] if isinstance(dim, int) else dim
         axes = sorted({int(d) % rank for d in dims}) if dims and rank else list(range(rank))
-        return cls(node, plan_reduce(op.kind, [int(n) for n in x.bound], axes))
+        return cls(node, plan_reduce(op.name, [int(n) for n in x.bound], axes))
 
     def emit(self, context: LoweringContext) -> None:
         reduce, lanes = self.reduce, context.isa.lanes

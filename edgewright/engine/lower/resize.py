@@ -26,7 +26,7 @@ class BilinearResize(Lowering):
 
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
-        if node.op.kind != "upsample_bilinear2d" or len(node.ops) > 1 or node.out.bound[0] > 1024:
+        if node.op.kind != "core.upsample_bilinear2d" or len(node.ops) > 1 or node.out.bound[0] > 1024:
             return None
         x = node.op.args["input"]
         return (
@@ -72,12 +72,12 @@ def bilinear_taps(size: int, count: int, align: bool) -> tuple[tuple[Array, Arra
 
 
 class SeparableResize(DenseLowering):
-    """bands in float32."""
+    """Separable resize in float32."""
 
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         op = node.op
-        if not is_unfused(node, "bands"):
+        if not is_unfused(node, "core.separable_resize"):
             return None
         return (
             cls(node) if is_float32(op.args["self"]) and is_float32(node.out) and not op.args["self"].constant else None

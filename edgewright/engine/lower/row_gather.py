@@ -27,12 +27,12 @@ _NANOSECONDS = 5.0  # per row, plus a hundredth of it per byte
 
 def _single_index(op: Op) -> tuple[Value, int, Value] | None:
     """The tensor, the dimension and the indices of an operator that indexes one dimension."""
-    if op.kind == "embedding":
+    if op.kind == "core.embedding":
         return op.args["weight"], 0, op.args["indices"]
-    if op.kind == "index_select":
+    if op.kind == "core.index_select":
         data = op.args["self"]
         return data, int(op.args["dim"]) % max(len(data.bound), 1), op.args["index"]
-    if op.kind not in ("index", "index_put"):
+    if op.kind not in ("core.index", "core.index_put"):
         return None
     indexed = [(d, v) for d, v in enumerate(op.args["indices"]) if v is not None]
     return (op.args["self"], *indexed[0]) if len(indexed) == 1 else None
@@ -49,7 +49,7 @@ def _gather_spec(op: Op) -> tuple[Value, Value, RowGatherSpec] | None:
         return None
     run, item = math.prod(shape[dim + 1 :]) * data.dtype.itemsize, index.dtype.itemsize
     outer, size, count = math.prod(shape[:dim]), shape[dim], math.prod(int(n) for n in index.bound)
-    skip_outside = op.kind == "index_put" and isinstance(op.args.get("outside"), OutOfRangePolicy)
+    skip_outside = op.kind == "core.index_put" and isinstance(op.args.get("outside"), OutOfRangePolicy)
     strides = ((size * run, run), (count * run, run), (0, item))
     return data, index, RowGatherSpec(outer, size, count, run, item, *strides, skip_outside)
 
@@ -90,7 +90,9 @@ class RowGather(DenseLowering):
 
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
-        operands = _gather_spec(node.op) if is_unfused(node, "embedding", "index_select", "index") else None
+        operands = (
+            _gather_spec(node.op) if is_unfused(node, "core.embedding", "core.index_select", "core.index") else None
+        )
         supported = operands is not None and operands[0].dtype == node.out.dtype and operands[0].q == node.out.q
         return cls(node) if supported else None
 
@@ -113,7 +115,7 @@ class RowScatter(DenseLowering):
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         op = node.op
-        operands = _gather_spec(op) if is_unfused(node, "index_put") and not op.args.get("accumulate") else None
+        operands = _gather_spec(op) if is_unfused(node, "core.index_put") and not op.args.get("accumulate") else None
         if operands is None:
             return None
         data, _, spec = operands
@@ -141,7 +143,7 @@ class _BatchedRows(Lowering):
 
     @property
     def out_of_range(self) -> OutOfRangePolicy:
-        return OutOfRangePolicy(f"{self.node.op.kind} {self.node.out.name!r}", wrap=True)
+        return OutOfRangePolicy(f"{self.node.op.name} {self.node.out.name!r}", wrap=True)
 
     @staticmethod
     def gather_spec(values: Storage, rows: Storage, indices: Storage) -> RowGatherSpec:

@@ -13,7 +13,7 @@ from edgewright.engine.lower.base import DenseLowering, Lowering, LoweringContex
 from edgewright.ir.graph import Op
 
 _MAX_COMPARISONS = 1 << 22  # per row; beyond, numpy's sort is faster
-_TOPK = "topk_places"
+_TOPK = "core.topk_indices"
 
 
 def scan_dim(op: Op) -> int | None:
@@ -37,7 +37,7 @@ def scan_spec(op: Op) -> ScanSpec | None:
 
 
 class Scan(DenseLowering):
-    """cumsum, sum, prod, amax and amin in the operand's type, and topk_places."""
+    """cumsum, sum, prod, amax and amin in the operand's type, and topk_indices."""
 
     def __init__(self, node: Node, spec: ScanSpec) -> None:
         super().__init__(node)
@@ -46,27 +46,31 @@ class Scan(DenseLowering):
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         op, out = node.op, node.out
-        if not is_unfused(node, _TOPK, *REDUCE_OPS, "cumsum"):
+        if not is_unfused(node, _TOPK, "core.cumsum", *(f"core.{name}" for name in REDUCE_OPS)):
             return None
         spec = scan_spec(op)
         if spec is None or out.q is not None or op.args.get("dtype") is not None:
             return None
         result_dtype = np.dtype(np.int64) if op.kind == _TOPK else op.args["self"].dtype
-        if op.kind in ("sum", "prod", "cumsum") and spec.type.kind in "iub" and spec.type != np.dtype(np.int64):
+        if (
+            op.kind in ("core.sum", "core.prod", "core.cumsum")
+            and spec.type.kind in "iub"
+            and spec.type != np.dtype(np.int64)
+        ):
             return None
         return cls(node, spec) if out.dtype == result_dtype and 0 < spec.k * spec.size <= _MAX_COMPARISONS else None
 
     def emit(self, context: LoweringContext) -> None:
-        spec, kind, lanes = self.spec, self.node.op.kind, context.isa.lanes
-        if kind == _TOPK:
+        spec, op, lanes = self.spec, self.node.op, context.isa.lanes
+        if op.kind == _TOPK:
             name = context.kernel("topk", spec, lambda module, name: emit_topk(module, name, spec, lanes))
-        elif kind == "cumsum":
+        elif op.kind == "core.cumsum":
             name = context.kernel("cumsum", spec, lambda module, name: emit_cumsum(module, name, spec, lanes))
         else:
-            key = (spec, kind)
+            key = (spec, op.name)
             name = context.kernel(
-                "scan_reduce", key, lambda module, name: emit_scan_reduce(module, name, spec, lanes, kind)
+                "scan_reduce", key, lambda module, name: emit_scan_reduce(module, name, spec, lanes, op.name)
             )
-        slots = [context.storage(v).at() for v in (self.node.op.args["self"], self.node.out)]
+        slots = [context.storage(v).at() for v in (op.args["self"], self.node.out)]
         units = spec.units(lanes)
         context.step(name, slots, units, units * spec.size * spec.k * 1.0)

@@ -14,7 +14,7 @@ class Softmax(DenseLowering):
 
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
-        if not is_unfused(node, "softmax") or not node.out.bound:
+        if not is_unfused(node, "core.softmax") or not node.out.bound:
             return None
         return cls(node) if is_float32(node.op.args["self"]) and is_float32(node.out) else None
 

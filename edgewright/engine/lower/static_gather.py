@@ -29,8 +29,9 @@ from edgewright.ir.graph import Array, Op, Value
 _NANOSECONDS = 3.0  # per run, and per 16 bytes of it
 _MIN_UNIT_RUN = 64  # bytes from which a run is a unit of its own
 GATHER_OPS = {
-    "flip", "roll", "repeat", "as_strided", "unfold", "diagonal", "reflection_pad", "replication_pad", "pixel_shuffle",
-    "pixel_unshuffle", "channel_shuffle", "upsample_nearest2d", "resize_nearest2d",
+    "core.flip", "core.roll", "core.repeat", "core.as_strided", "core.unfold", "core.diagonal", "core.reflection_pad",
+    "core.replication_pad", "core.pixel_shuffle", "core.pixel_unshuffle", "core.channel_shuffle",
+    "core.upsample_nearest2d", "core.resize_nearest2d",
 }  # fmt: skip
 
 
@@ -114,7 +115,7 @@ def source_indices(op: Op) -> Array:
     name = "input" if "input" in op.args else "self"
     positions: Any = np.arange(math.prod(shape), dtype=np.int64).reshape(shape)
     args = {n: positions if n == name else v for n, v in op.args.items()}
-    return np.asarray(OPS[op.kind].call(args)[0], np.int64)
+    return np.asarray(OPS[op.name].call(args)[0], np.int64)
 
 
 def separable_indices(flat: Array) -> list[Array] | None:

@@ -38,7 +38,11 @@ class TypedElementwise(Lowering):
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         op, out = node.op, node.out
-        if len(node.ops) > 1 or (op.kind not in TYPED_OPS and op.kind != "cast") or op.args.get("limits") is not None:
+        if (
+            len(node.ops) > 1
+            or (op.name not in TYPED_OPS and op.kind != "core.cast")
+            or op.args.get("limits") is not None
+        ):
             return None
         values = _operands(op)
         if (
@@ -48,12 +52,12 @@ class TypedElementwise(Lowering):
             or all(v.constant for v in values)
         ):
             return None
-        data = [v.dtype for v in values[op.kind == "where" :]]
-        types_match = len(set(data)) == 1 and (out.dtype == (_BOOL if op.kind in BOOL_OPS else data[0]))
-        valid_condition = op.kind != "where" or values[0].dtype in (_BOOL, np.dtype(np.uint8))
+        data = [v.dtype for v in values[op.kind == "core.where" :]]
+        types_match = len(set(data)) == 1 and (out.dtype == (_BOOL if op.name in BOOL_OPS else data[0]))
+        valid_condition = op.kind != "core.where" or values[0].dtype in (_BOOL, np.dtype(np.uint8))
         return (
             cls(node)
-            if op.kind == "cast" or (types_match and valid_condition and op.args.get("alpha", 1) == 1)
+            if op.kind == "core.cast" or (types_match and valid_condition and op.args.get("alpha", 1) == 1)
             else None
         )
 
@@ -64,11 +68,11 @@ class TypedElementwise(Lowering):
         assert source is not None and target is not None
 
         def body(f: Function, regs: list[Reg]) -> Reg:
-            return cast(f, regs[0], source, target) if op.kind == "cast" else TYPED_OPS[op.kind](f, source, regs)
+            return cast(f, regs[0], source, target) if op.kind == "core.cast" else TYPED_OPS[op.name](f, source, regs)
 
         storages = [context.storage(v) for v in values]
-        key = (op.kind, *(_letter(v.dtype) for v in (*values, out)))
-        lanes = min(_SLOW_LANES, context.isa.lanes) if op.kind in _SLOW_KINDS else 0
+        key = (op.name, *(_letter(v.dtype) for v in (*values, out)))
+        lanes = min(_SLOW_LANES, context.isa.lanes) if op.name in _SLOW_KINDS else 0
         emit_elementwise(context, "typed", storages, context.storage(out), key, body, lanes)
 
 

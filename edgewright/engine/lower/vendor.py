@@ -14,7 +14,7 @@ class VendorDispatch(Lowering):
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         op = node.op
-        if "." not in op.kind and "scaling" not in op.args:
+        if op.kind.startswith("core.") and "scaling" not in op.args:
             return None
         return next(
             (lowering for candidate in _lowerings() if (lowering := candidate.accept(node, context)) is not None), None

@@ -86,7 +86,7 @@ class WinogradConv(FloatConv):
 
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
-        direct = FloatConv.accept(node, context) if node.op.kind == "conv2d" else None
+        direct = FloatConv.accept(node, context) if node.op.kind == "core.conv2d" else None
         if not isinstance(direct, FloatConv) or node.op.args.get("exact"):
             return None
         conv, lanes = direct.conv, context.isa.lanes

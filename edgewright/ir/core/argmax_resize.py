@@ -9,13 +9,13 @@ from edgewright.ir.core.registry import EvaluationContext, implements
 from edgewright.ir.graph import Array, Op
 
 
-@implements("topk_places")
+@implements("topk_indices")
 def _topk_indices(ex: EvaluationContext, op: Op) -> Array:
     """The indices of the top k; values are gathered separately."""
     return reduce.topk(ex.raw(op.args["self"]), op.args["k"], op.args["dim"], op.args["largest"])[1]
 
 
-@implements("bands")
+@implements("separable_resize")
 def _separable_resize(ex: EvaluationContext, op: Op) -> Array:
     """Separable resize along one dimension: a weighted sum of ``counts`` neighbors from ``starts``."""
     x, dim = np.moveaxis(ex.real(op.args["self"]), op.args["dim"], 0), op.args["dim"]

@@ -17,7 +17,7 @@ def aten_reference(kind: str) -> Callable[[EvaluationContext, Op], Any] | None:
     """The op table's reference, on values in their compute types; None if the table has no such operator."""
     from edgewright.ir.aten.ops import OPS
 
-    row = OPS.get(kind)
+    row = OPS.get(kind.removeprefix("core."))
     if row is None:
         return None
 
@@ -33,14 +33,14 @@ def aten_reference(kind: str) -> Callable[[EvaluationContext, Op], Any] | None:
 def is_aten_op(kind: str) -> bool:
     from edgewright.ir.aten.ops import OPS
 
-    return kind in OPS
+    return kind.removeprefix("core.") in OPS
 
 
 def aten_shape(op: Op) -> tuple[int, ...]:
     """The shape of the first result, by the op table's shape function."""
     from edgewright.ir.aten.ops import OPS
 
-    shapes = OPS[op.kind].shape(
+    shapes = OPS[op.name].shape(
         **{name: _zeros_view(argument) for name, argument in op.args.items() if name not in _CORE_ARGS}
     )
     first = shapes[0] if isinstance(shapes, list) else shapes

@@ -110,8 +110,8 @@ def _conv_transpose2d(ex: EvaluationContext, op: Op) -> Array:
     return _accumulate(ex, op, _convolve(op, transposed=True), 3)
 
 
-@implements("whole_matmul")
-def _whole_matmul(ex: EvaluationContext, op: Op) -> Array:
+@implements("int_matmul")
+def _int_matmul(ex: EvaluationContext, op: Op) -> Array:
     """Integer matrix product without zero points, requantized by ``scaling``."""
     pair = zip((op.args["self"], op.args["other"]), op.args["zeros"], strict=True)
     left, right = (np.asarray(ex.raw(v)).astype(np.float64) - zero for v, zero in pair)

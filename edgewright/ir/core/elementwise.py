@@ -21,8 +21,8 @@ _UNARY: dict[str, Callable[..., Array]] = {
     "sigmoid": activations.sigmoid, "tanh": np.tanh, "exp": np.exp, "log": np.log, "sqrt": np.sqrt, "abs": unary.abs,
     "neg": unary.neg, "floor": np.floor, "ceil": np.ceil, "sin": np.sin, "cos": np.cos, "square": np.square,
     "gelu": lambda x: activations.gelu(x, "none"), "gelu_tanh": lambda x: activations.gelu(x, "tanh"),
-    "round_to_half": lambda x: x.astype(np.float16).astype(x.dtype),
-    "round_to_bfloat": lambda x: x.astype(bfloat16).astype(x.dtype), "rsqrt": lambda x: np.float32(1) / np.sqrt(x),
+    "round_to_fp16": lambda x: x.astype(np.float16).astype(x.dtype),
+    "round_to_bf16": lambda x: x.astype(bfloat16).astype(x.dtype), "rsqrt": lambda x: np.float32(1) / np.sqrt(x),
     "hardswish": lambda x: np.clip(x * np.float32(1 / 6) + np.float32(0.5), 0, 1).astype(x.dtype) * x,
 }  # fmt: skip
 
@@ -31,20 +31,20 @@ _UNARY: dict[str, Callable[..., Array]] = {
 def _binary(ex: EvaluationContext, op: Op) -> Array:
     a, b, out = op.args["self"], op.args["other"], op.outputs[0]
     assert out is not None
-    if out.q is not None and a.q is not None and b.q is not None and op.kind in ("add", "sub", "mul"):
+    if out.q is not None and a.q is not None and b.q is not None and op.name in ("add", "sub", "mul"):
         return _integer_binary(ex, op, a.q, b.q, out.q)
-    return ex.store(op, _BINARY[op.kind](ex.real(a), ex.real(b)))
+    return ex.store(op, _BINARY[op.name](ex.real(a), ex.real(b)))
 
 
 def _integer_binary(ex: EvaluationContext, op: Op, a: QParams, b: QParams, out: QParams) -> Array:
     x, y = (np.asarray(ex.raw(op.args[name])).astype(np.int64) for name in ("self", "other"))
     x, y = x - a.zero_point, y - b.zero_point
     limits = op.args.get("limits")
-    if op.kind == "mul":
+    if op.name == "mul":
         return ex.numerics.requantize(
             x * y, as_float32(a.scale) * as_float32(b.scale) / as_float32(out.scale), out, limits
         )
-    return ex.numerics.sum(x, y if op.kind == "add" else -y, (a, b), out, limits)
+    return ex.numerics.sum(x, y if op.name == "add" else -y, (a, b), out, limits)
 
 
 @implements("trunc_divide")
@@ -54,7 +54,7 @@ def _trunc_divide(ex: EvaluationContext, op: Op) -> Array:
 
 @implements(*_UNARY)
 def _unary(ex: EvaluationContext, op: Op) -> Array:
-    return ex.store(op, np.asarray(_UNARY[op.kind](ex.real(op.args["self"]))))
+    return ex.store(op, np.asarray(_UNARY[op.name](ex.real(op.args["self"]))))
 
 
 @implements("leaky_relu")

@@ -40,7 +40,7 @@ def _run_vendor_op(ex: EvaluationContext, op: Op) -> Any:
         return result
     complete = all(arrays[v].shape == v.bound for v in op.inputs())  # otherwise the arrays are slices of the operands
     if out is not None and complete and result.shape != out.bound:
-        raise ExecutionError(f"device graph: {op.kind}", f"must give {list(out.bound)}", value=list(result.shape))
+        raise ExecutionError(f"device graph: {op.name}", f"must give {list(out.bound)}", value=list(result.shape))
     return result if out is None or result.dtype == out.dtype else result.astype(out.dtype)
 
 
@@ -51,7 +51,10 @@ class Executor(EvaluationContext):
         self._implementations = {op.kind: find_implementation(op.kind) for op in graph.ops}
         missing = sorted(kind for kind, implementation in self._implementations.items() if implementation is None)
         if missing:
-            raise ExecutionError("device graph", f"has operators without an implementation: {', '.join(missing)}")
+            raise ExecutionError(
+                "device graph",
+                f"has operators without an implementation: {', '.join(kind.removeprefix('core.') for kind in missing)}",
+            )
         super().__init__(numerics)
         self.graph = graph
         self.memory = memory
@@ -83,4 +86,4 @@ class Executor(EvaluationContext):
         size = size_bounds.max_elements(op, lambda value: raw_array(self.raw(value)).shape)
         if self._live_bytes + 8 * size > self.memory or size * size_bounds.reads_per_element(op) > 16 * self.memory:
             rule = f"values may take {self.memory} bytes at a time"
-            raise LimitError(f"device graph: {op.kind}", rule, value=f"{size} elements more")
+            raise LimitError(f"device graph: {op.name}", rule, value=f"{size} elements more")

@@ -67,7 +67,7 @@ IMPLEMENTATIONS: dict[str, Implementation] = {}
 def implements(*kinds: str) -> Callable[[Implementation], Implementation]:
     def register(fn: Implementation) -> Implementation:
         for kind in kinds:
-            IMPLEMENTATIONS[kind] = fn
+            IMPLEMENTATIONS[f"core.{kind}"] = fn
         return fn
 
     return register

@@ -28,7 +28,7 @@ _DYNAMIC = "di8 rows#~ float#? -> float"
 SIGNATURES = Signatures(_CLASSES, {
     "add sub mul div maximum minimum": "F F -> F | B B -> B",
     _FUNCTIONS: "F -> F | B -> B",
-    "round_to_half round_to_bfloat": "f32 -> f32",
+    "round_to_fp16 round_to_bf16": "f32 -> f32",
     "prelu": "F F -> F",
     "clamp": "F -> F | B -> B",
     "clone permute view slice": "M= -> M=",
@@ -52,15 +52,15 @@ _CHANNELS = {"linear": 0, "conv2d": 0, "depthwise_conv2d": 3, "conv_transpose2d"
 def check_types(op: Op) -> None:
     """Raise ``FormatError`` unless an operator's element types are those of its row."""
     operands: list[tuple[str, Value | None]] = []
-    for name in OPERANDS.get(op.kind, ("self",)):
+    for name in OPERANDS.get(op.name, ("self",)):
         argument = op.args.get(name)
         if isinstance(argument, list | tuple):
             operands += [(f"{name}[{i}]", value) for i, value in enumerate(argument)]
         else:
             operands.append((name, argument))
-    SIGNATURES.check(op.kind, operands, op)
-    if op.kind in _CHANNELS:
-        _check_axis(op.args["weight"], 1 if op.args.get("transposed") else _CHANNELS[op.kind])
+    SIGNATURES.check(op.name, operands, op)
+    if op.name in _CHANNELS:
+        _check_axis(op.args["weight"], 1 if op.args.get("transposed") else _CHANNELS[op.name])
 
 
 def _check_axis(weight: Value, axis: int) -> None:

@@ -32,19 +32,19 @@ def validate_graph(graph: Graph, memory: int) -> None:
     for value in (*graph.inputs, *graph.outputs):
         if value.q is not None and value.q.dynamic is not None:
             raise FormatError("must not be quantized at run time", where=f"value {value.name!r}", value=value.q.dynamic)
-    unknown = sorted({op.kind for op in graph.ops} - set(SIGNATURES))
+    unknown = sorted({op.name for op in graph.ops} - set(SIGNATURES))
     if unknown:
         raise ExecutionError("device graph", f"has operators without an implementation: {', '.join(unknown)}"[:200])
     check_ops(graph, _check_op, within="")
 
 
 def _check_op(op: Op) -> None:
-    operands = OPERANDS.get(op.kind, ("self",))
+    operands = OPERANDS.get(op.name, ("self",))
     for name in operands:
         _check_tensors(name, op.args.get(name) if name == "bias" else op.args[name])
     if len(op.outputs) != 1 or op.outputs[0] is None:
         raise FormatError("must be one", where="results", value=len(op.outputs))
-    expected = ARGUMENTS.get(op.kind, {})
+    expected = ARGUMENTS.get(op.name, {})
     for name, predicate in expected.items():
         if not predicate(op.args.get(name) if name in _OPTIONAL else op.args[name]):
             raise FormatError(_RULES[predicate], where=name, value=op.args.get(name))

@@ -129,11 +129,11 @@ class GroupLowering:
 
     def permute(self, source: Value, out: Value, dims: list[int]) -> None:
         """Append a permute."""
-        self.emit("permute", out, self=source, dims=dims)
+        self.emit("core.permute", out, self=source, dims=dims)
 
     def copy(self, source: Value, out: Value) -> None:
         """Append a copy."""
-        self.emit("clone", out, self=source)
+        self.emit("core.clone", out, self=source)
 
 
 def with_axis(q: QParams, axis: int) -> QParams:

@@ -12,8 +12,8 @@ from edgewright.ir.graph import Value
 from edgewright.runtime.jit.gather import lower_index
 from edgewright.runtime.jit.graph_builder import GraphBuilder, make_value
 from edgewright.runtime.jit.reduce import normalize_dim
-from edgewright.runtime.jit.registry import MULTI_RESULT, Args, lowers, lowers_fallback
-from edgewright.runtime.jit.typed_elementwise import emit_cast, op_name
+from edgewright.runtime.jit.registry import MULTI_RESULT, Args, core_kind, lowers, lowers_fallback, op_name
+from edgewright.runtime.jit.typed_elementwise import emit_cast
 from edgewright.runtime.tensor import TensorSlot
 
 _I64, _BOOL = np.dtype(np.int64), np.dtype(np.bool_)
@@ -33,9 +33,9 @@ def _argmax(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
     if axis is None:
         return False
     shape = [1 if d == axis else n for d, n in enumerate(data.bound)]
-    index = g.emit(op_name(a), shape, {"self": data, "dim": axis, "keepdim": True}, _I64)
+    index = g.emit(core_kind(a), shape, {"self": data, "dim": axis, "keepdim": True}, _I64)
     g.macs += math.prod(x.bound)
-    g.emit_to("view", out, {"self": index, "size": list(out.bound)})
+    g.emit_to("core.view", out, {"self": index, "size": list(out.bound)})
     return True
 
 
@@ -45,11 +45,11 @@ MULTI_RESULT |= {"aten::max.dim_max", "aten::min.dim_min", "aten::topk.values"}
 def store_gathered(g: GraphBuilder, x: TensorSlot, dim: int, indices: Value, outs: Sequence[TensorSlot]) -> bool:
     """Store the elements at ``indices`` along a dimension, and the indices themselves."""
     args = {"self": g.value(x), "dim": dim, "index": indices, "sparse_grad": False}
-    elements = g.emit("gather", indices.bound, args, x.dtype)
+    elements = g.emit("core.gather", indices.bound, args, x.dtype)
     for out, value in zip(outs, (elements, indices), strict=True):
         if math.prod(out.bound) != math.prod(value.bound):
             return False
-        g.emit_to("view", out, {"self": value, "size": list(out.bound)})
+        g.emit_to("core.view", out, {"self": value, "size": list(out.bound)})
     g.macs += math.prod(x.bound)
     return True
 
@@ -60,7 +60,7 @@ def _extreme(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
     if not g.supports_same_dtype(x, outs[0]) or dim is None or outs[1].dtype != _I64 or g.constant(x) is not None:
         return False
     shape = [1 if d == dim else n for d, n in enumerate(x.bound)]
-    kind = "argmax" if op_name(a) == "max" else "argmin"
+    kind = "core.argmax" if op_name(a) == "max" else "core.argmin"
     indices = g.emit(kind, shape, {"self": g.value(x), "dim": dim, "keepdim": True}, _I64)
     return store_gathered(g, x, dim, indices, outs)
 
@@ -74,7 +74,7 @@ def _topk(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
     if g.constant(x) is not None:
         return False
     args = {"self": g.value(x), "k": int(a["k"]), "dim": dim, "largest": bool(a["largest"])}
-    return store_gathered(g, x, dim, g.emit("topk_places", shape, args, _I64), outs)
+    return store_gathered(g, x, dim, g.emit("core.topk_indices", shape, args, _I64), outs)
 
 
 # --------------------------------------------------------------------------------------------- element gather/scatter
@@ -109,7 +109,7 @@ def _gather_scatter(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> boo
             return False
         args["src"] = g.value(source)
     g.macs += math.prod(index.bound)
-    g.emit_to("gather" if name == "gather" else name.removesuffix("_value"), outs[0], args)
+    g.emit_to(f"core.{name}", outs[0], args)
     return True
 
 
@@ -122,7 +122,7 @@ def _index_select(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
     if index is None:
         return False
     index_1d = g.view(index, outs[0].bound[dim : dim + 1])
-    g.emit_to("index_select", outs[0], {"self": g.value(x), "dim": dim, "index": index_1d})
+    g.emit_to("core.index_select", outs[0], {"self": g.value(x), "dim": dim, "index": index_1d})
     return True
 
 
@@ -151,9 +151,9 @@ def linearize_indices(g: GraphBuilder, x: TensorSlot, indices: Sequence[Any]) ->
         if linear is None:
             linear = index
         else:
-            base = g.emit("mul", linear.bound, {"self": linear, "other": _int64_scalar(size)}, _I64)
+            base = g.emit("core.mul", linear.bound, {"self": linear, "other": _int64_scalar(size)}, _I64)
             both = np.broadcast_shapes(linear.bound, index.bound)
-            linear = g.emit("add", both, {"self": base, "other": index}, _I64)
+            linear = g.emit("core.add", both, {"self": base, "other": index}, _I64)
     assert linear is not None
     if linear.bound != shape:
         return None
@@ -166,10 +166,10 @@ def _normalize_indices(g: GraphBuilder, index: Value, size: int) -> Value:
     if index.data is not None:
         return make_value(index.bound, np.asarray(index.data.astype(np.int64) % size))
     if index.dtype != _I64:
-        index = g.emit("cast", index.bound, {"self": index}, _I64)
-    negative = g.emit("lt", index.bound, {"self": index, "other": _int64_scalar(0)}, _BOOL)
-    wrapped = g.emit("add", index.bound, {"self": index, "other": _int64_scalar(size)}, _I64)
-    return g.emit("where", index.bound, {"condition": negative, "self": wrapped, "other": index}, _I64)
+        index = g.emit("core.cast", index.bound, {"self": index}, _I64)
+    negative = g.emit("core.lt", index.bound, {"self": index, "other": _int64_scalar(0)}, _BOOL)
+    wrapped = g.emit("core.add", index.bound, {"self": index, "other": _int64_scalar(size)}, _I64)
+    return g.emit("core.where", index.bound, {"condition": negative, "self": wrapped, "other": index}, _I64)
 
 
 def _int64_scalar(n: int) -> Value:
@@ -185,7 +185,7 @@ def _index(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
     if linear is None:
         return False
     data, dim, index = linear
-    g.emit_to("index", outs[0], {"self": data, "indices": [index if d == dim else None for d in range(dim + 1)]})
+    g.emit_to("core.index", outs[0], {"self": data, "indices": [index if d == dim else None for d in range(dim + 1)]})
     return True
 
 
@@ -198,7 +198,7 @@ def _index_put(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
         fill = g.view(g.value(values), ())
         mask = g.value(a["indices"][0])
         mask = g.view(mask, (*mask.bound, *(1,) * (len(x.bound) - len(mask.bound))))
-        g.emit_to("where", outs[0], {"condition": mask, "self": fill, "other": g.value(x)})
+        g.emit_to("core.where", outs[0], {"condition": mask, "self": fill, "other": g.value(x)})
         return True
     linear = linearize_indices(g, x, a["indices"])
     if linear is None:
@@ -210,11 +210,11 @@ def _index_put(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
         if len(rows.bound) > len(shape):
             return False
         args = {"self": rows, "size": list(shape), "implicit": False}
-        rows = g.emit("expand", shape, args, x.dtype)
+        rows = g.emit("core.expand", shape, args, x.dtype)
     indices = [index if d == dim else None for d in range(dim + 1)]
     args = {"self": data, "indices": indices, "values": rows, "accumulate": False}
-    result = g.emit("index_put", data.bound, args, x.dtype)
-    g.emit_to("view", outs[0], {"self": result, "size": list(outs[0].bound)})
+    result = g.emit("core.index_put", data.bound, args, x.dtype)
+    g.emit_to("core.view", outs[0], {"self": result, "size": list(outs[0].bound)})
     return True
 
 

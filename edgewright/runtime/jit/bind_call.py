@@ -113,7 +113,7 @@ def _lower_rank0(g: GraphBuilder, args: Args, outs: Sequence[TensorSlot]) -> boo
         return False
     for out, slot in zip(outs, results, strict=True):
         if slot is not out:
-            g.emit_to("view", out, {"self": g.value(slot), "size": []})
+            g.emit_to("core.view", out, {"self": g.value(slot), "size": []})
     return True
 
 
@@ -124,5 +124,5 @@ def _as_rank1(g: GraphBuilder, argument: Any) -> Any:
     if value.data is not None:
         g.bind(slot, make_value((1,), value.data.reshape(1)), nhwc=False)
     else:
-        g.emit_to("view", slot, {"self": value, "size": [1]})
+        g.emit_to("core.view", slot, {"self": value, "size": [1]})
     return slot

@@ -12,13 +12,8 @@ import numpy as np
 from edgewright.ir.graph import Value
 from edgewright.runtime.jit.graph_builder import FLOATS, TRANSCENDENTAL_COST, GraphBuilder, make_value
 from edgewright.runtime.jit.reduce import reduced_dims
-from edgewright.runtime.jit.registry import MULTI_RESULT, Args, lowers, lowers_fallback
-from edgewright.runtime.jit.typed_elementwise import (
-    emit_cast,
-    emit_typed,
-    op_name,
-    supports_operands,
-)
+from edgewright.runtime.jit.registry import MULTI_RESULT, Args, lowers, lowers_fallback, op_name
+from edgewright.runtime.jit.typed_elementwise import emit_cast, emit_typed, supports_operands
 from edgewright.runtime.tensor import TensorSlot
 
 _F32, _BOOL = np.dtype(np.float32), np.dtype(np.bool_)
@@ -36,13 +31,13 @@ def emit_float(g: GraphBuilder, kind: str, a: Value, b: Any = None, shape: Seque
 def emit_select(g: GraphBuilder, comparison: str, x: Value, limit: float, on_true: Value, on_false: Value) -> Value:
     """``where(x <comparison> limit, on_true, on_false)``."""
     condition = g.emit(comparison, x.bound, {"self": x, "other": make_value((), np.asarray(limit, np.float32))}, _BOOL)
-    return g.emit("where", x.bound, {"condition": condition, "self": on_true, "other": on_false})
+    return g.emit("core.where", x.bound, {"condition": condition, "self": on_true, "other": on_false})
 
 
 def store(g: GraphBuilder, value: Value, out: TensorSlot) -> bool:
     """Make a value the contents of ``out``, cast to its dtype."""
     viewed = g.view(value, out.bound)
-    return emit_typed(g, "clone" if viewed.dtype == out.dtype else "cast", out, {"self": viewed}, out.dtype)
+    return emit_typed(g, "core.clone" if viewed.dtype == out.dtype else "core.cast", out, {"self": viewed}, out.dtype)
 
 
 # --------------------------------------------------------------------------------------------------------- activations
@@ -61,13 +56,15 @@ def _activation(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
 
 def _leaky_relu(g: GraphBuilder, x: Value, a: Args) -> Value | None:
     slope = float(np.float32(a["negative_slope"]))
-    return emit_select(g, "gt", x, 0, x, emit_float(g, "mul", x, slope))
+    return emit_select(g, "core.gt", x, 0, x, emit_float(g, "core.mul", x, slope))
 
 
 def _elu(g: GraphBuilder, x: Value, a: Args) -> Value | None:
     alpha, scale, inside = (np.float32(a[name]) for name in ("alpha", "scale", "input_scale"))
-    negative = emit_float(g, "mul", emit_float(g, "expm1", emit_float(g, "mul", x, inside)), alpha * scale)
-    return emit_select(g, "lt", x, 0, negative, emit_float(g, "mul", x, scale))
+    negative = emit_float(
+        g, "core.mul", emit_float(g, "core.expm1", emit_float(g, "core.mul", x, inside)), alpha * scale
+    )
+    return emit_select(g, "core.lt", x, 0, negative, emit_float(g, "core.mul", x, scale))
 
 
 def _logit(g: GraphBuilder, x: Value, a: Args) -> Value | None:
@@ -75,10 +72,14 @@ def _logit(g: GraphBuilder, x: Value, a: Args) -> Value | None:
     if eps is not None and eps >= 0:
         epsilon = np.asarray(eps, dtype)
         low, high = (make_value((), v.astype(np.float32)) for v in (epsilon, np.asarray(1 - epsilon, dtype)))
-        above = g.emit("where", x.bound, {"condition": _emit_compare(g, "gt", x, high), "self": high, "other": x})
-        x = g.emit("where", x.bound, {"condition": _emit_compare(g, "lt", x, low), "self": low, "other": above})
-    rest = emit_float(g, "add", emit_float(g, "neg", x), 1.0)
-    return emit_float(g, "log", emit_float(g, "div", x, rest))
+        above = g.emit(
+            "core.where", x.bound, {"condition": _emit_compare(g, "core.gt", x, high), "self": high, "other": x}
+        )
+        x = g.emit(
+            "core.where", x.bound, {"condition": _emit_compare(g, "core.lt", x, low), "self": low, "other": above}
+        )
+    rest = emit_float(g, "core.add", emit_float(g, "core.neg", x), 1.0)
+    return emit_float(g, "core.log", emit_float(g, "core.div", x, rest))
 
 
 def _emit_compare(g: GraphBuilder, comparison: str, x: Value, limit: Value) -> Value:
@@ -93,12 +94,12 @@ def _glu(g: GraphBuilder, x: Value, a: Args) -> Value | None:
     halves = []
     for i in (0, 1):
         start = [i * lengths[d] if d == dim % rank else 0 for d in range(rank)]
-        halves.append(g.emit("slice", lengths, {"self": x, "start": start, "length": lengths}))
-    return emit_float(g, "mul", halves[0], emit_float(g, "sigmoid", halves[1]))
+        halves.append(g.emit("core.slice", lengths, {"self": x, "start": start, "length": lengths}))
+    return emit_float(g, "core.mul", halves[0], emit_float(g, "core.sigmoid", halves[1]))
 
 
 def _gelu(g: GraphBuilder, x: Value, a: Args) -> Value | None:
-    kinds = {"none": "gelu", "tanh": "gelu_tanh"}
+    kinds = {"none": "core.gelu", "tanh": "core.gelu_tanh"}
     return emit_float(g, kinds[a["approximate"]], x) if a["approximate"] in kinds else None
 
 
@@ -113,10 +114,10 @@ def _log_softmax(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
     dim, data = a["dim"] % rank, g.value(x)
     shape = [1 if d == dim else n for d, n in enumerate(x.bound)]
     args = {"dim": [dim], "keepdim": True}
-    shifted = emit_float(g, "sub", data, g.emit("amax", shape, {"self": data, **args}))
-    total = g.emit("sum", shape, {"self": emit_float(g, "exp", shifted), **args})
+    shifted = emit_float(g, "core.sub", data, g.emit("core.amax", shape, {"self": data, **args}))
+    total = g.emit("core.sum", shape, {"self": emit_float(g, "core.exp", shifted), **args})
     g.macs += TRANSCENDENTAL_COST * math.prod(x.bound)
-    return emit_typed(g, "sub", outs[0], {"self": shifted, "other": emit_float(g, "log", total)}, _F32)
+    return emit_typed(g, "core.sub", outs[0], {"self": shifted, "other": emit_float(g, "core.log", total)}, _F32)
 
 
 # ------------------------------------------------------------------------------------------------ moments and norms
@@ -134,9 +135,9 @@ def _variance(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
     divisor = max(count - (1 if correction is None else correction), 0)
     shape = [1 if d in dims else n for d, n in enumerate(x.bound)]
     args, data = {"dim": dims, "keepdim": True}, emit_cast(g, x, _F32)
-    mean = g.emit("mean", shape, {"self": data, **args})
-    square = emit_float(g, "square", emit_float(g, "sub", data, mean))
-    variance = emit_float(g, "div", g.emit("sum", shape, {"self": square, **args}), float(divisor))
+    mean = g.emit("core.mean", shape, {"self": data, **args})
+    square = emit_float(g, "core.square", emit_float(g, "core.sub", data, mean))
+    variance = emit_float(g, "core.div", g.emit("core.sum", shape, {"self": square, **args}), float(divisor))
     g.macs += TRANSCENDENTAL_COST * math.prod(x.bound)
     values = (variance, mean)[: len(outs)]
     if any(math.prod(v.bound) != math.prod(o.bound) for v, o in zip(values, outs, strict=True)):
@@ -164,8 +165,10 @@ def _batch_norm(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
     nhwc = g.is_image(x) and g.prefers_nhwc([x])
     shape = (1, 1, 1, -1) if nhwc else (1, -1, *(1,) * (len(x.bound) - 2))
     factors = [np.ascontiguousarray(v.astype(np.float32).reshape(shape)) for v in (factor, shift)]
-    scaled = emit_float(g, "mul", g.value_nhwc(x) if nhwc else g.value(x), make_value(factors[0].shape, factors[0]))
-    g.emit_to("add", outs[0], {"self": scaled, "other": make_value(factors[1].shape, factors[1])}, nhwc=nhwc)
+    scaled = emit_float(
+        g, "core.mul", g.value_nhwc(x) if nhwc else g.value(x), make_value(factors[0].shape, factors[0])
+    )
+    g.emit_to("core.add", outs[0], {"self": scaled, "other": make_value(factors[1].shape, factors[1])}, nhwc=nhwc)
     g.macs += math.prod(x.bound)
     return True
 
@@ -179,7 +182,7 @@ def emit_matmul(g: GraphBuilder, a: TensorSlot, b: TensorSlot) -> Value | None:
     if not g.supports_float(a, b) or not fits:
         return None
     g.macs += math.prod(a.bound) * b.bound[1]
-    return g.emit("bmm", (a.bound[0], b.bound[1]), {"self": g.value(a), "other": g.value(b)})
+    return g.emit("core.bmm", (a.bound[0], b.bound[1]), {"self": g.value(a), "other": g.value(b)})
 
 
 @lowers_fallback("aten::mm.out")
@@ -199,7 +202,7 @@ def _addmm(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
     if result is None or np.broadcast_shapes(result.bound, bias.bound) != outs[0].bound:
         return False
     if alpha != 1:
-        result = emit_float(g, "mul", result, alpha)
+        result = emit_float(g, "core.mul", result, alpha)
     if beta == 0:
         return result.bound == outs[0].bound and store(g, result, outs[0])
     addend = g.value(bias)
@@ -207,6 +210,6 @@ def _addmm(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
         addend = (
             make_value(addend.bound, addend.data * np.float32(beta))
             if addend.data is not None
-            else emit_float(g, "mul", addend, beta)
+            else emit_float(g, "core.mul", addend, beta)
         )
-    return emit_typed(g, "add", outs[0], {"self": result, "other": addend}, _F32)
+    return emit_typed(g, "core.add", outs[0], {"self": result, "other": addend}, _F32)

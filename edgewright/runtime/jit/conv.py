@@ -43,7 +43,7 @@ def _convolution(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
         "groups": groups,
         "output_padding": [0, 0],
     }
-    g.emit_to("depthwise_conv2d" if depthwise else "conv2d", outs[0], args, nhwc=True)
+    g.emit_to("core.depthwise_conv2d" if depthwise else "core.conv2d", outs[0], args, nhwc=True)
     return True
 
 
@@ -61,12 +61,12 @@ def _batch_norm(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
     conv_out = g.value_nhwc(x)
     op = g.producers.get(conv_out)
     mean, variance = values[2], values[3]
-    if op is None or op.kind not in ("conv2d", "depthwise_conv2d") or mean is None or variance is None:
+    if op is None or op.kind not in ("core.conv2d", "core.depthwise_conv2d") or mean is None or variance is None:
         return False
     factor = (1 if values[0] is None else values[0]) / np.sqrt(variance + np.float32(a["eps"]))
     shift = (0 if values[1] is None else values[1]) - mean * factor
     weight, bias = op.args["weight"], op.args["bias"]
-    scale = factor if op.kind == "depthwise_conv2d" else factor[:, None, None, None]
+    scale = factor if op.kind == "core.depthwise_conv2d" else factor[:, None, None, None]
     op.args["weight"] = make_value(weight.bound, (weight.data * scale).astype(np.float32))
     op.args["bias"] = make_value(
         factor.shape, (shift if bias is None else bias.data * factor + shift).astype(np.float32)
@@ -86,7 +86,7 @@ def _emit_linear(
     g.macs += math.prod(x.bound) * columns
     bias_value = None if bias is None else make_value(bias.shape, np.ascontiguousarray(bias))
     weight = make_value(w.shape, np.ascontiguousarray(w))
-    g.emit_to("linear", out, {"input": g.value(x), "weight": weight, "bias": bias_value, "transposed": transposed})
+    g.emit_to("core.linear", out, {"input": g.value(x), "weight": weight, "bias": bias_value, "transposed": transposed})
     return True
 
 
@@ -155,12 +155,12 @@ def _convolution_1d_or_transposed(g: GraphBuilder, a: Args, outs: Sequence[Tenso
     }  # fmt: skip
     shape = (x.bound[0], *((1,) if rank == 1 else ()), *out.bound[2:], channels)
     g.macs += math.prod(out.bound) * math.prod(w.shape[1:])
-    result = g.emit("conv_transpose2d" if transposed else "conv2d", shape, args)
+    result = g.emit("core.conv_transpose2d" if transposed else "core.conv2d", shape, args)
     if rank == 2:
         g.bind(out, result, nhwc=True)
     else:
-        nchw = g.emit("permute", tuple(shape[d] for d in _TO_NCHW), {"self": result, "dims": list(_TO_NCHW)})
-        g.emit_to("view", out, {"self": nchw, "size": list(out.bound)})
+        nchw = g.emit("core.permute", tuple(shape[d] for d in _TO_NCHW), {"self": result, "dims": list(_TO_NCHW)})
+        g.emit_to("core.view", out, {"self": nchw, "size": list(out.bound)})
     return True
 
 
@@ -169,4 +169,4 @@ def _nhwc_input(g: GraphBuilder, x: TensorSlot, rank: int) -> Value:
     if rank == 2:
         return g.value_nhwc(x)
     planes = g.view(g.value(x), (*x.bound[:2], 1, x.bound[2]))
-    return g.emit("permute", tuple(planes.bound[d] for d in _TO_NHWC), {"self": planes, "dims": list(_TO_NHWC)})
+    return g.emit("core.permute", tuple(planes.bound[d] for d in _TO_NHWC), {"self": planes, "dims": list(_TO_NHWC)})

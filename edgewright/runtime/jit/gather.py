@@ -16,13 +16,14 @@ import numpy as np
 from edgewright.ir.graph import Value
 from edgewright.runtime.jit.composites import emit_float, store
 from edgewright.runtime.jit.graph_builder import GraphBuilder, make_value
-from edgewright.runtime.jit.registry import Args, lowers
+from edgewright.runtime.jit.registry import Args, lowers, op_name
 from edgewright.runtime.tensor import TensorSlot
 
 _INDEX_DTYPES = (np.dtype(np.int64), np.dtype(np.int32))
 
 
-_RANGE_PRESERVING = ("view", "cast", "clone", "permute", "slice", "expand")  # operators that keep indices in range
+# Operators that keep indices in range.
+_RANGE_PRESERVING = ("core.view", "core.cast", "core.clone", "core.permute", "core.slice", "core.expand")
 
 
 def lower_index(g: GraphBuilder, slot: Any, size: int, *, wrap: bool) -> Value | None:
@@ -54,7 +55,7 @@ def _upper_bound(g: GraphBuilder, value: Value) -> float:
     while op is not None and op.kind in _RANGE_PRESERVING:
         value = op.args["self"]
         op = g.producers.get(value)
-    if op is None or op.kind not in ("argmax", "argmin", "topk_places"):
+    if op is None or op.kind not in ("core.argmax", "core.argmin", "core.topk_indices"):
         return math.inf
     shape, dim = op.args["self"].bound, op.args["dim"]
     return math.prod(shape) if dim is None else int(shape[dim])
@@ -79,7 +80,7 @@ def _embedding(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
     if index is None:
         return False
     attrs = {name: a[name] for name in ("padding_idx", "scale_grad_by_freq", "sparse")}
-    g.emit_to("embedding", outs[0], {"weight": g.value(table), "indices": index, **attrs})
+    g.emit_to("core.embedding", outs[0], {"weight": g.value(table), "indices": index, **attrs})
     return True
 
 
@@ -89,7 +90,7 @@ def _index(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
     index = _single_index(g, x, a["indices"]) if g.supports_same_dtype(x, *outs) else None
     if index is None:
         return False
-    g.emit_to("index", outs[0], {"self": g.value(x), "indices": index})
+    g.emit_to("core.index", outs[0], {"self": g.value(x), "indices": index})
     return True
 
 
@@ -108,7 +109,7 @@ def _index_put(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
 def emit_index_put(g: GraphBuilder, x: TensorSlot, dim: int, index: Value, values: Value, out: TensorSlot) -> None:
     """``out`` is ``x`` with the rows at ``index`` along ``dim`` replaced by ``values``."""
     indices = [index if d == dim else None for d in range(dim + 1)]
-    g.emit_to("index_put", out, {"self": g.value(x), "indices": indices, "values": values, "accumulate": False})
+    g.emit_to("core.index_put", out, {"self": g.value(x), "indices": indices, "values": values, "accumulate": False})
 
 
 def _values_fit(x: TensorSlot, index: Sequence[Value | None], values: TensorSlot) -> bool:
@@ -135,9 +136,9 @@ def _split(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
         lengths = [size if d == dim else n for d, n in enumerate(x.bound)]
         args = {"self": g.value(x), "start": starts, "length": lengths}
         if unbound:
-            g.emit_to("view", out, {"self": g.emit("slice", lengths, args, x.dtype), "size": list(out.bound)})
+            g.emit_to("core.view", out, {"self": g.emit("core.slice", lengths, args, x.dtype), "size": list(out.bound)})
         else:
-            g.emit_to("slice", out, args)
+            g.emit_to("core.slice", out, args)
         start += size
     return True
 
@@ -150,7 +151,7 @@ _SHIFTS = {4: (4, 0), 2: (0, 2, 4, 6)}  # bit offsets of a byte's elements
 @lowers(*(f"quantized_decomposed::{name}.{overload}" for name in _BITS for overload in ("out", "dtype_out")))
 def _quantized_embedding(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
     table, scales, zeros, indices, out = a["weight"], a["weight_scales"], a["weight_zero_points"], a["indices"], outs[0]
-    bits = _BITS[a["key"].partition("::")[2].partition(".")[0]]
+    bits = _BITS[op_name(a)]
     fits = len(table.bound) == 2 and len(scales.bound) in (1, 2) and scales.bound[:1] == table.bound[:1]
     if not g.supports(table, scales, zeros, out) or not fits or (zeros is not None and zeros.bound != scales.bound):
         return False
@@ -162,10 +163,10 @@ def _quantized_embedding(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -
     flat = g.view(index, (count,))
     rows = _unpack(g, _gather_rows(g, g.value(table), flat), bits)
     data = g.view(rows, (count, groups, out.bound[-1] // groups))
-    for kind, slot in (("sub", zeros), ("mul", scales)):
+    for kind, slot in (("core.sub", zeros), ("core.mul", scales)):
         if slot is not None:
             params = _gather_rows(g, g.view(g.value(slot), (slot.bound[0], groups)), flat)
-            params = params if params.dtype == _F32 else g.emit("cast", params.bound, {"self": params}, _F32)
+            params = params if params.dtype == _F32 else g.emit("core.cast", params.bound, {"self": params}, _F32)
             data = emit_float(g, kind, data, g.view(params, (count, groups, 1)))
     g.macs += 4 * math.prod(out.bound)
     return store(g, data, out)
@@ -173,22 +174,22 @@ def _quantized_embedding(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -
 
 def _gather_rows(g: GraphBuilder, table: Value, index: Value) -> Value:
     shape = (index.bound[0], *table.bound[1:])
-    return g.emit("index", shape, {"self": table, "indices": [index]}, table.dtype)
+    return g.emit("core.index", shape, {"self": table, "indices": [index]}, table.dtype)
 
 
 def _unpack(g: GraphBuilder, rows: Value, bits: int) -> Value:
     """Unpack sub-byte elements to float32."""
     if bits == 8:
-        return g.emit("cast", rows.bound, {"self": rows}, _F32)
+        return g.emit("core.cast", rows.bound, {"self": rows}, _F32)
     if rows.dtype != _U8:
-        rows = g.emit("cast", rows.bound, {"self": rows}, _U8)
+        rows = g.emit("core.cast", rows.bound, {"self": rows}, _U8)
     shape_1, parts = (*rows.bound, 1), []
     for shift in _SHIFTS[bits]:
         args = {"self": rows, "other": make_value((), np.asarray(shift, np.uint8))}
-        shifted = g.emit("bitwise_right_shift", rows.bound, args, _U8)
+        shifted = g.emit("core.bitwise_right_shift", rows.bound, args, _U8)
         args = {"self": shifted, "other": make_value((), np.asarray(2**bits - 1, np.uint8))}
-        parts.append(g.view(g.emit("bitwise_and", rows.bound, args, _U8), shape_1))
+        parts.append(g.view(g.emit("core.bitwise_and", rows.bound, args, _U8), shape_1))
     shape = (*rows.bound, len(parts))
-    interleaved = g.emit("cat", shape, {"tensors": parts, "dim": len(shape) - 1}, _U8)
+    interleaved = g.emit("core.cat", shape, {"tensors": parts, "dim": len(shape) - 1}, _U8)
     flat = g.view(interleaved, (rows.bound[0], rows.bound[1] * len(parts)))
-    return emit_float(g, "sub", g.emit("cast", flat.bound, {"self": flat}, _F32), float(2 ** (bits - 1)))
+    return emit_float(g, "core.sub", g.emit("core.cast", flat.bound, {"self": flat}, _F32), float(2 ** (bits - 1)))

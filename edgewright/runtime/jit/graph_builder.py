@@ -105,7 +105,7 @@ class GraphBuilder:
             if value.data is not None:
                 other.data = self.transpose_constant(value.data, order)
             else:
-                self._append("permute", other, {"self": value, "dims": list(order)})
+                self._append("core.permute", other, {"self": value, "dims": list(order)})
             self._values[slot, nhwc] = other
         return self._values[slot, nhwc]
 
@@ -130,7 +130,7 @@ class GraphBuilder:
     def bind(self, slot: TensorSlot, value: Value, *, nhwc: bool) -> None:
         """Make ``value`` the contents of ``slot``; a float32 value is rounded to a 16-bit slot's dtype."""
         if value.dtype == _F32 != slot.dtype and slot.dtype in FLOATS:
-            value = self.emit("convert", value.bound, {"self": value}, slot.dtype)
+            value = self.emit("core.convert", value.bound, {"self": value}, slot.dtype)
         self._bound_slots.append(slot)
         self._values.pop((slot, not nhwc), None)
         self._values[slot, nhwc] = value
@@ -152,7 +152,7 @@ class GraphBuilder:
         """``value`` in another shape."""
         if tuple(shape) == value.bound:
             return value
-        return self.emit("view", shape, {"self": value, "size": list(shape)}, value.dtype)
+        return self.emit("core.view", shape, {"self": value, "size": list(shape)}, value.dtype)
 
     @staticmethod
     def float_scalar(number: Any) -> Array:
@@ -210,7 +210,7 @@ class GraphBuilder:
             return False
         source = self.value(slot)
         if self._view_sources.get(view) is not source:
-            self.emit_to("view", view, {"self": source, "size": list(view.bound)})
+            self.emit_to("core.view", view, {"self": source, "size": list(view.bound)})
             self._view_sources[view] = source
         return True
 

@@ -52,8 +52,8 @@ def emit_separable(g: GraphBuilder, x: TensorSlot, out: TensorSlot, sides: Seque
     if tuple(b["starts"].bound[0] for b in filters) != out.bound[-2:]:
         return False
     tall = (*value.bound[: dims[0]], out.bound[-2], *value.bound[dims[0] + 1 :])
-    resized = g.emit("bands", tall, {"self": value, "dim": dims[0], **filters[0]})
-    g.emit_to("bands", out, {"self": resized, "dim": dims[1], **filters[1]}, nhwc=nhwc)
+    resized = g.emit("core.separable_resize", tall, {"self": value, "dim": dims[0], **filters[0]})
+    g.emit_to("core.separable_resize", out, {"self": resized, "dim": dims[1], **filters[1]}, nhwc=nhwc)
     g.macs += 4 * math.prod(out.bound)
     return True
 
@@ -136,7 +136,7 @@ def _max_pool(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
         reach = (count - 1) * stride[i] + dilation[i] * (kernel[i] - 1) + 1
         pads += [padding[i], max(reach - size - padding[i], 0)]
     args = {"self": g.value_nhwc(x), "kernel_size": kernel, "stride": stride, "padding": pads, "dilation": dilation}
-    g.emit_to("max_pool2d", out, args, nhwc=True)
+    g.emit_to("core.max_pool2d", out, args, nhwc=True)
     g.macs += math.prod(out.bound) * kernel[0] * kernel[1]
     return True
 
@@ -151,13 +151,13 @@ def _grid_sample(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
     if grid.bound[0] != batch or grid.bound[3] != 2 or out.bound != (batch, channels, *grid.bound[1:3]):
         return False
     rows = math.prod(grid.bound[:3])
-    points = g.emit("view", (rows, 2), {"self": g.value(grid), "size": [rows, 2]})
+    points = g.emit("core.view", (rows, 2), {"self": g.value(grid), "size": [rows, 2]})
     size = [batch * math.prod(sizes), channels]
-    flat_image = g.emit("view", size, {"self": g.value_nhwc(x), "size": size})
+    flat_image = g.emit("core.view", size, {"self": g.value_nhwc(x), "size": size})
     sampling = Sampling(int(a["interpolation_mode"]), int(a["padding_mode"]), bool(a["align_corners"]))
     total = lower_grid_sample(g.emit, flat_image, points, batch, sizes, sampling)
     shape = [batch, *grid.bound[1:3], channels]
-    image = g.emit("view", shape, {"self": total, "size": shape})
+    image = g.emit("core.view", shape, {"self": total, "size": shape})
     g.bind(out, image, nhwc=True)
     g.macs += math.prod(out.bound) * 16
     return True

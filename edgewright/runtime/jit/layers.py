@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from edgewright.runtime.jit.graph_builder import TRANSCENDENTAL_COST, GraphBuilder, make_value
-from edgewright.runtime.jit.registry import Args, lowers
+from edgewright.runtime.jit.registry import Args, core_kind, lowers
 from edgewright.runtime.tensor import TensorSlot
 
 
@@ -16,7 +16,7 @@ def _bmm(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
     if not g.supports_float(x, y, *outs) or len(x.bound) != 3 or len(y.bound) != 3:
         return False
     g.macs += math.prod(x.bound) * y.bound[-1]
-    g.emit_to("bmm", outs[0], {"self": g.value(x), "other": g.value(y)})
+    g.emit_to("core.bmm", outs[0], {"self": g.value(x), "other": g.value(y)})
     return True
 
 
@@ -29,7 +29,7 @@ def _layer_norm(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
     factors = {n: None if s is None else g.value(s) for n, s in (("weight", weight), ("bias", bias))}
     shape = [int(n) for n in a["normalized_shape"]]
     g.emit_to(
-        "layer_norm", outs[0], {"input": g.value(x), "normalized_shape": shape, **factors, "eps": float(a["eps"])}
+        "core.layer_norm", outs[0], {"input": g.value(x), "normalized_shape": shape, **factors, "eps": float(a["eps"])}
     )
     return True
 
@@ -43,7 +43,7 @@ def _group_norm(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
         return False
     g.macs += TRANSCENDENTAL_COST * math.prod(x.bound)
     factors = {n: None if s is None else g.value(s) for n, s in (("weight", weight), ("bias", bias))}
-    g.emit_to("group_norm", outs[0],
+    g.emit_to("core.group_norm", outs[0],
           {"input": g.value(x), "num_groups": int(a["group"]), **factors, "eps": float(a["eps"])})  # fmt: skip
     return True
 
@@ -56,12 +56,12 @@ def _softmax(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
     g.macs += TRANSCENDENTAL_COST * math.prod(x.bound)
     axis = a["dim"] % rank
     if axis == rank - 1:
-        g.emit_to("softmax", outs[0], {"self": g.value(x)})
+        g.emit_to("core.softmax", outs[0], {"self": g.value(x)})
         return True
     dims = [*(d for d in range(rank) if d != axis), axis]
-    transposed = g.emit("permute", [x.bound[d] for d in dims], {"self": g.value(x), "dims": dims})
-    probabilities = g.emit("softmax", transposed.bound, {"self": transposed})
-    g.emit_to("permute", outs[0], {"self": probabilities, "dims": [dims.index(d) for d in range(rank)]})
+    transposed = g.emit("core.permute", [x.bound[d] for d in dims], {"self": g.value(x), "dims": dims})
+    probabilities = g.emit("core.softmax", transposed.bound, {"self": transposed})
+    g.emit_to("core.permute", outs[0], {"self": probabilities, "dims": [dims.index(d) for d in range(rank)]})
     return True
 
 
@@ -72,13 +72,13 @@ def _gelu(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
         return False
     g.macs += TRANSCENDENTAL_COST * math.prod(x.bound)
     nhwc = g.prefers_nhwc([x])
-    g.emit_to("gelu", outs[0], {"self": g.value_nhwc(x) if nhwc else g.value(x)}, nhwc=nhwc)
+    g.emit_to("core.gelu", outs[0], {"self": g.value_nhwc(x) if nhwc else g.value(x)}, nhwc=nhwc)
     return True
 
 
 @lowers("aten::sum.IntList_out", "aten::amax.out", "aten::amin.out")
 def _reduction(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
-    return emit_reduction(g, a, outs, a["key"].partition("::")[2].partition(".")[0])
+    return emit_reduction(g, a, outs, core_kind(a))
 
 
 def emit_reduction(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot], kind: str) -> bool:
@@ -104,7 +104,7 @@ def _scalar_binary(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool
     nhwc = g.prefers_nhwc([x])
     number = make_value((1,), g.float_scalar(other))
     args = {"self": g.value_nhwc(x) if nhwc else g.value(x), "other": number}
-    g.emit_to(a["key"][6:9], outs[0], args, nhwc=nhwc)
+    g.emit_to(core_kind(a), outs[0], args, nhwc=nhwc)
     return True
 
 
@@ -113,7 +113,7 @@ def _square(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
     x = a["self"]
     if not g.supports_float(x, *outs) or x.bound != outs[0].bound or a["exponent"] != 2:
         return False
-    g.emit_to("square", outs[0], {"self": g.value(x)})
+    g.emit_to("core.square", outs[0], {"self": g.value(x)})
     return True
 
 
@@ -124,6 +124,6 @@ def _mean(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
     if not g.supports_float(x, *outs) or a.get("dtype") is not None:
         return False
     if not (g.is_image(x) and a.get("keepdim") and dims and sorted(d % 4 for d in dims) == [2, 3]):
-        return emit_reduction(g, a, outs, "mean")
-    g.emit_to("global_avg_pool2d", outs[0], {"self": g.value_nhwc(x)}, nhwc=True)
+        return emit_reduction(g, a, outs, "core.mean")
+    g.emit_to("core.global_avg_pool2d", outs[0], {"self": g.value_nhwc(x)}, nhwc=True)
     return True

@@ -18,7 +18,7 @@ def _extends_segment(g: GraphBuilder, x: TensorSlot, outs: Sequence[TensorSlot])
 def _emit_permute(g: GraphBuilder, x: TensorSlot, outs: Sequence[TensorSlot], dims: list[int]) -> bool:
     if sorted(dims) != list(range(len(x.bound))):
         return False
-    g.emit_to("permute", outs[0], {"self": g.value(x), "dims": dims})
+    g.emit_to("core.permute", outs[0], {"self": g.value(x), "dims": dims})
     return True
 
 
@@ -45,7 +45,7 @@ def _reshape(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
     x = a["self"]
     if not _extends_segment(g, x, outs) or math.prod(x.bound) != math.prod(outs[0].bound):
         return False
-    g.emit_to("view", outs[0], {"self": g.value(x), "size": list(outs[0].bound)})
+    g.emit_to("core.view", outs[0], {"self": g.value(x), "size": list(outs[0].bound)})
     return True
 
 
@@ -65,7 +65,7 @@ def lower_slice(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
     start, end, _ = slice(a["start"], a["end"]).indices(x.bound[dim])
     if end <= start:
         return False
-    g.emit_to("slice", outs[0], _slice_args(g, x, dim, start, end - start))
+    g.emit_to("core.slice", outs[0], _slice_args(g, x, dim, start, end - start))
     return True
 
 
@@ -79,8 +79,8 @@ def _select(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
     if not -size <= a["index"] < size:
         return False
     args = _slice_args(g, x, dim, a["index"] % size, 1)
-    part = g.emit("slice", args["length"], args, x.dtype)
-    g.emit_to("view", outs[0], {"self": part, "size": list(outs[0].bound)})
+    part = g.emit("core.slice", args["length"], args, x.dtype)
+    g.emit_to("core.view", outs[0], {"self": part, "size": list(outs[0].bound)})
     return math.prod(part.bound) == math.prod(outs[0].bound)
 
 
@@ -89,7 +89,7 @@ def _expand(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
     x = a["self"]
     if not _extends_segment(g, x, outs):
         return False
-    g.emit_to("expand", outs[0], {"self": g.value(x), "size": list(outs[0].bound), "implicit": False})
+    g.emit_to("core.expand", outs[0], {"self": g.value(x), "size": list(outs[0].bound), "implicit": False})
     return True
 
 
@@ -104,7 +104,7 @@ def _cat(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
         or not any(map(g.is_bound, operands))
     ):
         return False
-    g.emit_to("cat", outs[0], {"tensors": [g.value(x) for x in operands], "dim": a["dim"] % rank})
+    g.emit_to("core.cat", outs[0], {"tensors": [g.value(x) for x in operands], "dim": a["dim"] % rank})
     return True
 
 
@@ -122,8 +122,8 @@ def _stack(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
         return False
     dim = a["dim"] % rank
     size = [*operands[0].bound[:dim], 1, *operands[0].bound[dim:]]
-    parts = [g.emit("view", size, {"self": g.value(x), "size": size}, x.dtype) for x in operands]
-    g.emit_to("cat", outs[0], {"tensors": parts, "dim": dim})
+    parts = [g.emit("core.view", size, {"self": g.value(x), "size": size}, x.dtype) for x in operands]
+    g.emit_to("core.cat", outs[0], {"tensors": parts, "dim": dim})
     return True
 
 
@@ -152,7 +152,7 @@ def _view(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
         return False
     if math.prod(x.bound) != math.prod(outs[0].bound):
         return False
-    g.emit_to("view", outs[0], {"self": g.value(x), "size": list(outs[0].bound)})
+    g.emit_to("core.view", outs[0], {"self": g.value(x), "size": list(outs[0].bound)})
     return True
 
 

@@ -75,14 +75,14 @@ def _quantize(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
     inverse = np.float32(1.0 / float(scales)) if scales.ndim == 0 else 1 / scales.astype(np.float32)
     shifted = emit_float(
         g,
-        "add",
-        emit_float(g, "round", emit_float(g, "mul", g.value(x), _float_constant(inverse))),
+        "core.add",
+        emit_float(g, "core.round", emit_float(g, "core.mul", g.value(x), _float_constant(inverse))),
         _float_constant(zeros),
     )
-    clamped = emit_float(g, "minimum", emit_float(g, "maximum", shifted, float(low)), float(high))
-    is_nan = g.emit("isnan", clamped.bound, {"self": clamped}, np.dtype(np.bool_))
+    clamped = emit_float(g, "core.minimum", emit_float(g, "core.maximum", shifted, float(low)), float(high))
+    is_nan = g.emit("core.isnan", clamped.bound, {"self": clamped}, np.dtype(np.bool_))
     args = {"condition": is_nan, "self": _float_constant(np.float32(low)), "other": clamped}
-    g.emit_to("cast", out, {"self": g.emit("where", clamped.bound, args)})
+    g.emit_to("core.cast", out, {"self": g.emit("core.where", clamped.bound, args)})
     g.macs += 4 * math.prod(x.bound)
     return True
 
@@ -93,6 +93,6 @@ def _dequantize(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
     if params is None or not g.supports_float(*outs) or x.dtype.kind not in "iu" or x.bound != outs[0].bound:
         return False
     scales, zeros = params
-    widened = g.emit("cast", x.bound, {"self": g.value(x)}, _F32)
-    centered = emit_float(g, "sub", widened, _float_constant(zeros))
-    return emit_typed(g, "mul", outs[0], {"self": centered, "other": _float_constant(scales)}, _F32)
+    widened = g.emit("core.cast", x.bound, {"self": g.value(x)}, _F32)
+    centered = emit_float(g, "core.sub", widened, _float_constant(zeros))
+    return emit_typed(g, "core.mul", outs[0], {"self": centered, "other": _float_constant(scales)}, _F32)

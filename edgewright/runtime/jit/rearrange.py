@@ -39,12 +39,14 @@ def _rearrange(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
     args = {n: g.value(v) if v is x else _to_python(v) for n, v in a.items() if n != "key"}
     if name == "roll" and not args["dims"]:  # rolls the flattened tensor
         flat, size = (math.prod(x.bound),), {"size": list(outs[0].bound)}
-        flattened = g.emit("view", flat, {"self": g.value(x), "size": list(flat)}, x.dtype)
+        flattened = g.emit("core.view", flat, {"self": g.value(x), "size": list(flat)}, x.dtype)
         g.emit_to(
-            "view", outs[0], {"self": g.emit(name, flat, {**args, "self": flattened, "dims": [0]}, x.dtype), **size}
+            "core.view",
+            outs[0],
+            {"self": g.emit(f"core.{name}", flat, {**args, "self": flattened, "dims": [0]}, x.dtype), **size},
         )
         return True
-    g.emit_to(name, outs[0], args)
+    g.emit_to(f"core.{name}", outs[0], args)
     return True
 
 
@@ -62,7 +64,7 @@ def _strided_slice(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool
     offset = start * strides[dim]
     strides[dim] *= step
     args = {"size": list(outs[0].bound), "stride": strides, "storage_offset": offset}
-    g.emit_to("as_strided", outs[0], {"self": g.value(x), **args})
+    g.emit_to("core.as_strided", outs[0], {"self": g.value(x), **args})
     return True
 
 
@@ -93,8 +95,8 @@ def _cat_mixed_dtypes(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> b
         return False
     if stacked:
         sizes = [[*p.bound[:dim], 1, *p.bound[dim:]] for p in parts]
-        parts = [g.emit("view", s, {"self": p, "size": s}, out.dtype) for p, s in zip(parts, sizes, strict=True)]
-    g.emit_to("cat", out, {"tensors": parts, "dim": dim})
+        parts = [g.emit("core.view", s, {"self": p, "size": s}, out.dtype) for p, s in zip(parts, sizes, strict=True)]
+    g.emit_to("core.cat", out, {"tensors": parts, "dim": dim})
     return True
 
 
@@ -120,11 +122,11 @@ def _constant_pad(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
     data = g.value(x)
     if tuple(lengths) != x.bound:
         start = [max(-low, 0) for low, _ in pairs]
-        data = g.emit("slice", lengths, {"self": data, "start": start, "length": lengths}, x.dtype)
+        data = g.emit("core.slice", lengths, {"self": data, "start": start, "length": lengths}, x.dtype)
     before, after = ([max(p[i], 0) for p in pairs] for i in (0, 1))
-    kind, attrs = ("pad", {"before": before, "after": after, "value": float(a["value"])})
+    kind, attrs = ("core.pad", {"before": before, "after": after, "value": float(a["value"])})
     if not any((*before, *after)):
-        kind, attrs = "clone", {}
+        kind, attrs = "core.clone", {}
     g.emit_to(kind, outs[0], {"self": data, **attrs})
     return True
 
@@ -136,7 +138,7 @@ def _tril(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
         return False
     mask = np.tril(np.ones(x.bound[-2:], np.bool_), max(-(1 << 31), min(int(a["diagonal"]), 1 << 31)))
     args = {"condition": make_value(mask.shape, mask), "self": g.value(x), "other": emit_cast(g, 0, x.dtype)}
-    g.emit_to("where", outs[0], args)
+    g.emit_to("core.where", outs[0], args)
     return True
 
 
@@ -149,8 +151,8 @@ def _copy(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
     result = emit_cast(g, source, x.dtype)
     if result.bound != out.bound:
         size = list(out.bound)
-        result = g.emit("expand", size, {"self": result, "size": size, "implicit": False}, result.dtype)
-    g.emit_to("cast" if result.dtype != out.dtype else "clone", out, {"self": result})
+        result = g.emit("core.expand", size, {"self": result, "size": size, "implicit": False}, result.dtype)
+    g.emit_to("core.cast" if result.dtype != out.dtype else "core.clone", out, {"self": result})
     return True
 
 
@@ -166,8 +168,8 @@ def _fill(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
     ):
         return False
     scalar = emit_cast(g, value, out.dtype)
-    flat = g.emit("view", (1,), {"self": scalar, "size": [1]}, out.dtype)
+    flat = g.emit("core.view", (1,), {"self": scalar, "size": [1]}, out.dtype)
     size = list(out.bound) or [1]
-    filled = g.emit("expand", size, {"self": flat, "size": size, "implicit": False}, out.dtype)
-    g.emit_to("view", out, {"self": filled, "size": list(out.bound)})
+    filled = g.emit("core.expand", size, {"self": flat, "size": size, "implicit": False}, out.dtype)
+    g.emit_to("core.view", out, {"self": filled, "size": list(out.bound)})
     return True

@@ -11,8 +11,8 @@ import numpy as np
 from edgewright.ir.dtypes import is_integral, to_numpy
 from edgewright.ir.graph import Value
 from edgewright.runtime.jit.graph_builder import DTYPES, GraphBuilder
-from edgewright.runtime.jit.registry import Args, lowers, lowers_fallback
-from edgewright.runtime.jit.typed_elementwise import emit_cast, emit_typed, op_name
+from edgewright.runtime.jit.registry import Args, lowers, lowers_fallback, op_name
+from edgewright.runtime.jit.typed_elementwise import emit_cast, emit_typed
 from edgewright.runtime.tensor import TensorSlot
 
 _F32, _I64, _BOOL = np.dtype(np.float32), np.dtype(np.int64), np.dtype(np.bool_)
@@ -30,7 +30,7 @@ def flatten_reduced(g: GraphBuilder, data: Value, dims: Sequence[int], out: Tens
     order = [*outer, *dims]
     shape = [data.bound[d] for d in order]
     if order != sorted(order):
-        data = g.emit("permute", shape, {"self": data, "dims": order}, data.dtype)
+        data = g.emit("core.permute", shape, {"self": data, "dims": order}, data.dtype)
     count = math.prod(shape[len(outer) :])
     if math.prod(shape[: len(outer)]) != math.prod(out.bound):
         return None
@@ -46,7 +46,7 @@ def emit_integer_reduction(g: GraphBuilder, kind: str, data: Value, dims: Sequen
     result = g.emit(kind, rows.bound[:-1], args, data.dtype)
     result = g.view(result, out.bound)
     g.macs += math.prod(data.bound)
-    return emit_typed(g, "clone" if data.dtype == out.dtype else "cast", out, {"self": result}, out.dtype)
+    return emit_typed(g, "core.clone" if data.dtype == out.dtype else "core.cast", out, {"self": result}, out.dtype)
 
 
 def reduced_dims(x: TensorSlot, dim: Any, *, empty_is_all: bool = True) -> list[int] | None:
@@ -64,24 +64,26 @@ def reduced_dims(x: TensorSlot, dim: Any, *, empty_is_all: bool = True) -> list[
 @lowers("aten::prod.int_out", "aten::prod.out", "aten::max.unary_out", "aten::min.unary_out", "aten::mean.dtype_out")
 def _reduction(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
     x, out, name = a["self"], outs[0], op_name(a)
-    kind = {"max": "amax", "min": "amin"}.get(name, name)
+    kind = {"max": "core.amax", "min": "core.amin"}.get(name, f"core.{name}")
     dims = reduced_dims(x, a.get("dim"))
     if not g.supports(x, out) or g.constant(x) is not None or dims is None or not x.bound:
         return False
     operand_dtype = x.dtype if a.get("dtype") is None else to_numpy(int(a["dtype"]))
-    exact = kind in ("sum", "prod")
+    exact = kind in ("core.sum", "core.prod")
     dtype = _I64 if exact and is_integral(operand_dtype) else operand_dtype
-    if dtype not in DTYPES or (kind == "mean" and dtype != _F32):
+    if dtype not in DTYPES or (kind == "core.mean" and dtype != _F32):
         return False
     data = emit_cast(g, x, operand_dtype)
-    data = data if operand_dtype == dtype else g.emit("cast", data.bound, {"self": data}, dtype)
+    data = data if operand_dtype == dtype else g.emit("core.cast", data.bound, {"self": data}, dtype)
     if dtype != _F32:
         return bool(dims) and emit_integer_reduction(g, kind, data, dims, out)
     result = g.emit(kind, [1 if d in dims else n for d, n in enumerate(x.bound)],
                      {"self": data, "dim": dims, "keepdim": True}, _F32)  # fmt: skip
     if math.prod(result.bound) != math.prod(out.bound):
         return False
-    return emit_typed(g, "clone" if out.dtype == _F32 else "cast", out, {"self": g.view(result, out.bound)}, out.dtype)
+    return emit_typed(
+        g, "core.clone" if out.dtype == _F32 else "core.cast", out, {"self": g.view(result, out.bound)}, out.dtype
+    )
 
 
 @lowers("aten::any.out", "aten::any.dims_out", "aten::any.all_out")
@@ -92,9 +94,9 @@ def _any(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
         return False
     data = emit_cast(g, x, _BOOL)
     if not dims:
-        return data.bound == out.bound and emit_typed(g, "clone" if out.dtype == _BOOL else "cast", out,
+        return data.bound == out.bound and emit_typed(g, "core.clone" if out.dtype == _BOOL else "core.cast", out,
                                                   {"self": data}, out.dtype)  # fmt: skip
-    return emit_integer_reduction(g, "amax", data, dims, out)
+    return emit_integer_reduction(g, "core.amax", data, dims, out)
 
 
 @lowers("aten::cumsum.out")
@@ -105,6 +107,6 @@ def _cumsum(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
         return False
     dtype = _I64 if is_integral(operand_dtype) else _F32
     data = emit_cast(g, x, operand_dtype)
-    data = data if operand_dtype == dtype else g.emit("cast", data.bound, {"self": data}, dtype)
+    data = data if operand_dtype == dtype else g.emit("core.cast", data.bound, {"self": data}, dtype)
     g.macs += math.prod(x.bound)
-    return emit_typed(g, "cumsum", out, {"self": data, "dim": dim}, dtype)
+    return emit_typed(g, "core.cumsum", out, {"self": data, "dim": dim}, dtype)

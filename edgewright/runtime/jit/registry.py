@@ -17,6 +17,17 @@ FALLBACKS: dict[str, list[Lowering]] = {}  # tried in order if the first lowerin
 MULTI_RESULT: set[str] = set()  # kernels whose lowering defines all results, not only the first
 
 
+def op_name(a: Args) -> str:
+    """The name of the called ATen operator, without overload."""
+    name: str = a["key"].partition("::")[2].partition(".")[0]
+    return name
+
+
+def core_kind(a: Args) -> str:
+    """The core operator of the same name."""
+    return f"core.{op_name(a)}"
+
+
 def lowers(*keys: str) -> Callable[[Lowering], Lowering]:
     """Register the lowering of kernels ``keys``. It returns False, without emitting, for a call it does not support."""
 

@@ -51,7 +51,7 @@ def _scatter(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
         return False
     rows = g.value(values)
     if values.bound != shape:
-        rows = g.emit("view", shape, {"self": rows, "size": list(shape)}, x.dtype)
+        rows = g.emit("core.view", shape, {"self": rows, "size": list(shape)}, x.dtype)
     emit_index_put(g, x, dim, _index_constant(np.asarray(positions, np.int64)), rows, outs[0])
     return True
 

@@ -15,15 +15,10 @@ from edgewright.ir.aten.reference.elementwise import cast, result_type
 from edgewright.ir.dtypes import DType, is_integral
 from edgewright.ir.graph import Value
 from edgewright.runtime.jit.graph_builder import DTYPES, TRANSCENDENTAL_COST, GraphBuilder, make_value
-from edgewright.runtime.jit.registry import Args, lowers, lowers_fallback
+from edgewright.runtime.jit.registry import Args, core_kind, lowers, lowers_fallback, op_name
 from edgewright.runtime.tensor import TensorSlot
 
 _F32, _BOOL = np.dtype(np.float32), np.dtype(np.bool_)
-
-
-def op_name(a: Args) -> str:
-    name: str = a["key"].partition("::")[2].partition(".")[0]
-    return name
 
 
 def type_proxy(arg: Any) -> Any:
@@ -44,7 +39,7 @@ def emit_cast(g: GraphBuilder, arg: Any, dtype: DType) -> Value:
         return value
     if value.data is not None:
         return make_value(value.bound, value.data.astype(dtype, order="C"))
-    return g.emit("cast", value.bound, {"self": value}, dtype)
+    return g.emit("core.cast", value.bound, {"self": value}, dtype)
 
 
 def emit_typed(g: GraphBuilder, kind: str, out: TensorSlot, args: dict[str, Any], dtype: DType) -> bool:
@@ -52,7 +47,7 @@ def emit_typed(g: GraphBuilder, kind: str, out: TensorSlot, args: dict[str, Any]
     if out.dtype == dtype:
         g.emit_to(kind, out, args)
     else:
-        g.emit_to("cast", out, {"self": g.emit(kind, out.bound, args, dtype)})
+        g.emit_to("core.cast", out, {"self": g.emit(kind, out.bound, args, dtype)})
     g.macs += math.prod(out.bound)
     return True
 
@@ -90,8 +85,10 @@ def _add_sub_mul(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
         second = make_value(second.bound, np.asarray(second.data * cast(alpha, dtype)))
     elif alpha != 1:
         scaled = {"self": second, "other": emit_cast(g, alpha, dtype)}
-        second = g.emit("mul", second.bound, scaled, dtype)
-    return emit_typed(g, "sub" if name == "rsub" else name, outs[0], {"self": first, "other": second}, dtype)
+        second = g.emit("core.mul", second.bound, scaled, dtype)
+    return emit_typed(
+        g, "core.sub" if name == "rsub" else core_kind(a), outs[0], {"self": first, "other": second}, dtype
+    )
 
 
 @lowers_fallback("aten::maximum.out", "aten::minimum.out")
@@ -106,7 +103,9 @@ def _binary_same_dtype(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> 
         return False
     if name.endswith("shift") and dtype == _BOOL:
         return False
-    return emit_typed(g, name, outs[0], {"self": emit_cast(g, x, dtype), "other": emit_cast(g, y, dtype)}, dtype)
+    return emit_typed(
+        g, core_kind(a), outs[0], {"self": emit_cast(g, x, dtype), "other": emit_cast(g, y, dtype)}, dtype
+    )
 
 
 @lowers(*(f"aten::{n}.{o}_out" for n in ("eq", "ne", "lt", "le", "gt", "ge") for o in ("Tensor", "Scalar")))
@@ -117,7 +116,9 @@ def _compare(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
     dtype = common_type(x, y)
     if dtype not in DTYPES:
         return False
-    return emit_typed(g, op_name(a), outs[0], {"self": emit_cast(g, x, dtype), "other": emit_cast(g, y, dtype)}, _BOOL)
+    return emit_typed(
+        g, core_kind(a), outs[0], {"self": emit_cast(g, x, dtype), "other": emit_cast(g, y, dtype)}, _BOOL
+    )
 
 
 @lowers("aten::logical_and.out", "aten::logical_or.out", "aten::logical_xor.out")
@@ -125,10 +126,12 @@ def _logic(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
     x, y = a["self"], a["other"]
     if not supports_operands(g, (x, y), outs[0]):
         return False
-    return emit_typed(g, op_name(a), outs[0], {"self": emit_cast(g, x, _BOOL), "other": emit_cast(g, y, _BOOL)}, _BOOL)
+    return emit_typed(
+        g, core_kind(a), outs[0], {"self": emit_cast(g, x, _BOOL), "other": emit_cast(g, y, _BOOL)}, _BOOL
+    )
 
 
-_DIVISIONS = {None: "div", "floor": "floor_divide", "trunc": "trunc_divide"}
+_DIVISIONS = {None: "core.div", "floor": "core.floor_divide", "trunc": "core.trunc_divide"}
 
 
 @lowers_fallback("aten::div.out", "aten::div.Scalar_out")
@@ -140,9 +143,9 @@ def _divide(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
     mode = "floor" if name == "floor_divide" else a.get("rounding_mode")
     if not supports_operands(g, (x, y), outs[0]) or mode not in _DIVISIONS:
         return False
-    kind = name if name in ("fmod", "remainder") else _DIVISIONS[mode]
+    kind = core_kind(a) if name in ("fmod", "remainder") else _DIVISIONS[mode]
     dtype = common_type(x, y)
-    if kind == "div" and is_integral(dtype):
+    if kind == "core.div" and is_integral(dtype):
         dtype = _F32
     if dtype not in DTYPES or dtype == _BOOL or (is_integral(dtype) and not ensure_nonzero(g, y)):
         return False
@@ -167,7 +170,7 @@ def _atan2(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
     if not supports_operands(g, (x, y), outs[0]):
         return False
     g.macs += TRANSCENDENTAL_COST * math.prod(outs[0].bound)
-    return emit_typed(g, "atan2", outs[0], {"self": emit_cast(g, x, _F32), "other": emit_cast(g, y, _F32)}, _F32)
+    return emit_typed(g, "core.atan2", outs[0], {"self": emit_cast(g, x, _F32), "other": emit_cast(g, y, _F32)}, _F32)
 
 
 @lowers_fallback("aten::pow.Tensor_Scalar_out")
@@ -182,7 +185,9 @@ def _pow(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
     if is_integral(dtype) and not isinstance(y, TensorSlot) and not 0 <= y == int(cast(y, dtype)):
         return False  # the kernel reports the error
     g.macs += TRANSCENDENTAL_COST * math.prod(outs[0].bound)
-    return emit_typed(g, "pow", outs[0], {"self": emit_cast(g, x, dtype), "exponent": emit_cast(g, y, dtype)}, dtype)
+    return emit_typed(
+        g, "core.pow", outs[0], {"self": emit_cast(g, x, dtype), "exponent": emit_cast(g, y, dtype)}, dtype
+    )
 
 
 # ---------------------------------------------------------------------------------------------------- one operand
@@ -204,13 +209,13 @@ def _unary(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
         return False
     if dtype == _F32:
         g.macs += TRANSCENDENTAL_COST * math.prod(x.bound)
-    return emit_typed(g, name, outs[0], {"self": emit_cast(g, x, dtype)}, dtype)
+    return emit_typed(g, core_kind(a), outs[0], {"self": emit_cast(g, x, dtype)}, dtype)
 
 
 @lowers("aten::logical_not.out", "aten::isnan.out", "aten::isinf.out")
 def _predicate(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
     x = a["self"]
-    return supports_operands(g, (x,), outs[0]) and emit_typed(g, op_name(a), outs[0], {"self": g.value(x)}, _BOOL)
+    return supports_operands(g, (x,), outs[0]) and emit_typed(g, core_kind(a), outs[0], {"self": g.value(x)}, _BOOL)
 
 
 @lowers_fallback("aten::clone.out", "dim_order_ops::_clone_dim_order.out")
@@ -224,7 +229,7 @@ def _cast(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
         nhwc = g.prefers_nhwc([x])
         g.bind(out, g.value_nhwc(x) if nhwc else g.value(x), nhwc=nhwc)
     else:
-        g.emit_to("cast", out, {"self": g.value(x)})
+        g.emit_to("core.cast", out, {"self": g.value(x)})
     return True
 
 
@@ -233,11 +238,11 @@ def _cast(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
 
 def emit_clamp(g: GraphBuilder, x: Value, low: Any, high: Any, dtype: DType, out: TensorSlot) -> bool:
     """``min(max(x, low), high)``; either bound may be None."""
-    for kind, bound in (("maximum", low), ("minimum", high)):
+    for kind, bound in (("core.maximum", low), ("core.minimum", high)):
         if bound is not None:
             shape = np.broadcast_shapes(x.bound, type_proxy(bound).shape if isinstance(bound, TensorSlot) else ())
             x = g.emit(kind, shape, {"self": x, "other": emit_cast(g, bound, dtype)}, dtype)
-    return emit_typed(g, "clone" if x.dtype == out.dtype else "cast", out, {"self": x}, out.dtype)
+    return emit_typed(g, "core.clone" if x.dtype == out.dtype else "core.cast", out, {"self": x}, out.dtype)
 
 
 @lowers_fallback("aten::clamp.out", "aten::hardtanh.out", "aten::relu.out")
@@ -267,7 +272,7 @@ def _where(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
         return False
     dtype = common_type(x, y)
     args = {"condition": g.value(condition), "self": emit_cast(g, x, dtype), "other": emit_cast(g, y, dtype)}
-    return dtype in DTYPES and emit_typed(g, "where", outs[0], args, dtype)
+    return dtype in DTYPES and emit_typed(g, "core.where", outs[0], args, dtype)
 
 
 @lowers("aten::masked_fill.Scalar_out")
@@ -278,4 +283,4 @@ def _masked_fill(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
                     <= value <= np.iinfo(x.dtype if x.dtype != _BOOL else np.uint8).max):  # fmt: skip
         return False
     args = {"condition": g.value(mask), "self": emit_cast(g, value, x.dtype), "other": g.value(x)}
-    return emit_typed(g, "where", outs[0], args, x.dtype)
+    return emit_typed(g, "core.where", outs[0], args, x.dtype)

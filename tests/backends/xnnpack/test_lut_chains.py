@@ -59,13 +59,13 @@ def test_long_chains_run_in_stock(function: Callable[[Tensor], Tensor]) -> None:
 
 def chain(length: int, q: QParams | None) -> Graph:
     values = [value((1, 3), q=q) for _ in range(length + 1)]
-    ops = [Op("clamp", {"self": a, "limits": (-1.0, 1.0)}, [b]) for a, b in pairwise(values)]
+    ops = [Op("core.clamp", {"self": a, "limits": (-1.0, 1.0)}, [b]) for a, b in pairwise(values)]
     return Graph("chain", [values[0]], [values[-1]], ops)
 
 
 def kinds(graph: Graph) -> list[str]:
     split_chains(graph)
-    return [op.kind for op in graph.ops]
+    return [op.name for op in graph.ops]
 
 
 def test_the_ninth_node_begins_another_chain() -> None:
@@ -75,7 +75,7 @@ def test_the_ninth_node_begins_another_chain() -> None:
 
 def test_limits_of_a_sum_are_a_node() -> None:
     values = [value((1, 3), q=q8(0.1, 0)) for _ in range(6)]
-    ops = [Op("add", {"self": a, "other": a, "limits": (0.0, 6.0)}, [b])
+    ops = [Op("core.add", {"self": a, "other": a, "limits": (0.0, 6.0)}, [b])
            for a, b in pairwise(values)]  # fmt: skip
     assert kinds(Graph("sums", [values[0]], [values[-1]], ops)) == ["add"] * 4 + ["permute", "add"]
 
@@ -84,7 +84,7 @@ def test_limits_of_a_sum_are_a_node() -> None:
 def test_a_number_beside_a_value_is_no_second_value(shape: tuple[int, ...], split: bool) -> None:
     values = [value((1, 3), q=q8(0.1, 0)) for _ in range(11)]
     other = constant(np.full(shape, 4, np.int8), q8(0.1, 0))
-    ops = [Op("mul", {"self": a, "other": other}, [b]) for a, b in pairwise(values)]
+    ops = [Op("core.mul", {"self": a, "other": other}, [b]) for a, b in pairwise(values)]
     assert ("permute" in kinds(Graph("numbers", [values[0]], [values[-1]], ops))) is split
 
 
@@ -92,5 +92,5 @@ def test_float_chains_and_functions_of_two_values_stay() -> None:
     assert kinds(chain(20, None)) == ["clamp"] * 20
     x, other = value((1, 3), q=q8(0.1, 0)), value((1, 3), q=q8(0.1, 0))
     values: list[Value] = [x, *(value((1, 3), q=q8(0.1, 0)) for _ in range(12))]
-    ops = [Op("add", {"self": a, "other": other}, [b]) for a, b in pairwise(values)]
+    ops = [Op("core.add", {"self": a, "other": other}, [b]) for a, b in pairwise(values)]
     assert kinds(Graph("two", [x, other], [values[-1]], ops)) == ["add"] * 12

@@ -42,7 +42,7 @@ def _tensor(name: str, held: str, *shape: int) -> Value:
 
 def _one(kind: str, held: str, given: tuple[int, ...], made: tuple[int, ...], name: str = "self", **args: Any) -> Graph:
     x, y = _tensor("x", held, *given), _tensor("y", held, *made)
-    return graph([x], [y], Op(kind, {name: x, **args}, [y]))
+    return graph([x], [y], Op(f"core.{kind}", {name: x, **args}, [y]))
 
 
 _WINDOW: dict[str, Any] = {"kernel_size": [2, 2], "stride": [1, 1], "padding": [0] * 4, "dilation": [1, 1]}
@@ -63,7 +63,7 @@ def _conv(held: str, inputs: int, outputs: int) -> Graph:
     x, y = _tensor("x", held, 1, 3, 3, inputs), _tensor("y", held, 1, 3, 3, outputs)
     weight = filters(outputs, 1, 1, inputs, quantize=quantize)
     return graph(
-        [x], [y], Op("conv2d", {"input": x, "weight": weight, "bias": biases(outputs, quantize), **_CONV}, [y])
+        [x], [y], Op("core.conv2d", {"input": x, "weight": weight, "bias": biases(outputs, quantize), **_CONV}, [y])
     )
 
 
@@ -163,7 +163,7 @@ def test_all_kernels_together_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setenv("EDGEWRIGHT_CACHE", "off")
     x = [real(f"x{i}", 2, 3 + i) for i in range(8)]
     y = [real(f"y{i}", 2, 3 + i) for i in range(8)]
-    made = graph(x, y, *(Op("softmax", {"self": a}, [b]) for a, b in zip(x, y, strict=True)))
+    made = graph(x, y, *(Op("core.softmax", {"self": a}, [b]) for a, b in zip(x, y, strict=True)))
     with pytest.raises(CodeSizeError, match="kernels may have 8192 characters of LLVM text"):
         compile(made, threads=1, memory=8192)
 
@@ -189,11 +189,11 @@ def test_chains_of_integer_operators_are_split(count: int) -> None:
 def test_chains_of_float32_functions_are_split(product: bool) -> None:
     """Real results stay in registers, and in a product's epilogue, up to a limit."""
     values = [real(f"v{n}", 16, 64) for n in range(41)]
-    ops = [Op("tanh", {"self": values[n]}, [values[n + 1]]) for n in range(40)]
+    ops = [Op("core.tanh", {"self": values[n]}, [values[n + 1]]) for n in range(40)]
     given = real("x", 16, 32) if product else values[0]
     if product:
         weight = constant(random(real("w", 64, 32)))
-        ops.insert(0, Op("linear", {"input": given, "weight": weight, "bias": None}, [values[0]]))
+        ops.insert(0, Op("core.linear", {"input": given, "weight": weight, "bias": None}, [values[0]]))
     chain = graph([given], [values[40]], *ops)
     assert instructions(chain) < 20_000
     sizes = [s.label.count("tanh") for s in make_plan(chain, 1).steps if s.label != "clone"]

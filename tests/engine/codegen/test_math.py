@@ -68,14 +68,14 @@ EXACT: dict[str, Callable[[Array], Array]] = {
     "acos": np.arccos, "sinh": np.sinh, "cosh": np.cosh, "asinh": np.arcsinh, "acosh": np.arccosh,
     "atanh": np.arctanh, "tan": np.tan, "round": np.rint, "trunc": np.trunc, "sign": np.sign,
     "reciprocal": np.reciprocal,
-    "round_to_half": lambda x: x.astype(np.float16).astype(np.float64),
-    "round_to_bfloat": lambda x: x.astype(np.float32).astype(bfloat16).astype(np.float64),
+    "round_to_fp16": lambda x: x.astype(np.float16).astype(np.float64),
+    "round_to_bf16": lambda x: x.astype(np.float32).astype(bfloat16).astype(np.float64),
 }  # fmt: skip
 UNITS = [("exp", -87.0, 88.7, 1), ("log", 1e-38, 3e38, 2), ("sigmoid", -86.0, 100.0, 4), ("tanh", -20.0, 20.0, 4),
          ("rsqrt", 1e-38, 3e38, 1.5), ("sqrt", 0.0, 3e38, 0.5), ("abs", -3e38, 3e38, 0), ("floor", -1e30, 1e30, 0),
          ("ceil", -1e30, 1e30, 0), ("neg", -3e38, 3e38, 0), ("square", -1e18, 1e18, 0.5),
-         ("sin", -3e38, 3e38, 2), ("cos", -3e38, 3e38, 2), ("round_to_half", -6e4, 6e4, 0),
-         ("round_to_bfloat", -3e38, 3e38, 0), ("log2", 1e-38, 3e38, 1), ("log10", 1e-38, 3e38, 1),
+         ("sin", -3e38, 3e38, 2), ("cos", -3e38, 3e38, 2), ("round_to_fp16", -6e4, 6e4, 0),
+         ("round_to_bf16", -3e38, 3e38, 0), ("log2", 1e-38, 3e38, 1), ("log10", 1e-38, 3e38, 1),
          ("log1p", -0.9999, 3e38, 1), ("expm1", -80.0, 88.7, 1), ("atan", -3e38, 3e38, 1), ("asin", -1.0, 1.0, 1),
          ("acos", -1.0, 1.0, 1), ("sinh", -88.0, 88.0, 1), ("cosh", -88.0, 88.0, 1), ("asinh", -3e38, 3e38, 1),
          ("acosh", 1.0, 3e38, 1), ("atanh", -0.9999, 0.9999, 1), ("tan", -3e38, 3e38, 5), ("round", -1e30, 1e30, 0),
@@ -122,7 +122,7 @@ def test_gelu_elu_silu(cpu: str) -> None:
 def test_special_arguments(cpu: str) -> None:
     x = np.array([np.nan, np.inf, -np.inf, 0.0, -1.0], np.float32)
     with np.errstate(all="ignore"):
-        for kind in ("exp", "log", "sigmoid", "tanh", "sqrt", "erf", "sin", "cos", "round_to_half", "round_to_bfloat"):
+        for kind in ("exp", "log", "sigmoid", "tanh", "sqrt", "erf", "sin", "cos", "round_to_fp16", "round_to_bf16"):
             exact = _erf if kind == "erf" else EXACT[kind]
             np.testing.assert_allclose(apply(kind, x, cpu), exact(x.astype(np.float64)), 1e-6, err_msg=kind)
 

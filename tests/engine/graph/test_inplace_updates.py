@@ -19,7 +19,7 @@ SHAPE = (2, 12, 24)
 def put(x: Value, rows: Value, at: Value, name: str = "y") -> tuple[Value, Op]:
     y = real(name, *SHAPE)
     args = {"self": x, "indices": [None, at], "values": rows, "accumulate": False}
-    return y, Op("index_put", args, [y])
+    return y, Op("core.index_put", args, [y])
 
 
 def ends(count: int = 2) -> tuple[Value, Value, Value]:
@@ -31,7 +31,7 @@ def ends(count: int = 2) -> tuple[Value, Value, Value]:
 def read(x: Value, name: str) -> tuple[Value, Op]:
     """What an operator makes of a value: its own memory."""
     y = real(name, *SHAPE)
-    return y, Op("neg", {"self": x}, [y])
+    return y, Op("core.neg", {"self": x}, [y])
 
 
 def given(made: Graph) -> list[Any]:
@@ -83,9 +83,9 @@ def test_what_is_made_of_the_new_value_reads_it_there(cpu: str) -> None:
     flat = real("flat", 24, 24)
     scores = real("scores", 24, 24)
     turned = real("turned", 24, 24)
-    view = Op("view", {"self": y, "size": [24, 24]}, [flat])
-    turn = Op("permute", {"self": flat, "dims": [1, 0]}, [turned])
-    product = Op("bmm", {"self": flat, "other": turned}, [scores])
+    view = Op("core.view", {"self": y, "size": [24, 24]}, [flat])
+    turn = Op("core.permute", {"self": flat, "dims": [1, 0]}, [turned])
+    product = Op("core.bmm", {"self": flat, "other": turned}, [scores])
     made = graph([x, rows, at], [scores, y], op, view, turn, product)
     compiled = compile(made, threads=1, cpu=cpu)
     assert compiled.plan.updates == ((1, 0),)
@@ -131,9 +131,9 @@ def test_the_old_value_is_shown() -> None:
 def test_a_view_of_the_old_value_is_read_after() -> None:
     x, rows, at = ends()
     part, old = real("part", 2, 1, 24), real("old", 2, 1, 24)
-    cut = Op("slice", {"self": x, "start": [0, 7, 0], "length": [2, 1, 24]}, [part])
+    cut = Op("core.slice", {"self": x, "start": [0, 7, 0], "length": [2, 1, 24]}, [part])
     y, op = put(x, rows, at)
-    made = graph([x, rows, at], [y, old], cut, op, Op("neg", {"self": part}, [old]))
+    made = graph([x, rows, at], [y, old], cut, op, Op("core.neg", {"self": part}, [old]))
     compiled = compile(made, threads=1)
     assert compiled.plan.updates == ()
     check(made, compiled)
@@ -142,7 +142,7 @@ def test_a_view_of_the_old_value_is_read_after() -> None:
 def test_rows_of_the_old_value_are_written_to_it() -> None:
     x, _, at = ends(1)
     part = real("part", 2, 1, 24)
-    cut = Op("slice", {"self": x, "start": [0, 3, 0], "length": [2, 1, 24]}, [part])
+    cut = Op("core.slice", {"self": x, "start": [0, 3, 0], "length": [2, 1, 24]}, [part])
     y, op = put(x, part, at)
     made = graph([x, at], [y], cut, op)
     check(made, compile(made, threads=1))

@@ -57,7 +57,7 @@ def _convolution(kind: str, x: Value, y: Value, weight: Value, pad: int, groups:
         "dilation": [1, 1],
         "groups": groups,
     }
-    return Op(kind, args, [y])
+    return Op(f"core.{kind}", args, [y])
 
 
 @pytest.mark.sample(3)
@@ -70,7 +70,7 @@ def test_int8_depthwise_convolution_stays_in_its_part_of_a_concatenation(channel
     ops = (
         _convolution("conv2d", x, p, filters(channels, 1, 1, channels, quantize=True), 0, 1, biases(channels, True)),
         _convolution("depthwise_conv2d", p, d, filters(1, 3, 3, channels, quantize=True, axis=3), 1, channels),
-        Op("cat", {"tensors": [p, d], "dim": 3}, [both]),
+        Op("core.cat", {"tensors": [p, d], "dim": 3}, [both]),
         _convolution("conv2d", both, y, filters(8, 1, 1, 2 * channels, quantize=True), 0, 1),
     )
     compare(graph([x], [y], *ops), [random(x)], cpu)
@@ -88,7 +88,7 @@ def test_dynamically_quantized_pointwise_convolution_writes_around_a_border(batc
     rows = Value("rows", I8, x.bound, (0, 1, 2, 3), q=q)
     op, out = window(y, "windowed")
     pointwise = _convolution("conv2d", rows, y, filters(12, 1, 1, 12, quantize=True), 0, 1, biases(12, False))
-    made = graph([x], [out], Op("convert", {"self": x}, [rows]), pointwise, op)
+    made = graph([x], [out], Op("core.convert", {"self": x}, [rows]), pointwise, op)
     assert has_border(made, y, cpu)
     compare(made, [random(x)], cpu)
 
@@ -98,9 +98,9 @@ def test_rows_inside_a_border_are_dynamically_quantized(cpu: str) -> None:
     x, inside, y = real("x", 2, 5, 6, 20), real("inside", 2, 5, 6, 20), real("y", 2, 5, 6, 9)
     q = QParams(1.0, 0, I8, -128, 127, axis=-1, dynamic="per_token")
     rows = Value("rows", I8, x.bound, (0, 1, 2, 3), q=q)
-    linear = Op("linear", {"input": rows, "weight": filters(9, 20, quantize=True), "bias": biases(9, False)}, [y])
+    linear = Op("core.linear", {"input": rows, "weight": filters(9, 20, quantize=True), "bias": biases(9, False)}, [y])
     op, out = window(inside, "windowed")
-    ops = (Op("hardswish", {"self": x}, [inside]), Op("convert", {"self": inside}, [rows]), linear, op)
+    ops = (Op("core.hardswish", {"self": x}, [inside]), Op("core.convert", {"self": inside}, [rows]), linear, op)
     made = graph([x], [y, out], *ops)
     assert has_border(made, inside, cpu)
     compare(made, [random(x)], cpu)
@@ -119,7 +119,7 @@ def test_linear_layers_read_and_write_images_with_borders(integer: bool, cpu: st
     first, a = window(x, "a")
     second, b = window(a, "b")
     weight = filters(24, 16, quantize=integer)
-    linear = Op("linear", {"input": a, "weight": weight, "bias": biases(24, integer)}, [y])
+    linear = Op("core.linear", {"input": a, "weight": weight, "bias": biases(24, integer)}, [y])
     third, z = window(y, "z")
     given: list[Any] = [random(x)]
     made = Graph("test", [x], [b, z], [first, second, linear, third])
@@ -135,7 +135,7 @@ def test_transposed_convolutions_are_cropped_on_each_side(integer: bool, pads: t
     y = quantized("y", *shape) if integer else real("y", *shape)
     args = {"input": x, "weight": filters(4, 3, 3, 3, quantize=integer), "bias": biases(4, integer)}
     args |= {"stride": [2, 2], "padding": list(pads), "dilation": [1, 1], "groups": 1, "output_padding": [0, 0]}
-    compare(graph([x], [y], Op("conv_transpose2d", args, [y])), [random(x)], cpus()[-1])
+    compare(graph([x], [y], Op("core.conv_transpose2d", args, [y])), [random(x)], cpus()[-1])
 
 
 @pytest.mark.sample(4)
@@ -158,6 +158,6 @@ def test_convolution_of_padded_pixels(kernel: tuple[int, int], cpu: str) -> None
     y = real("y", 2, *((4 - k) // 2 + 1 for k in kernel), 3)
     convolution = _convolution("conv2d", inside, y, filters(3, *kernel, 1024, quantize=False), 0, 1)
     convolution.args["stride"] = [2, 2]
-    made = graph([x], [y], Op("hardswish", {"self": x}, [inside]), convolution)
+    made = graph([x], [y], Op("core.hardswish", {"self": x}, [inside]), convolution)
     assert layouts(made, cpu)["inside"].strides[-2:] == (4096 + 64, 4)
     compare(made, [random(x)], cpu, 3e-5)

@@ -17,7 +17,7 @@ def sums(count: int) -> Graph:
     """``count`` sums of two inputs each; every sum is an output."""
     inputs = [real(f"x{i}", 1, 4 + i) for i in range(count)]
     outputs = [real(f"y{i}", 1, 4 + i) for i in range(count)]
-    ops = [Op("add", {"self": x, "other": x}, [y]) for x, y in zip(inputs, outputs, strict=True)]
+    ops = [Op("core.add", {"self": x, "other": x}, [y]) for x, y in zip(inputs, outputs, strict=True)]
     return graph(inputs, outputs, *ops)
 
 
@@ -37,5 +37,5 @@ def test_work_grows_linearly_with_inputs_and_outputs(count: int, monkeypatch: py
 
 def test_an_input_may_also_be_an_output() -> None:
     x, y = real("x", 2, 3), real("y", 2, 3)
-    made = graph([x], [x, y], Op("add", {"self": x, "other": x}, [y]))
+    made = graph([x], [x, y], Op("core.add", {"self": x, "other": x}, [y]))
     compare(made, [np.arange(6, dtype=np.float32).reshape(2, 3)], cpus()[0])

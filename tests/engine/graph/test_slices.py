@@ -17,16 +17,16 @@ def rejoined(shape: tuple[int, ...], widths: tuple[int, ...], quantize: bool, tu
         return quantized(name, *shape, width, scale=0.05 + step / 100) if quantize else real(name, *shape, width)
 
     x, whole = value("x", sum(widths)), value("whole", sum(widths))
-    ops, parts = [Op("abs", {"self": x}, [whole])], []
+    ops, parts = [Op("core.abs", {"self": x}, [whole])], []
     for i, (end, width) in enumerate(zip(accumulate(widths), widths, strict=True)):
         cut, made = value(f"cut{i}", width), value(f"made{i}", width, step=1)
         start, length = [0] * len(shape) + [end - width], [*shape, width]
-        ops += [Op("slice", {"self": whole, "start": start, "length": length}, [cut]),
-                Op("sigmoid" if i % 2 else "hardswish", {"self": cut}, [made])]  # fmt: skip
+        ops += [Op("core.slice", {"self": whole, "start": start, "length": length}, [cut]),
+                Op("core.sigmoid" if i % 2 else "core.hardswish", {"self": cut}, [made])]  # fmt: skip
         parts.append(made)
     joined, out = value("joined", sum(widths), step=1), value("out", sum(widths), step=2)
-    ops += [Op("cat", {"tensors": parts[::-1] if turned else parts, "dim": len(shape)}, [joined]),
-            Op("tanh", {"self": joined}, [out])]  # fmt: skip
+    ops += [Op("core.cat", {"tensors": parts[::-1] if turned else parts, "dim": len(shape)}, [joined]),
+            Op("core.tanh", {"self": joined}, [out])]  # fmt: skip
     return graph([x], [out], *ops)
 
 

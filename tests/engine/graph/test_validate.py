@@ -79,7 +79,7 @@ def test_transposed_convolutions() -> None:
 
 def one(kind: str, out: tuple[int, ...], **args: Any) -> Graph:
     x, y = real("x", 2, 6, 6, 4), real("y", *out)
-    return graph([x], [y], Op(kind, {"self": x, "input": x, **args}, [y]))
+    return graph([x], [y], Op(f"core.{kind}", {"self": x, "input": x, **args}, [y]))
 
 
 OTHERS = {
@@ -111,20 +111,20 @@ def test_other_operators(name: str) -> None:
 def test_values_must_be_made_before_they_are_read() -> None:
     x, y, z = real("x", 4), real("y", 4), real("z", 4)
     with pytest.raises(EdgewrightError, match="before it is defined"):
-        compile(graph([x], [y], Op("add", {"self": x, "other": z}, [y])), threads=1)
+        compile(graph([x], [y], Op("core.add", {"self": x, "other": z}, [y])), threads=1)
 
 
 def test_sizes_must_be_known() -> None:
     x, y = Value("x", np.dtype(np.float32), (Dim("s0", 1, 9), 4)), real("y", 9, 4)
     with pytest.raises(ExecutionError, match="known sizes"):
-        compile(graph([x], [y], Op("exp", {"self": x}, [y])), threads=1)
+        compile(graph([x], [y], Op("core.exp", {"self": x}, [y])), threads=1)
 
 
 def test_constants_have_the_shape_of_their_data() -> None:
     x, y, wrong = real("x", 4), real("y", 4), constant(np.ones(2, np.float32))
     wrong.shape = (4,)
     with pytest.raises(ExecutionError, match="shape of its data"):
-        compile(graph([x], [y], Op("add", {"self": x, "other": wrong}, [y])), threads=1)
+        compile(graph([x], [y], Op("core.add", {"self": x, "other": wrong}, [y])), threads=1)
 
 
 @pytest.mark.parametrize(("scale", "zero"), [(0.0, 0), (float("nan"), 0), (float("inf"), 0), (-1.0, 0), (1.0, 300),
@@ -132,7 +132,7 @@ def test_constants_have_the_shape_of_their_data() -> None:
 def test_scales_and_zero_points_are_possible_ones(scale: float, zero: int) -> None:
     a, b = quantized("a", 4, scale=scale, zero=zero), quantized("b", 4)
     with pytest.raises(ExecutionError, match="scale"):
-        compile(graph([a], [b], Op("add", {"self": a, "other": a}, [b])), threads=1)
+        compile(graph([a], [b], Op("core.add", {"self": a, "other": a}, [b])), threads=1)
 
 
 @pytest.mark.parametrize("limits", [(float("nan"), 1.0), (2.0, 1.0), (0.0, float("nan"))])
@@ -144,7 +144,7 @@ def test_limits_are_in_order(limits: Any) -> None:
 
 def test_scales_far_apart_are_left_to_the_reference() -> None:
     a, b, y = quantized("a", 4, scale=1e30), quantized("b", 4, scale=1e-30), quantized("y", 4, scale=1e-3)
-    plan = make_plan(graph([a, b], [y], Op("add", {"self": a, "other": b}, [y])), threads=1)
+    plan = make_plan(graph([a, b], [y], Op("core.add", {"self": a, "other": b}, [y])), threads=1)
     assert [s.label for s in plan.steps if s.python is not None] == ["add"]
 
 
@@ -157,7 +157,7 @@ def test_memory_is_limited() -> None:
 
 def test_steps_of_the_reference_have_the_graphs_limit() -> None:
     a, b, y = quantized("a", 1000, scale=1e-5), quantized("b", 1000, scale=1e-5), quantized("y", 1000, scale=1.0)
-    made = graph([a, b], [y], Op("add", {"self": a, "other": b}, [y]))
+    made = graph([a, b], [y], Op("core.add", {"self": a, "other": b}, [y]))
     given = [np.zeros(1000, np.int8)] * 2
     compile(made, threads=1, memory=1 << 20).run(given)
     with pytest.raises(LimitError, match="6000 bytes at a time"):
@@ -169,7 +169,7 @@ def test_many_groups_are_one_step() -> None:
     x, y = quantized("x", 1, 1, 1, 4096), quantized("y", 1, 1, 1, 4096)
     args = {"input": x, "weight": filters(4096, 1, 1, 2, quantize=True), "bias": None, "stride": [1, 1], "groups": 2048,
             "padding": [0] * 4, "dilation": [1, 1], "output_padding": [0, 0]}  # fmt: skip
-    plan = make_plan(graph([x], [y], Op("conv2d", args, [y])), threads=1)
+    plan = make_plan(graph([x], [y], Op("core.conv2d", args, [y])), threads=1)
     assert [s.label for s in plan.steps if s.label != "clone"] == ["conv2d"]
 
 
@@ -178,7 +178,7 @@ def test_a_constant_that_is_used_often_counts_each_time() -> None:
     weight = filters(64, 3, 3, 64, quantize=False)
     values = [real(f"v{i}", 1, 8, 8, 64) for i in range(41)]
     args = {"weight": weight, "bias": None, "stride": [1, 1], "dilation": [1, 1], "padding": [1] * 4, "groups": 1}
-    ops = [Op("conv2d", {"input": a, **args}, [b]) for a, b in pairwise(values)]
+    ops = [Op("core.conv2d", {"input": a, **args}, [b]) for a, b in pairwise(values)]
     made = graph([values[0]], [values[-1]], *ops)
     make_plan(made, threads=1, memory=64 << 20)
     with pytest.raises(LimitError, match="packed weights"):
@@ -188,6 +188,6 @@ def test_a_constant_that_is_used_often_counts_each_time() -> None:
 @pytest.mark.parametrize("dim", [3, 64, -4])
 def test_concatenation_along_a_dimension_that_is_not_there(dim: int) -> None:
     a, b, out = real("a", 2, 1, 3), real("b", 2, 2, 3), real("out", 2, 3, 3)
-    joined = graph([a, b], [out], Op("cat", {"tensors": [a, b], "dim": dim}, [out]))
+    joined = graph([a, b], [out], Op("core.cat", {"tensors": [a, b], "dim": dim}, [out]))
     with pytest.raises(ExecutionError, match="the dimension must be one of 3"):
         make_plan(joined)

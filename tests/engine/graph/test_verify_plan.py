@@ -65,8 +65,12 @@ def test_a_view_is_read_where_its_source_is() -> None:
 def _residual() -> Graph:
     x = real("x", 1, 6, 6, 8)
     a, b, c, y = (real(name, 1, 6, 6, 8) for name in "abcy")
-    ops = [Op("hardswish", {"self": x}, [a]), Op("tanh", {"self": a}, [b]), Op("softmax", {"self": b}, [c])]
-    return graph([x], [y], *ops, Op("mul", {"self": a, "other": c}, [y]))
+    ops = [
+        Op("core.hardswish", {"self": x}, [a]),
+        Op("core.tanh", {"self": a}, [b]),
+        Op("core.softmax", {"self": b}, [c]),
+    ]
+    return graph([x], [y], *ops, Op("core.mul", {"self": a, "other": c}, [y]))
 
 
 def test_values_that_end_too_early_are_found_when_the_graph_is_compiled() -> None:
@@ -84,11 +88,11 @@ def test_a_kernel_that_writes_beside_its_result_is_found() -> None:
     args = {"stride": [1, 1], "padding": [1] * 4, "dilation": [1, 1], "groups": 16, "bias": None}
     made = graph(
         [x], [y],
-        Op("tanh", {"self": x}, [e]),
-        Op("hardswish", {"self": x}, [p]),
-        Op("depthwise_conv2d", {"input": p, "weight": filters(1, 3, 3, 16, quantize=True, axis=3), **args}, [d]),
-        Op("cat", {"tensors": [d, e], "dim": 3}, [both]),
-        Op("hardswish", {"self": both}, [y]),
+        Op("core.tanh", {"self": x}, [e]),
+        Op("core.hardswish", {"self": x}, [p]),
+        Op("core.depthwise_conv2d", {"input": p, "weight": filters(1, 3, 3, 16, quantize=True, axis=3), **args}, [d]),
+        Op("core.cat", {"tensors": [d, e], "dim": 3}, [both]),
+        Op("core.hardswish", {"self": both}, [y]),
     )  # fmt: skip
     given = [random(x)]
     check_alike(sanitize(made, given), Executor(made, XNNPACK).run(given))

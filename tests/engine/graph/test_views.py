@@ -23,7 +23,7 @@ class Builder:
 
     def __call__(builder, kind: str, shape: tuple[int, ...], /, **args: Any) -> Value:  # noqa: N805  (``self`` is an argument)
         out = real(f"v{len(builder.ops)}", *shape)
-        builder.ops.append(Op(kind, args, [out]))
+        builder.ops.append(Op(f"core.{kind}", args, [out]))
         return out
 
 
@@ -155,14 +155,14 @@ def test_slices_of_int8_are_read_in_place(cpu: str, width: int) -> None:
     first = {"input": x, "weight": weight, "bias": biases(3 * width, True), "transposed": False}
     second = {"input": cut, "weight": other, "bias": biases(16, True), "transposed": False}
     ops = [
-        Op("linear", first, [joined]),
-        Op("slice", {"self": joined, "start": [0, width], "length": [5, width]}, [cut]),
-        Op("permute", {"self": cut, "dims": [1, 0]}, [turned]),
-        Op("view", {"self": cut, "size": [5, width // 4, 4]}, [split]),
-        *(Op("convert", {"self": v}, [o]) for v, o in zip((cut, turned, split), outs, strict=False)),
+        Op("core.linear", first, [joined]),
+        Op("core.slice", {"self": joined, "start": [0, width], "length": [5, width]}, [cut]),
+        Op("core.permute", {"self": cut, "dims": [1, 0]}, [turned]),
+        Op("core.view", {"self": cut, "size": [5, width // 4, 4]}, [split]),
+        *(Op("core.convert", {"self": v}, [o]) for v, o in zip((cut, turned, split), outs, strict=False)),
     ]
     alone = graph([x], outs[:3], *ops)
     compare(alone, [random(x)], cpu)
     labels = [s.label for s in make_plan(alone, 1, cpu=cpu).steps]
     assert "slice" not in labels, "nothing needs a copy"
-    compare(graph([x], outs, *ops, Op("linear", second, [outs[3]])), [random(x)], cpu)
+    compare(graph([x], outs, *ops, Op("core.linear", second, [outs[3]])), [random(x)], cpu)

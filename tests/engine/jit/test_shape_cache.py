@@ -20,9 +20,9 @@ def two_layers() -> Graph:
     made = conv((4, 16, 16, 8), 12, (3, 3), padding=(1, 1, 1, 1))
     middle = made.outputs[0]
     flat, y = real("flat", 4 * 16 * 16, 12), real("z", 4 * 16 * 16, 5)
-    made.ops.append(Op("view", {"self": middle, "size": [0, 12]}, [flat]))
+    made.ops.append(Op("core.view", {"self": middle, "size": [0, 12]}, [flat]))
     args = {"input": flat, "weight": filters(5, 12, quantize=False), "bias": None, "transposed": False}
-    made.ops.append(Op("linear", args, [y]))
+    made.ops.append(Op("core.linear", args, [y]))
     made.outputs[0] = y
     return made
 

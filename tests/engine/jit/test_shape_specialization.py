@@ -23,7 +23,7 @@ MOST = 128
 
 def op(kind: str, *shape: int, **args: Any) -> tuple[Value, Op]:
     out = real("y", *shape)
-    return out, Op(kind, args, [out])
+    return out, Op(f"core.{kind}", args, [out])
 
 
 def linear(x: Value, width: int, seed: int = 1) -> tuple[Value, Op]:
@@ -128,7 +128,7 @@ def test_elements_of_other_types(cpu: str) -> None:
         kind = np.dtype(dtype)
         x = Value("x", kind, (3, 70, 5), (0, 1, 2))
         y = Value("y", kind, (3, 140, 5), (0, 1, 2))
-        made = graph([x], [y], Op("cat", {"tensors": [x, x], "dim": 1}, [y]))
+        made = graph([x], [y], Op("core.cat", {"tensors": [x, x], "dim": 1}, [y]))
         special = Specialized(made, threads=1, dynamic=True, cpu=cpu)
         for length in (70, 13):
             given = np.random.default_rng(length).integers(-100, 100, (3, length, 5)).astype(kind)
@@ -186,7 +186,7 @@ def test_what_is_compiled_for_its_shape_says_so() -> None:
     x, y = real("x", 1, 1, 20, 8), real("y", 1, 1, 20, 6)
     args = {"input": x, "weight": filters(6, 1, 3, 8, quantize=False), "bias": None, "stride": [1, 1],
             "padding": [0, 0, 1, 1], "dilation": [1, 1], "groups": 1, "output_padding": [0, 0]}  # fmt: skip
-    made = graph([x], [y], Op("conv2d", args, [y]))
+    made = graph([x], [y], Op("core.conv2d", args, [y]))
     special = Specialized(made, threads=1, dynamic=True)
     labels = []
     for length in (20, 9, 20):

@@ -29,7 +29,7 @@ Shape = tuple[int, int, int, int, int]  # heads, queries, keys, depth, width
 
 
 def scalar(kind: str, x: Value, number: float, out: Value) -> Op:
-    return Op(kind, {"self": x, "other": constant(np.float32([number]))}, [out])
+    return Op(f"core.{kind}", {"self": x, "other": constant(np.float32([number]))}, [out])
 
 
 def attention(shape: Shape, mask: Value | None = None, scale: float = 0.2, first: list[Op] | None = None,
@@ -40,14 +40,14 @@ def attention(shape: Shape, mask: Value | None = None, scale: float = 0.2, first
     matches, scaled, wide = real("s", heads, queries, keys), real("t", heads, queries, keys), (1, heads, queries, keys)
     viewed, masked, shares = (real(n, *wide) for n in "uwp")
     flat, out = real("f", heads, queries, keys), real("o", heads, queries, width)
-    ops = [*(first or []), Op("bmm", {"self": q, "other": k}, [matches]), scalar("mul", matches, scale, scaled),
-           Op("view", {"self": scaled, "size": list(wide)}, [viewed])]  # fmt: skip
+    ops = [*(first or []), Op("core.bmm", {"self": q, "other": k}, [matches]), scalar("mul", matches, scale, scaled),
+           Op("core.view", {"self": scaled, "size": list(wide)}, [viewed])]  # fmt: skip
     if mask is not None:
-        ops.append(Op("add", {"self": viewed, "other": mask}, [masked]))
+        ops.append(Op("core.add", {"self": viewed, "other": mask}, [masked]))
     ops += [
-        Op("softmax", {"self": viewed if mask is None else masked}, [shares]),
-        Op("view", {"self": shares, "size": [heads, queries, keys]}, [flat]),
-        Op("bmm", {"self": flat, "other": v}, [out]),
+        Op("core.softmax", {"self": viewed if mask is None else masked}, [shares]),
+        Op("core.view", {"self": shares, "size": [heads, queries, keys]}, [flat]),
+        Op("core.bmm", {"self": flat, "other": v}, [out]),
     ]
     inputs = [next(iter(op.inputs())) for op in first or ()] or [q, k, v]
     return graph([*inputs, *([mask] if mask is not None and not mask.constant else [])], [out], *ops)
@@ -108,18 +108,18 @@ def test_queries_without_keys_get_zeros(cpu: str) -> None:
     """As PyTorch's own attention has it: shares of rows that are masked as a whole are 0."""
     mask = real("mask", 1, 1, 20, 24)
     made = attention((2, 20, 24, 8, 16), mask)
-    at = next(i for i, op in enumerate(made.ops) if op.kind == "softmax")
+    at = next(i for i, op in enumerate(made.ops) if op.kind == "core.softmax")
     scores, shares = made.ops[at].args["self"], made.ops[at].outputs[0]
     assert shares is not None
     flags = [Value(n, np.dtype(bool), (1, 2, 20, k), (0, 1, 2, 3)) for n, k in zip("efgh", (24, 24, 1, 1), strict=True)]
     safe, zeros = real("z", 1, 2, 20, 24), constant(np.zeros((1, 2, 20, 24), np.float32))
     made.ops[at + 1].args["self"] = safe
     made.ops[at + 1 : at + 1] = [
-        Op("eq", {"self": scores, "other": constant(np.float32(-np.inf))}, [flags[0]]),
-        Op("logical_not", {"self": flags[0]}, [flags[1]]),
-        Op("amax", {"self": flags[1], "dim": [3], "keepdim": True}, [flags[2]]),
-        Op("logical_not", {"self": flags[2]}, [flags[3]]),
-        Op("where", {"condition": flags[3], "self": zeros, "other": shares}, [safe]),
+        Op("core.eq", {"self": scores, "other": constant(np.float32(-np.inf))}, [flags[0]]),
+        Op("core.logical_not", {"self": flags[0]}, [flags[1]]),
+        Op("core.amax", {"self": flags[1], "dim": [3], "keepdim": True}, [flags[2]]),
+        Op("core.logical_not", {"self": flags[2]}, [flags[3]]),
+        Op("core.where", {"condition": flags[3], "self": zeros, "other": shares}, [safe]),
     ]
     (found,) = match_attention(made)
     assert found.safe
@@ -147,12 +147,12 @@ def from_bytes(shape: Shape, factor: float = 0.5, dtype: Any = np.int8, rows: bo
     q, half, k, v = (real(n, heads, *s) for n, s in zip("qhkv", ((queries, depth), (queries, depth), (depth, keys),
                                                                  (keys, width)), strict=True))  # fmt: skip
     turned = quantized("kt", heads, depth, keys, scale=0.03, zero=9, dtype=dtype)
-    first = [Op("convert", {"self": bytes_[0]}, [q]), Op("convert", {"self": bytes_[2]}, [v])]
+    first = [Op("core.convert", {"self": bytes_[0]}, [q]), Op("core.convert", {"self": bytes_[2]}, [v])]
     source = bytes_[1]
     if rows:
-        first.append(Op("permute", {"self": bytes_[1], "dims": [0, 2, 1]}, [turned]))
+        first.append(Op("core.permute", {"self": bytes_[1], "dims": [0, 2, 1]}, [turned]))
         source = turned
-    first += [Op("convert", {"self": source}, [k]), scalar("mul", q, factor, half)]
+    first += [Op("core.convert", {"self": source}, [k]), scalar("mul", q, factor, half)]
     made = attention(shape, scale=0.1, first=first, given=[half, k, v])
     made.inputs = bytes_
     return made

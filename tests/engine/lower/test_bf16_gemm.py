@@ -52,7 +52,7 @@ def test_a_sum_follows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EDGEWRIGHT_BF16", "1")
     graph = conv((1, 6, 6, 32), 32, (1, 1))
     (x,), middle, out = graph.inputs, graph.outputs[0], real("z", 1, 6, 6, 32)
-    graph.ops.append(Op("add", {"self": middle, "other": x}, [out]))
+    graph.ops.append(Op("core.add", {"self": middle, "other": x}, [out]))
     graph.outputs[0] = out
     given = random(x)
     (want,) = Executor(graph, XNNPACK).run([given])

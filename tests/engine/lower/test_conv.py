@@ -47,7 +47,7 @@ def conv(
             "output_padding": [0, 0]}  # fmt: skip
     if limits is not None:
         args["limits"] = limits
-    return graph([x], [out], Op("depthwise_conv2d" if depthwise else "conv2d", args, [out]))
+    return graph([x], [out], Op("core.depthwise_conv2d" if depthwise else "core.conv2d", args, [out]))
 
 
 def check(made: Graph, cpu: str) -> None:
@@ -140,7 +140,7 @@ def transposed(shape: Any, channels: int, kernel: Any, stride: Any, padding: Any
     args = {"input": x, "weight": weight, "bias": biases(channels, quantize), "stride": list(stride), "groups": groups,
             "padding": list(padding), "dilation": [1, 1], "output_padding": list(extra),
             "limits": (-2.0, 9.0)}  # fmt: skip
-    return graph([x], [out], Op("conv_transpose2d", args, [out]))
+    return graph([x], [out], Op("core.conv_transpose2d", args, [out]))
 
 
 @pytest.mark.sample(4)
@@ -173,7 +173,7 @@ def test_winograd(cpu: str, size: Any, inputs: int, outputs: int, padding: Any) 
 def test_winograd_with_a_sum(cpu: str) -> None:
     made = conv((1, 9, 9, 32), 32, (3, 3), padding=(1, 1, 1, 1))
     (x,), middle, y = made.inputs, made.outputs[0], real("z", 1, 9, 9, 32)
-    made.ops.append(Op("add", {"self": x, "other": middle, "limits": (0.0, INF)}, [y]))
+    made.ops.append(Op("core.add", {"self": x, "other": middle, "limits": (0.0, INF)}, [y]))
     made.outputs[0] = y
     assert winograd_labels(made, cpu) == ["conv2d+add"]
     compare(made, [random(x)], cpu, 1e-5)
@@ -195,7 +195,7 @@ def test_winograd_of_int8(cpu: str, size: Any, inputs: int, outputs: int, paddin
 def test_winograd_of_int8_with_a_sum(cpu: str) -> None:
     made = conv((1, 12, 12, 64), 64, (3, 3), padding=(1, 1, 1, 1), quantize=True)
     (x,), middle, y = made.inputs, made.outputs[0], value("z", (1, 12, 12, 64), True, scale=0.2, zero=11)
-    made.ops.append(Op("add", {"self": middle, "other": x, "limits": (-5.0, INF)}, [y]))
+    made.ops.append(Op("core.add", {"self": middle, "other": x, "limits": (-5.0, INF)}, [y]))
     made.outputs[0] = y
     assert winograd_labels(made, cpu) == ["conv2d+add"]
     check(made, cpu)
@@ -236,7 +236,7 @@ def test_a_sum_follows(cpu: str, quantize: bool, channels: int, kind: str, first
     (x,), middle = made.inputs, made.outputs[0]
     y = value("z", middle.bound, quantize, scale=0.2, zero=11)
     a, b = (x, middle) if first else (middle, x)
-    made.ops.append(Op(kind, {"self": a, "other": b, "limits": (-5.0, INF)}, [y]))
+    made.ops.append(Op(f"core.{kind}", {"self": a, "other": b, "limits": (-5.0, INF)}, [y]))
     made.outputs[0] = y
     assert len([s for s in make_plan(made, threads=1, cpu=cpu).steps if "+" in s.label]) == 1
     check(made, cpu)
@@ -252,9 +252,9 @@ def test_a_table_follows(cpu: str, depthwise: bool, channels: int) -> None:
     middle = made.outputs[0]
     a, b, y = real("a", *middle.bound), real("b", *middle.bound), quantized("z", *middle.bound, scale=0.1)
     made.ops += [
-        Op("convert", {"self": middle}, [a]),
-        Op("hardswish", {"self": a}, [b]),
-        Op("convert", {"self": b}, [y]),
+        Op("core.convert", {"self": middle}, [a]),
+        Op("core.hardswish", {"self": a}, [b]),
+        Op("core.convert", {"self": b}, [y]),
     ]
     made.outputs[0] = y
     kind, table = "depthwise_conv2d" if depthwise else "conv2d", "convert+hardswish+convert"
@@ -273,7 +273,7 @@ def test_linear(cpu: str, quantize: bool, rows: tuple[int, ...], inputs: int, ou
     shape = (inputs, outputs) if transposed else (outputs, inputs)
     weight = filters(*shape, quantize=quantize, axis=1 if transposed else 0)
     args = {"input": x, "weight": weight, "bias": biases(outputs, quantize), "transposed": transposed}
-    made = graph([x], [y], Op("linear", args, [y]))
+    made = graph([x], [y], Op("core.linear", args, [y]))
     check(made, cpu)
 
 
@@ -322,7 +322,7 @@ def chain(stride: int, kernel: int, high: int, residual: bool, images: int = 1) 
     ops, y = [first.ops[0], second.ops[0], third.ops[0]], third.outputs[0]
     if residual:
         total = real("z", *y.bound)
-        ops.append(Op("add", {"self": x, "other": y}, [total]))
+        ops.append(Op("core.add", {"self": x, "other": y}, [total]))
         y = total
     return graph([x], [y], *ops)
 
@@ -358,8 +358,8 @@ def test_images_given_plane_by_plane(cpu: str, kernel: int, channels: int, width
     x = real("planes", 2, channels, 12, width)
     stored = quantized("stored", 2, channels, 12, width)
     made.ops[:0] = [
-        Op("convert", {"self": x}, [stored]),
-        Op("permute", {"self": stored, "dims": [0, 2, 3, 1]}, made.inputs),
+        Op("core.convert", {"self": x}, [stored]),
+        Op("core.permute", {"self": stored, "dims": [0, 2, 3, 1]}, made.inputs),
     ]
     made.inputs = [x]
     assert any(s.kernel.startswith("to_channels_last") for s in make_plan(made, threads=1, cpu=cpu).steps)
@@ -379,8 +379,8 @@ def test_linear_layers_that_are_joined(cpu: str, quantize: bool, dim: int) -> No
     out = value("y", tuple(shape), quantize, scale=0.3, zero=-7)
     weight, bias = filters(64, 24, quantize=quantize), biases(64, quantize)
     ops = [
-        Op("linear", {"input": x, "weight": weight, "bias": bias}, [made]),
-        Op("cat", {"tensors": [made, other], "dim": dim}, [out]),
+        Op("core.linear", {"input": x, "weight": weight, "bias": bias}, [made]),
+        Op("core.cat", {"tensors": [made, other], "dim": dim}, [out]),
     ]
     compare(graph([x, other], [out], *ops), [random(x), random(other, 1)], cpu)
 
@@ -391,6 +391,6 @@ def test_a_linear_layer_of_a_constant(cpu: str) -> None:
     rows = constant(random(real("rows", 1, 4, 3, 8)))
     weight = constant(random(real("weight", 5, 8), seed=1))
     product, x, out = (real(name, 1, 4, 3, 5) for name in ("product", "x", "out"))
-    linear = Op("linear", {"input": rows, "weight": weight, "bias": None}, [product])
-    made = graph([x], [out], linear, Op("add", {"self": product, "other": x}, [out]))
+    linear = Op("core.linear", {"input": rows, "weight": weight, "bias": None}, [product])
+    made = graph([x], [out], linear, Op("core.add", {"self": product, "other": x}, [out]))
     compare(made, [random(x)], cpu)

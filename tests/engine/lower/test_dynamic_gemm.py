@@ -37,8 +37,8 @@ def weights(
 def linear(shape: tuple[int, ...], weight: Value, biased: bool = True, **args: Any) -> Graph:
     x, stored, y = real("x", *shape), rows(shape), real("y", *shape[:-1], weight.bound[0])
     bias = biases(weight.bound[0], False) if biased else None
-    product = Op("linear", {"input": stored, "weight": weight, "bias": bias, "transposed": False, **args}, [y])
-    return graph([x], [y], Op("convert", {"self": x}, [stored]), product)
+    product = Op("core.linear", {"input": stored, "weight": weight, "bias": bias, "transposed": False, **args}, [y])
+    return graph([x], [y], Op("core.convert", {"self": x}, [stored]), product)
 
 
 def exactly(made: Graph, cpu: str, scale: float = 1.0) -> None:
@@ -99,18 +99,18 @@ def test_pixels(cpu: str) -> None:
     weight = constant(np.asarray(weight.data).reshape(24, 1, 1, 16), weight.q)
     x, stored, y = real("x", 2, 3, 5, 16), rows((2, 3, 5, 16), -3), real("y", 2, 3, 5, 24)
     args = {"stride": [1, 1], "padding": [0, 0, 0, 0], "dilation": [1, 1], "groups": 1, "output_padding": [0, 0]}
-    product = Op("conv2d", {"input": stored, "weight": weight, "bias": biases(24, False), **args}, [y])
-    exactly(graph([x], [y], Op("convert", {"self": x}, [stored]), product), cpu)
+    product = Op("core.conv2d", {"input": stored, "weight": weight, "bias": biases(24, False), **args}, [y])
+    exactly(graph([x], [y], Op("core.convert", {"self": x}, [stored]), product), cpu)
 
 
 def test_rows_are_made_once_and_what_follows_is_done_at_once() -> None:
     x, stored, out, last = real("x", 6, 32), rows((6, 32)), real("y", 6, 48), real("z", 6, 48)
     other, more = real("o", 6, 8), weights(8, 32, 4)
     ops = [
-        Op("convert", {"self": x}, [stored]),
-        Op("linear", {"input": stored, "weight": weights(48, 32, 8), "bias": None, "transposed": False}, [out]),
-        Op("tanh", {"self": out}, [last]),
-        Op("linear", {"input": stored, "weight": more, "bias": None, "transposed": False}, [other]),
+        Op("core.convert", {"self": x}, [stored]),
+        Op("core.linear", {"input": stored, "weight": weights(48, 32, 8), "bias": None, "transposed": False}, [out]),
+        Op("core.tanh", {"self": out}, [last]),
+        Op("core.linear", {"input": stored, "weight": more, "bias": None, "transposed": False}, [other]),
     ]
     made = graph([x], [last, other], *ops)
     assert [s.label for s in make_plan(made, 1).steps] == ["convert", "linear+tanh", "linear"]

@@ -20,7 +20,7 @@ INF = float("inf")
 
 def binary(kind: str, a: Value, b: Value, out: Value, limits: Any = None) -> Graph:
     args = {"self": a, "other": b} | ({} if limits is None else {"limits": limits})
-    return graph([v for v in (a, b) if v.data is None], [out], Op(kind, args, [out]))
+    return graph([v for v in (a, b) if v.data is None], [out], Op(f"core.{kind}", args, [out]))
 
 
 def check(made: Graph, cpu: str, bound: float = 2e-6, native: bool = True) -> None:
@@ -75,7 +75,7 @@ BOUNDS = {"exp": 3e-7, "log": 3e-7}
 
 
 def unary(kind: str, x: Value, y: Value, **args: Any) -> Graph:
-    return graph([x], [y], Op(kind, {"self": x, **args}, [y]))
+    return graph([x], [y], Op(f"core.{kind}", {"self": x, **args}, [y]))
 
 
 def test_sine_of_any_angle_is_the_references() -> None:
@@ -127,8 +127,8 @@ def test_nan_and_infinities_are_quantized_as_the_reference_does() -> None:
 @pytest.mark.parametrize("cpu", cpus())
 def test_a_chain_is_one_step(cpu: str) -> None:
     x, a, b, y = (real(n, 1, 5, 5, 30) for n in "xaby")
-    made = graph([x], [y], Op("exp", {"self": x}, [a]), Op("mul", {"self": constant(np.float32([2])), "other": a}, [b]),
-                 Op("add", {"self": b, "other": x, "limits": (0.0, 9.0)}, [y]))  # fmt: skip
+    made = graph([x], [y], Op("core.exp", {"self": x}, [a]), Op("core.mul", {"self": constant(np.float32([2])),
+                 "other": a}, [b]), Op("core.add", {"self": b, "other": x, "limits": (0.0, 9.0)}, [y]))  # fmt: skip
     assert [s.label for s in make_plan(made, 1, cpu=cpu).steps] == ["exp+mul+add"]
     check(made, cpu)
 
@@ -144,7 +144,7 @@ def test_softmax(cpu: str, shape: tuple[int, ...]) -> None:
 @pytest.mark.parametrize("cpu", cpus())
 def test_prelu(cpu: str) -> None:
     x, y, slopes = real("x", 1, 5, 5, 20), real("y", 1, 5, 5, 20), constant(np.linspace(-1, 1, 20, dtype=np.float32))
-    check(graph([x], [y], Op("prelu", {"self": x, "weight": slopes}, [y])), cpu)
+    check(graph([x], [y], Op("core.prelu", {"self": x, "weight": slopes}, [y])), cpu)
 
 
 @pytest.mark.parametrize("cpu", cpus())
@@ -155,7 +155,7 @@ def test_resize(cpu: str, quantize: bool, align: bool, sizes: Any) -> None:
     for channels in (3, 21):
         shape, out = (2, *sizes[0], channels), (2, *sizes[1], channels)
         x, y = (quantized("x", *shape), quantized("y", *out)) if quantize else (real("x", *shape), real("y", *out))
-        op = Op("upsample_bilinear2d", {"input": x, "output_size": list(sizes[1]), "align_corners": align}, [y])
+        op = Op("core.upsample_bilinear2d", {"input": x, "output_size": list(sizes[1]), "align_corners": align}, [y])
         check(graph([x], [y], op), cpu)
 
 
@@ -238,7 +238,7 @@ class TestMoves:
         out = list(shapes[0])
         out[dim] = sum(s[dim] for s in shapes)
         y = moved(values[0], out)
-        check(graph(values, [y], Op("cat", {"tensors": values, "dim": dim}, [y])), cpu)
+        check(graph(values, [y], Op("core.cat", {"tensors": values, "dim": dim}, [y])), cpu)
 
     def test_pad(self, cpu: str, quantize: bool) -> None:
         x = self.value(quantize, 1, 4, 5, 6)
@@ -279,11 +279,11 @@ def test_tensors_to_be_joined_are_made_in_place(cpu: str, quantize: bool, dim: i
     for times, shape in zip((2, 4), shapes, strict=True):
         shape[dim] *= times
     pair, four, y = make("p", *shapes[0]), make("f", *shapes[1]), make("y", *shapes[1])
-    ops = [Op("maximum", {"self": x, "other": x}, [a]), Op("minimum", {"self": a, "other": x}, [b]),
-           Op("mul", {"self": x, "other": x}, [c]), Op("cat", {"tensors": [b, c], "dim": dim}, [pair]),
-           Op("cat", {"tensors": [pair, a, x], "dim": dim}, [four])]  # fmt: skip
+    ops = [Op("core.maximum", {"self": x, "other": x}, [a]), Op("core.minimum", {"self": a, "other": x}, [b]),
+           Op("core.mul", {"self": x, "other": x}, [c]), Op("core.cat", {"tensors": [b, c], "dim": dim}, [pair]),
+           Op("core.cat", {"tensors": [pair, a, x], "dim": dim}, [four])]  # fmt: skip
     if inside:
-        ops.append(Op("div", {"self": four, "other": four}, [y]))
+        ops.append(Op("core.div", {"self": four, "other": four}, [y]))
     made = graph([x], [y if inside else four], *ops)
     check(made, cpu)
     if not quantize or inside:
@@ -297,6 +297,6 @@ def test_softmax_into_a_padded_window(cpu: str) -> None:
     x, a, y = real("x", 1, 6, 6, 8), real("a", 1, 6, 6, 8), real("y", 1, 6, 6, 8)
     args = {"input": a, "weight": constant(np.ones((1, 3, 3, 8), np.float32)), "bias": None, "stride": [1, 1],
             "padding": [1] * 4, "dilation": [1, 1], "groups": 8, "output_padding": [0, 0]}  # fmt: skip
-    made = graph([x], [y], Op("softmax", {"self": x}, [a]), Op("depthwise_conv2d", args, [y]))
+    made = graph([x], [y], Op("core.softmax", {"self": x}, [a]), Op("core.depthwise_conv2d", args, [y]))
     assert steps_in_python(made, cpu) == ["softmax"]
     check(made, cpu, native=False)

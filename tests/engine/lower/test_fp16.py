@@ -48,8 +48,8 @@ def test_each_result_is_rounded(cpu: str, dtype: Any) -> None:
     """A sum, a product and a function in a row: three times rounded."""
     x, y, a, b, c = values(dtype, "x", "y", "a", "b", "c")
     scale = constant(np.array([1.1]).astype(dtype))
-    ops = [Op("add", {"self": x, "other": y}, [a]), Op("mul", {"self": a, "other": scale}, [b]),
-           Op("abs", {"self": b}, [c])]  # fmt: skip
+    ops = [Op("core.add", {"self": x, "other": y}, [a]), Op("core.mul", {"self": a, "other": scale}, [b]),
+           Op("core.abs", {"self": b}, [c])]  # fmt: skip
     made = graph([x, y], [c, b], *ops)
     rng = np.random.default_rng(0)
     given = [(rng.standard_normal((5, 40)) * 100).astype(dtype) for _ in range(2)]
@@ -61,8 +61,8 @@ def moves() -> list[Graph]:
     x, y = values(np.float16, "x", "y")
     transposed = Value("t", np.dtype(np.float16), (40, 5), (0, 1))
     return [
-        graph([x], [transposed], Op("permute", {"self": x, "dims": [1, 0]}, [transposed])),
-        graph([x], [x, y], Op("clone", {"self": x}, [y])),
+        graph([x], [transposed], Op("core.permute", {"self": x, "dims": [1, 0]}, [transposed])),
+        graph([x], [x, y], Op("core.clone", {"self": x}, [y])),
     ]
 
 

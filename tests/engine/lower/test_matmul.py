@@ -27,8 +27,8 @@ def matmul(a: Shape, b: Shape, turned: bool = False, held: bool = False, **args:
     if turned:
         dims = list(range(len(b)))
         other = real("t", *b)
-        ops = [Op("permute", {"self": y, "dims": [*dims[:-2], dims[-1], dims[-2]]}, [other])]
-    return graph([x] if held else [x, y], [out], *ops, Op("bmm", {"self": x, "other": other, **args}, [out]))
+        ops = [Op("core.permute", {"self": y, "dims": [*dims[:-2], dims[-1], dims[-2]]}, [other])]
+    return graph([x] if held else [x, y], [out], *ops, Op("core.bmm", {"self": x, "other": other, **args}, [out]))
 
 
 def check(made: Graph, cpu: str) -> None:
@@ -73,8 +73,8 @@ def test_what_follows_is_done_at_once(rows: int) -> None:
     x, y, m = real("x", 2, rows, 8), real("y", 2, 8, 20), real("m", 2, rows, 20)
     a, b, c = (real(n, 2, rows, 20) for n in "abc")
     scale = constant(np.float32([0.25]))
-    ops = [Op("bmm", {"self": x, "other": y}, [a]), Op("mul", {"self": a, "other": scale}, [b]),
-           Op("add", {"self": b, "other": m}, [c])]  # fmt: skip
+    ops = [Op("core.bmm", {"self": x, "other": y}, [a]), Op("core.mul", {"self": a, "other": scale}, [b]),
+           Op("core.add", {"self": b, "other": m}, [c])]  # fmt: skip
     made = graph([x, y, m], [c], *ops)
     check(made, cpus()[-1])
     assert {s.label for s in make_plan(made, 1).steps} == {"bmm+mul+add"}
@@ -91,7 +91,10 @@ def test_functions_follow_products_of_few_columns(columns: int, cpu: str) -> Non
     for kind in ("exp", "sigmoid", "tanh", "silu", "elu", "gelu", "erf", "sin", "cos", "tan", "atan", "round", "asinh"):
         product, result = real("p", 3, columns), real(kind, 3, columns)
         args = {"alpha": 1.0} if kind == "elu" else {}
-        ops += [Op("bmm", {"self": x, "other": w}, [product]), Op(kind, {"self": product, **args}, [result])]
+        ops += [
+            Op("core.bmm", {"self": x, "other": w}, [product]),
+            Op(f"core.{kind}", {"self": product, **args}, [result]),
+        ]
         results.append(result)
     made = graph([x], results, *ops)
     assert [s.label for s in make_plan(made, 1, cpu=cpu).steps] == [f"bmm+{r.name}" for r in results]

@@ -20,7 +20,7 @@ def norm(kind: str, shape: tuple[int, ...], factors: int, biased: bool = True, w
         "weight": weight if weighted else None,
         **({"bias": bias if biased else None} if kind != "rms_norm" else {}),
     }
-    return graph([x], [y], Op(kind, {"input": x, **given, **args}, [y]))
+    return graph([x], [y], Op(f"core.{kind}", {"input": x, **given, **args}, [y]))
 
 
 @pytest.mark.parametrize("cpu", cpus())
@@ -62,7 +62,7 @@ def test_reductions(cpu: str, kind: str, shape: tuple[int, ...], dims: Any) -> N
     axes = tuple(d % len(shape) for d in dims) if dims else tuple(range(len(shape)))
     for keep in (False, True):
         y = real("y", *np.zeros(shape).sum(axes, keepdims=keep).shape)
-        made = graph([x], [y], Op(kind, {"self": x, "dim": dims or [], "keepdim": keep}, [y]))
+        made = graph([x], [y], Op(f"core.{kind}", {"self": x, "dim": dims or [], "keepdim": keep}, [y]))
         compare(made, [random(x)], cpu, 3e-6)
 
 
@@ -71,4 +71,4 @@ def test_extremes_of_what_is_no_number() -> None:
     data = random(x)
     data[1, 7] = np.nan
     for kind in ("amax", "amin"):
-        compare(graph([x], [y], Op(kind, {"self": x, "dim": [1], "keepdim": False}, [y])), [data], cpus()[-1])
+        compare(graph([x], [y], Op(f"core.{kind}", {"self": x, "dim": [1], "keepdim": False}, [y])), [data], cpus()[-1])

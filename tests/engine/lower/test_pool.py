@@ -48,7 +48,7 @@ def core(window: Any, out: tuple[int, ...]) -> Graph:
             zip(before, after, out[1:3], stride, size, SHAPE[1:3], strict=True)]  # fmt: skip
     x, y = real("x", *SHAPE), real("y", *out)
     args = {"kernel_size": list(size), "stride": list(stride), "padding": [n for p in pads for n in p]}
-    return graph([x], [y], Op("max_pool2d", {"self": x, **args, "dilation": [1, 1]}, [y]))
+    return graph([x], [y], Op("core.max_pool2d", {"self": x, **args, "dilation": [1, 1]}, [y]))
 
 
 def qnns(window: Any, out: tuple[int, ...]) -> Graph:

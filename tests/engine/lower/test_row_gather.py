@@ -21,7 +21,7 @@ def places(*shape: int, dtype: Any = np.int64) -> Value:
 def gather(shape: tuple[int, ...], dim: int, index: Value) -> Graph:
     x = real("x", *shape)
     y = real("y", *shape[:dim], *index.bound, *shape[dim + 1 :])
-    return graph([x, index], [y], Op("index", {"self": x, "indices": [*[None] * dim, index]}, [y]))
+    return graph([x, index], [y], Op("core.index", {"self": x, "indices": [*[None] * dim, index]}, [y]))
 
 
 @pytest.mark.parametrize("cpu", cpus())
@@ -37,7 +37,7 @@ def test_embedding(cpu: str) -> None:
     at, y = places(2, 3), real("y", 2, 3, 20)
     table = constant(np.random.default_rng(0).standard_normal((9, 20)).astype(np.float32))
     args = {"weight": table, "indices": at, "padding_idx": -1, "scale_grad_by_freq": False, "sparse": False}
-    compare(graph([at], [y], Op("embedding", args, [y])), [np.array([[0, 8, 3], [3, 3, 1]])], cpu, 0)
+    compare(graph([at], [y], Op("core.embedding", args, [y])), [np.array([[0, 8, 3], [3, 3, 1]])], cpu, 0)
 
 
 @pytest.mark.parametrize("cpu", cpus())
@@ -47,7 +47,7 @@ def test_writing(cpu: str, shape: tuple[int, ...], dim: int) -> None:
     x, at, y = real("x", *shape), places(2), real("y", *shape)
     values = real("v", *shape[:dim], 2, *shape[dim + 1 :])
     args = {"self": x, "indices": [*[None] * dim, at], "values": values, "accumulate": False}
-    made = graph([x, at, values], [y], Op("index_put", args, [y]))
+    made = graph([x, at, values], [y], Op("core.index_put", args, [y]))
     compare(made, [random(x), np.array([4, -6]), random(values, 3)], cpu, 0)
 
 

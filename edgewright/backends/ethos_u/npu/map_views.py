@@ -82,13 +82,13 @@ class CoreGraphBuilder:
             raise NotTranslatedError("outside the region")
         target = ByteRange(region, at, value.nbytes)
         # True if no kernel of this operation writes the value
-        aliased = not self.ops or self.ops[-1].outputs[0] is not value or self.ops[-1].kind == "view"
+        aliased = not self.ops or self.ops[-1].outputs[0] is not value or self.ops[-1].kind == "core.view"
         # A kernel may compute its last vector again over elements it has already written, so an output that overlaps an
         # operand is computed in a temporary first.
         if aliased or any(target.overlaps(source) for _, source in self.inputs):
             copied = self.value(value.bound, _BYTE)
             zeros = [0] * len(value.bound)
-            value = self.op("slice", copied, self=value, start=zeros, length=list(value.bound))
+            value = self.op("core.slice", copied, self=value, start=zeros, length=list(value.bound))
         self.outputs.append((value, target))
 
     # -------------------------------------------------------------------------------------------------------- maps
@@ -136,7 +136,7 @@ class CoreGraphBuilder:
         flat = self._load_bytes(fm.region, fm.bases[0], (height, row))
         rows = self._reshape(self._crop(flat, (height, count * brick)), (height, count, brick))
         bricks = self._reshape(self._crop(rows, (height, count, brick_bytes)), (height, count, width, BRICK))
-        nhwc = self.op("permute", self.value((height, width, count, BRICK), _BYTE), self=bricks, dims=[0, 2, 1, 3])
+        nhwc = self.op("core.permute", self.value((height, width, count, BRICK), _BYTE), self=bricks, dims=[0, 2, 1, 3])
         return self._crop(self._reshape(nhwc, (1, height, width, count * BRICK)), (1, height, width, depth))
 
     def _permute(self, x: Value, dims: list[int]) -> Value:
@@ -145,16 +145,18 @@ class CoreGraphBuilder:
         order = [d for d in dims if x.bound[d] != 1]
         if order == sorted(order):
             return self._reshape(x, shape)
-        return self.op("permute", self.value(shape, _BYTE), self=x, dims=dims)
+        return self.op("core.permute", self.value(shape, _BYTE), self=x, dims=dims)
 
     def _crop(self, x: Value, shape: Sequence[int]) -> Value:
         """The leading elements along each dimension."""
         if x.bound == tuple(shape):
             return x
-        return self.op("slice", self.value(shape, _BYTE), self=x, start=[0] * len(shape), length=list(shape))
+        return self.op("core.slice", self.value(shape, _BYTE), self=x, start=[0] * len(shape), length=list(shape))
 
     def _reshape(self, x: Value, shape: Sequence[int]) -> Value:
-        return x if x.bound == tuple(shape) else self.op("view", self.value(shape, _BYTE), self=x, size=list(shape))
+        return (
+            x if x.bound == tuple(shape) else self.op("core.view", self.value(shape, _BYTE), self=x, size=list(shape))
+        )
 
     def _to_typed(self, raw: Value, fm: FeatureMap) -> Value:
         """Reinterpret raw bytes as the map's type: int8 is ``(raw ^ 0x80) - 128``."""
@@ -211,12 +213,12 @@ class CoreGraphBuilder:
             raise NotTranslatedError("overlapping bricks")
         data = raw
         if count * BRICK != depth:  # the last brick is padded
-            data = self.op("pad", self.value((1, height, width, count * BRICK), _BYTE), self=raw, before=[0] * 4,
+            data = self.op("core.pad", self.value((1, height, width, count * BRICK), _BYTE), self=raw, before=[0] * 4,
                            after=[0, 0, 0, count * BRICK - depth], value=0.0)  # fmt: skip
         if count > 1 and width > 1:
             bricks = self._reshape(data, (height, width, count, BRICK))
             data = self.value((height, count, width, BRICK), _BYTE)
-            self.op("permute", data, self=bricks, dims=[0, 2, 1, 3])
+            self.op("core.permute", data, self=bricks, dims=[0, 2, 1, 3])
         if row == count * brick_bytes:
             self._store_bytes(data, fm.region, fm.bases[0])
             return
@@ -237,8 +239,8 @@ class CoreGraphBuilder:
         start, shape = [0] * (len(new.bound) - 1) + [new.bound[-1]], (*old.bound[:-1], old.bound[-1] - new.bound[-1])
         if shape[-1] == 0:
             return new
-        rest = self.op("slice", self.value(shape, _BYTE), self=old, start=start, length=list(shape))
-        return self.op("cat", self.value(old.bound, _BYTE), tensors=[new, rest], dim=len(shape) - 1)
+        rest = self.op("core.slice", self.value(shape, _BYTE), self=old, start=start, length=list(shape))
+        return self.op("core.cat", self.value(old.bound, _BYTE), tensors=[new, rest], dim=len(shape) - 1)
 
 
 def _memory_order(shape: Sequence[int], strides: Sequence[int]) -> list[int] | None:

@@ -97,8 +97,8 @@ def _convolve(b: CoreGraphBuilder, op: Convolution | Pool, x: Value, filters: Ar
               scaling: FixedPointScale, window_args: dict[str, Any], depthwise: bool) -> None:  # fmt: skip
     filters = filters[..., 0].transpose(1, 2, 0)[None] if depthwise else filters
     result = b.value((1, *op.shape), op.ofm.dtype, 0)
-    b.op("depthwise_conv2d" if depthwise else "conv2d", result, input=x, weight=b.constant(filters, np.int8, 0),
-         bias=b.constant(bias, np.int32), groups=op.shape[2] if depthwise else 1, scaling=scaling,
+    b.op("core.depthwise_conv2d" if depthwise else "core.conv2d", result, input=x, weight=b.constant(filters, np.int8,
+         0), bias=b.constant(bias, np.int32), groups=op.shape[2] if depthwise else 1, scaling=scaling,
          **window_args)  # fmt: skip
     b.write(op.ofm, _emit_table(b, result, op.stage), op.shape)
 
@@ -121,7 +121,7 @@ def _pool(b: CoreGraphBuilder, op: Pool) -> None:
         raise NotTranslatedError("padded average pool")
     x = b.read(op.ifm, shape)
     maxima = b.value((1, *op.shape), op.ifm.dtype, op.ifm.zero_point)
-    b.op("max_pool2d", maxima, self=x, kernel_size=list(op.window.size), **window_args)
+    b.op("core.max_pool2d", maxima, self=x, kernel_size=list(op.window.size), **window_args)
     return _emit_output_stage(b, op, _subtract_zero_point(b, maxima, op.ifm.zero_point))
 
 
