@@ -75,13 +75,9 @@ def locate(subject: CheckedMethod, calls: Sequence[Sequence[Any]], actual: Seque
 def faulty_layer(
     subject: CheckedMethod, calls: Sequence[Sequence[Any]], actual: Sequence[Sequence[Any]]
 ) -> Fault | None:
-    """The first layer outside its rounding bound, with all results exposed at once; None also if that fails."""
+    """The first layer outside its rounding bound, with all results exposed at once; raises if they cannot be."""
     search = _FaultSearch(subject, calls, actual)
-    try:
-        values = search.values(search.exposed)
-    except EdgewrightError:
-        return None
-    return search.first_at_fault(values)
+    return search.first_at_fault(search.values(search.exposed))
 
 
 class _FaultSearch:

@@ -14,6 +14,7 @@ from torch.export import ExportedProgram
 from edgewright.api.compile_report import Check
 from edgewright.api.data import Call
 from edgewright.api.self_check import check_program, rounding_of
+from edgewright.errors import VendorError
 from edgewright.program.config import EdgeCompileConfig, ExecutorchBackendConfig
 from edgewright.program.edge import to_edge_transform_and_lower
 
@@ -29,8 +30,18 @@ class Pipeline:
 
     def lower(self, exported: ExportedProgram) -> Any:
         """The model partitioned among the backends (an ``EdgeProgramManager``)."""
+        return self._lower(exported, list(self.partitioners()))
+
+    def _lower(self, exported: ExportedProgram, partitioners: Sequence[Any]) -> Any:
         config = EdgeCompileConfig(runtime=self.runtime)
-        return to_edge_transform_and_lower(exported, partitioner=list(self.partitioners()), compile_config=config)
+        return to_edge_transform_and_lower(exported, partitioner=partitioners, compile_config=config)
+
+    def lower_for_inspection(self, exported: ExportedProgram) -> Any:
+        """A finished program with intermediate results as outputs: compiled quickly, or as usual if that fails."""
+        try:
+            return self.finish(self._lower(exported, [p.for_inspection() for p in self.partitioners()]))
+        except VendorError:  # what is compiled quickly may need more memory than the device has
+            return self.finish(self.lower(exported))
 
     def finish(self, edge: Any) -> Any:
         """Emit a lowered model as a program (an ``ExecutorchProgramManager``): plan memory, store constants."""
@@ -42,6 +53,4 @@ class Pipeline:
         if self.config is not None and self.config.passes:
             return Check(skipped="passes of yours may change what the program computes")
         sources, rounding = {"forward": exported}, rounding_of(self.backends)
-        return check_program(
-            program, sources, {"forward": cases}, lambda changed: self.finish(self.lower(changed)), rounding, name
-        )
+        return check_program(program, sources, {"forward": cases}, self.lower_for_inspection, rounding, name)

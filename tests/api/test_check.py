@@ -18,6 +18,7 @@ from edgewright.api.deviation import OutputDeviation
 from edgewright.api.graph_interpreter import GraphInterpreter, Override
 from edgewright.api.self_check import check_cases, check_program
 from edgewright.backends import find_partitioner
+from edgewright.backends.ethos_u import partitioner as ethos_u_partitioner
 from edgewright.backends.table import Rounding
 from edgewright.backends.targets import find_target
 from edgewright.backends.xnnpack import XnnpackPartitioner
@@ -96,7 +97,8 @@ def test_a_wrong_layer_is_named_where_outputs_show_nothing(plant: Plant, monkeyp
         compile_chaotic()
     assert caught.value.module == "stem"
     monkeypatch.setattr(locate, "with_results", _refuse)  # no layer can be opened: the outputs are all there is
-    assert compile_chaotic().report.check.inputs == 2
+    check = compile_chaotic().report.check
+    assert check.inputs == 2 and "layers cannot be compared: Vela: must keep the graph's outputs" in check.note
 
 
 def _refuse(exported: Any, names: Any) -> Any:
@@ -139,6 +141,30 @@ def test_a_vendor_that_takes_few_outputs(plant: Plant, monkeypatch: pytest.Monke
     plant("xnnpack", "body.0")
     with pytest.raises(MiscompileError, match=r"layer 'body\.0'"):
         compiled("xnnpack")
+
+
+@pytest.mark.parametrize("too_large", [False, True])
+def test_layers_are_compared_without_a_search_for_a_small_arena(
+    plant: Plant, monkeypatch: pytest.MonkeyPatch, too_large: bool
+) -> None:
+    """... unless the arena is then too large for the device."""
+    runs: list[tuple[bool, int]] = []  # whether Vela searched, and how many outputs the graph had
+    whole = ethos_u_partitioner.compile_tosa
+
+    def recorded(tosa: bytes, spec: Any, **sizes: Any) -> Any:
+        searches = "--tensor-allocator=LinearAlloc" not in spec.extra_flags
+        runs.append((searches, len(sizes["outputs"])))
+        if too_large and not searches:
+            raise VendorError("Vela", "must fit the arena")
+        return whole(tosa, spec, **sizes)
+
+    monkeypatch.setattr(ethos_u_partitioner, "compile_tosa", recorded)
+    plant("ethos-u55-128", "body.0")
+    with pytest.raises(MiscompileError, match=r"layer 'body\.0'"):
+        compiled("ethos-u55-128")
+    layers = runs[1][1]
+    assert layers > 2
+    assert runs == [(True, 1), (False, layers), *([(True, layers)] if too_large else [])]
 
 
 @pytest.mark.parametrize(("most", "told"), [(2, "layer 'body.0'"), (1, "how layers are fused, or share memory")])

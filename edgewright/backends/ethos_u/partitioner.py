@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -71,6 +72,12 @@ class EthosUPartitioner(Partitioner):
             remedy = f"Name one: --backend ethos_u:ethos-u55-128, or {', '.join(ACCELERATORS)}."
             raise UsageError("backend 'ethos_u'", "needs a target", remedy=remedy)
         return cls(EthosUCompileSpec(target))
+
+    def for_inspection(self) -> EthosUPartitioner:
+        """Without Vela's search for a small arena, which takes minutes with hundreds of outputs (1 s without it)."""
+        partitioner = copy.copy(self)
+        partitioner.compile_spec = replace(self.compile_spec.with_allocator("LinearAlloc"), intermediates=None)
+        return partitioner
 
     def target(self) -> EthosUCompileSpec:
         return self.compile_spec

@@ -170,6 +170,12 @@ class EthosUCompileSpec:
             "target": self.target.encode(),
         }
 
+    def with_allocator(self, allocator: str) -> EthosUCompileSpec:
+        """The same spec with another of Vela's tensor allocators."""
+        option = "--tensor-allocator="
+        flags = [flag for flag in self.extra_flags if not flag.startswith(option)]
+        return replace(self, extra_flags=[*flags, option + allocator])
+
     def dump_intermediate_artifacts_to(self, path: str | os.PathLike[str]) -> EthosUCompileSpec:
         """The same spec, with the TOSA graph of every delegate written to a folder."""
         return replace(self, intermediates=os.fspath(path))

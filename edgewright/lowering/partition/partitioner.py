@@ -54,6 +54,13 @@ class Partitioner:
         """For a program that runs on the host only. Backends with ``BackendInfo.simulates`` override it."""
         raise UsageError(f"backend {cls.backend.name!r}", "cannot compile for simulation only")
 
+    def for_inspection(self) -> Partitioner:
+        """This partitioner for a program with intermediate results as outputs, which runs a few times on the host.
+
+        Backends whose compiler spends its time on memory of no use there override it.
+        """
+        return self
+
     def target(self) -> Any:
         """The argument of rules; None if the backend has one kind of device only."""
         return None

@@ -98,6 +98,15 @@ def test_specs_are_values() -> None:
     assert one != EthosUCompileSpec("ethos-u55-128")
 
 
+def test_an_allocator_replaces_the_users() -> None:
+    spec = EthosUCompileSpec(
+        "ethos-u55-128", "Ethos_U55_Deep_Embedded", extra_flags="--tensor-allocator Greedy --optimise Size"
+    )
+    linear = spec.with_allocator("LinearAlloc")
+    assert linear.extra_flags == ("--optimise=Size", "--tensor-allocator=LinearAlloc")
+    assert linear.system_config == "Ethos_U55_Deep_Embedded" and spec.extra_flags[0] == "--tensor-allocator=Greedy"
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
