@@ -26,7 +26,7 @@ from torch.export.graph_signature import ExportGraphSignature, OutputKind, Outpu
 from torch.utils import _pytree as pytree
 
 from edgewright.api.checked_method import MORE_SEEDS, CheckedMethod, run_file
-from edgewright.api.deviation import OutputDeviation, compare_values, decibels, step_of
+from edgewright.api.deviation import OutputDeviation, bits_of, compare_values, decibels, step_of
 from edgewright.api.graph_interpreter import Override, RoundingNoise, Visitor
 from edgewright.api.quantized_graph import (
     DATA_MOVEMENT,
@@ -131,6 +131,7 @@ class _FaultSearch:
         results = {}
         for node, value in zip(self.exposed, values, strict=True):
             integers: Any = node.args[0] if is_dequantize(node) else None
+            value = _on_grid(node, value)
             for reader in [u for u in integers.users if is_dequantize(u)] if integers is not None else [node]:
                 results[reader.name] = value
         return results
@@ -214,6 +215,15 @@ class _FaultSearch:
         operators = [operator_name(n) for n in reversed(inside)]
         label = " + ".join(operators[-_MAX_NAMED_OPERATORS:])
         return (f"layer {module!r}" if module else f"node {node.name!r}"), module, label
+
+
+def _on_grid(node: fx.Node, value: Any) -> Any:
+    """A dequantized result without the rounding of its output: devices with half-precision floats return 15.06 as
+    15.0625, which is several steps of a layer that subtracts 15 from it."""
+    step = step_of(node) if is_dequantize(node) else None
+    if step is None or bits_of(node) > 8 or not isinstance(value, torch.Tensor):
+        return value
+    return torch.round(value / step) * step
 
 
 def _settle(node: Any, results: dict[Any, Any], key: Any, actual: Any) -> Any:

@@ -101,6 +101,22 @@ def test_a_wrong_layer_is_named_where_outputs_show_nothing(plant: Plant, monkeyp
     assert check.inputs == 2 and "layers cannot be compared: Vela: must keep the graph's outputs" in check.note
 
 
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int16])
+def test_results_of_integers_are_freed_of_the_rounding_of_half_precision(dtype: torch.dtype) -> None:
+    """A layer that subtracts nearly as much would show it. 16 bits are finer than half precision: they stay."""
+    graph = torch.fx.Graph()
+    limits = (2, torch.iinfo(dtype).min, torch.iinfo(dtype).max, dtype)
+    x = graph.placeholder("x")
+    integers = graph.call_function(torch.ops.quantized_decomposed.quantize_per_tensor.default, (x, 0.06, *limits))
+    node = graph.call_function(torch.ops.quantized_decomposed.dequantize_per_tensor.default, (integers, 0.06, *limits))
+    integers.meta["val"] = torch.zeros(254, dtype=dtype)
+    exact = torch.arange(-2, 252) * 0.06
+    half = exact.half().float()
+    assert (half - exact).abs().max() > 0.003
+    result = locate._on_grid(node, half)
+    torch.testing.assert_close(result, exact if dtype == torch.uint8 else half, rtol=0, atol=1e-6)
+
+
 def _refuse(exported: Any, names: Any) -> Any:
     raise VendorError("Vela", "must keep the graph's outputs")
 
