@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from importlib import import_module
-from typing import Any, TypeVar, Union
+from typing import TYPE_CHECKING, Any, TypeVar, Union
 
 from edgewright.errors import UsageError
+
+if TYPE_CHECKING:
+    from edgewright.ir.dialect import Dialect
 
 T = TypeVar("T")
 Targets = Callable[[], Mapping[str, str]]
@@ -31,7 +34,7 @@ class BackendInfo:
     ``delegate``: makes a ``runtime.Delegate`` of a ``runtime.DelegateBlob``.
     ``targets``: returns the names of devices with descriptions; by default there is one, named after the backend.
     ``demo_target``: the device of ``edgewright demo``; by default the first.
-    ``dialect``: the dialect of its device graphs.
+    ``dialects``: the dialects of its device graphs (``ir/dialect.py``), by the prefix of their kinds.
     ``requirements``: what ``edgewright doctor`` checks.
     ``compat``: its names in ExecuTorch.
     ``disassemble``: the contents of a blob (``runtime.disassembly``); by default its graph or that of its twin.
@@ -41,14 +44,15 @@ class BackendInfo:
         self, name: str, package: str = "", *, id: str = "", title: str = "", full_title: str = "", summary: str = "",
         order: int = 100, simulates: bool = False, table: Any = "", partitioner: str | type = "",
         quantizer: str | type = "", delegate: str | Callable[[Any], Any] = "", targets: str | Targets = "",
-        demo_target: str = "", dialect: str = "", requirements: str | Sequence[Requirement] = "",
+        demo_target: str = "", dialects: Mapping[str, str | Dialect] | None = None,
+        requirements: str | Sequence[Requirement] = "",
         compat: str | CompatNames = "", disassemble: str | Callable[[Any], Any] = "",
     ) -> None:  # fmt: skip
         self.name, self.package, self.id = name, package, id or name
         self.title, self.full_title, self.summary = title or name, full_title or title or name, summary
         self.order, self.simulates = order, simulates
         self.table, self.partitioner, self.quantizer = table, partitioner, quantizer
-        self.delegate, self.targets, self.demo_target, self.dialect = delegate, targets, demo_target, dialect
+        self.delegate, self.targets, self.demo_target, self.dialects = delegate, targets, demo_target, dialects or {}
         self.requirements, self.compat, self.disassemble = requirements, compat, disassemble
 
     def __repr__(self) -> str:

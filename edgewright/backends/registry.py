@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
     from edgewright.backends.table import Backend
+    from edgewright.ir.dialect import Dialect
 
 GROUP = "edgewright.backends"  # of entry points
 Factory = Callable[[Any], Any]  # from a ``DelegateBlob`` to a ``Delegate``
@@ -58,6 +59,7 @@ def register_delegate(backend: str, factory: Factory) -> None:
 def _register(key: str, info: BackendInfo) -> None:
     _REGISTERED.pop(key, None)  # the newest is the last
     _REGISTERED[key] = info
+    find_dialect.cache_clear()
 
 
 @cache
@@ -105,6 +107,7 @@ def forget_backends() -> None:
     """Clear the caches, so that newly installed backends are found."""
     _bundled.cache_clear()
     installed_backends.cache_clear()
+    find_dialect.cache_clear()
 
 
 # ------------------------------------------------------------------------------------------------------------ by name
@@ -185,3 +188,25 @@ def describe_backend(backend_id: str) -> str:
     info = find_provider(backend_id, lambda info: info.full_title != info.id)
     title = _OTHER_TITLES.get(backend_id, "") if info is None else info.full_title
     return f"{backend_id} ({title})" if title else backend_id
+
+
+# --------------------------------------------------------------------------------------------------- by prefix of kinds
+
+
+@cache
+def find_dialect(name: str) -> Dialect | None:
+    """The dialect whose kinds start with ``name`` and a dot, or None. Core is no backend's.
+
+    >>> find_dialect("tosa").title
+    'TOSA'
+    """
+    from edgewright.ir.dialect import Dialect
+
+    info = next((info for info in all_backends() if name in info.dialects), None)
+    if info is None:
+        return None
+    dialect: Dialect = info.load(info.dialects[name], Dialect)
+    if dialect.name != name:
+        rule = f"{info.dialects[name]} must be a dialect named {name!r}, as the BackendInfo says"
+        raise UsageError(f"backend {info.name!r}", rule, value=dialect.name)
+    return dialect

@@ -150,10 +150,11 @@ class _Reference:
     compiled = None
 
     def __init__(self, graph: Graph, numerics: Numerics, memory: int, how: str, dynamic: bool) -> None:
+        from edgewright.backends.registry import find_dialect
         from edgewright.ir.core.execute import Executor
 
         self.how, self.input_count = how, len(graph.inputs)
-        self._executor = Executor(graph, numerics, memory)
+        self._executor = Executor(graph, numerics, memory, find_dialect)
         self._memory = memory
         self._checked: set[tuple[tuple[int, ...], ...]] = set()  # shapes of inputs
         if not dynamic:

@@ -21,7 +21,7 @@ from edgewright.engine.dialects.qnn_rewrite import (
 )
 from edgewright.ir.core.index_bounds import OutOfRangePolicy
 from edgewright.ir.graph import Array, Op, Value
-from edgewright.ir.qnn.execute import subject_of, zero_point_of
+from edgewright.ir.qnn.evaluate import subject_of, zero_point_of
 
 
 def _is_index(index: Value) -> bool:

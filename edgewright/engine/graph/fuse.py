@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from edgewright.backends.registry import find_dialect
 from edgewright.engine.codegen.epilogue import Epilogue, TensorStep, UnaryStep
 from edgewright.engine.graph.dynamic_quantization import is_dynamically_quantized, supports_dynamic_rows
 from edgewright.engine.graph.elementwise_trees import find_trees, single_int8_input
@@ -225,7 +226,7 @@ class Fuser:
         assert out is not None and out.q is not None
         low = int(np.iinfo(value.q.dtype).min)
         inputs = np.arange(low, low + 256).astype(value.q.dtype)
-        stored = Executor(Graph("table", [value], [out], ops), self.numerics).run([inputs])[0]
+        stored = Executor(Graph("table", [value], [out], ops), self.numerics, find_dialect=find_dialect).run([inputs])[0]
         return np.asarray(stored.reshape(-1).astype(np.int16) - int(np.iinfo(out.q.dtype).min)).astype(np.uint8)
 
     # ------------------------------------------------------------------------------------------------ elementwise

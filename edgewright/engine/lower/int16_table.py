@@ -9,6 +9,7 @@ import math
 
 import numpy as np
 
+from edgewright.backends.registry import find_dialect
 from edgewright.engine.codegen.builder import I64, PTR, Module, Reg
 from edgewright.engine.codegen.requant import storage_offset
 from edgewright.engine.dialects.elementwise import ELEMENTWISE, TABLE_ONLY
@@ -71,7 +72,8 @@ def _table(value: Value, node: Node, numerics: Numerics) -> Array:
     else:
         bits = np.arange(1 << 8 * size).astype(f"u{size}")
         inputs = (bits - np.asarray(_storage_offset(value)).astype(bits.dtype)).view(dtype)
-    outputs = Executor(Graph("table", [value], [node.out], node.ops), numerics).run([inputs])[0].reshape(-1)
+    executor = Executor(Graph("table", [value], [node.out], node.ops), numerics, find_dialect=find_dialect)
+    outputs = executor.run([inputs])[0].reshape(-1)
     return np.ascontiguousarray(outputs.view(f"u{node.out.dtype.itemsize}") + _storage_offset(node.out)).astype(
         f"u{node.out.dtype.itemsize}"
     )

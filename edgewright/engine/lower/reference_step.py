@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from edgewright.backends.registry import find_dialect
 from edgewright.engine.codegen.requant import storage_offset
 from edgewright.engine.graph.layout import Layout, Storage
 from edgewright.engine.graph.nodes import Node
@@ -33,7 +34,8 @@ class ReferenceStep(Lowering):
     def emit(self, context: LoweringContext) -> None:
         node = self.node
         reads, writes = list(node.reads()), node.outputs
-        executor = Executor(Graph("step", list(reads), list(writes), node.ops), context.numerics, context.memory)
+        graph = Graph("step", list(reads), list(writes), node.ops)
+        executor = Executor(graph, context.numerics, context.memory, find_dialect)
         storages = [context.storage(v) for v in (*reads, *writes)]
         source_storages, target_storages = storages[: len(reads)], storages[len(reads) :]
 

@@ -6,8 +6,8 @@ quantized rows, which carry theirs. Images are NHWC.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from importlib import import_module
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from edgewright.errors import ExecutionError, LimitError
@@ -15,40 +15,45 @@ from edgewright.ir.analysis import last_uses
 from edgewright.ir.core import argmax_resize, conv, elementwise, move, pool, size_bounds  # noqa: F401  (registers implementations)
 from edgewright.ir.core.aten_fallback import aten_reference
 from edgewright.ir.core.registry import IMPLEMENTATIONS, EvaluationContext, Implementation, raw_array
+from edgewright.ir.dialect import Dialect, FindDialect
 from edgewright.ir.graph import Array, Graph, Op
 from edgewright.ir.numerics import Numerics
 
 
-def find_implementation(kind: str) -> Implementation | None:
-    """The implementation of a kind: core, op table, or a vendor dialect (``tosa.conv2d``), imported on demand."""
-    dialect = kind.partition(".")[0]
-    if kind in IMPLEMENTATIONS or dialect not in DIALECTS:
+def find_implementation(kind: str, find_dialect: FindDialect) -> Implementation | None:
+    """The implementation of a kind: core, op table, or another dialect's."""
+    if kind in IMPLEMENTATIONS or kind.startswith("core."):
         return IMPLEMENTATIONS.get(kind) or aten_reference(kind)
-    has_op: Callable[[str], bool] = import_module(f"edgewright.ir.{dialect}.execute").has_op
-    return _run_vendor_op if has_op(kind) else None
+    dialect = find_dialect(kind.partition(".")[0])
+    return None if dialect is None or kind not in dialect else partial(_run_foreign_op, dialect)
 
 
-DIALECTS = ("tosa", "tflite", "qnn", "enn")
-
-
-def _run_vendor_op(ex: EvaluationContext, op: Op) -> Any:
-    """Run a vendor dialect's operator on raw values."""
-    run: Callable[..., Any] = import_module(f"edgewright.ir.{op.kind.partition('.')[0]}.execute").run_op
+def _run_foreign_op(dialect: Dialect, ex: EvaluationContext, op: Op) -> Any:
+    """Run an operator of another dialect on stored values."""
     arrays = {v: ex.raw(v) for v in op.inputs()}
-    result, out = run(op, arrays, ex.numerics.name), op.outputs[0]
-    if isinstance(result, tuple):
-        return result
+    results = dialect.run_op(op, arrays, ex.numerics)
     complete = all(arrays[v].shape == v.bound for v in op.inputs())  # otherwise the arrays are slices of the operands
-    if out is not None and complete and result.shape != out.bound:
-        raise ExecutionError(f"device graph: {op.name}", f"must give {list(out.bound)}", value=list(result.shape))
-    return result if out is None or result.dtype == out.dtype else result.astype(out.dtype)
+    for out, result in zip(op.outputs, results, strict=True):
+        if out is not None and complete and result.shape != out.bound:
+            raise ExecutionError(f"device graph: {op.name}", f"must give {list(out.bound)}", value=list(result.shape))
+    return tuple(
+        result if out is None or result.dtype == out.dtype else result.astype(out.dtype)
+        for out, result in zip(op.outputs, results, strict=True)
+    )
+
+
+def _core_only(name: str) -> None:
+    return None
 
 
 class Executor(EvaluationContext):
-    """Runs one graph, without state between runs. ``memory``: limit on live values, in bytes."""
+    """Runs one graph, without state between runs. ``memory``: limit on live values, in bytes. ``find_dialect``: finds
+    the dialects of operators that are not core's."""
 
-    def __init__(self, graph: Graph, numerics: Numerics, memory: int = 4 << 30) -> None:
-        self._implementations = {op.kind: find_implementation(op.kind) for op in graph.ops}
+    def __init__(
+        self, graph: Graph, numerics: Numerics, memory: int = 4 << 30, find_dialect: FindDialect = _core_only
+    ) -> None:
+        self._implementations = {op.kind: find_implementation(op.kind, find_dialect) for op in graph.ops}
         missing = sorted(kind for kind, implementation in self._implementations.items() if implementation is None)
         if missing:
             raise ExecutionError(

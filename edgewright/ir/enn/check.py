@@ -7,25 +7,17 @@ import math
 from typing import Any
 
 from edgewright.errors import FormatError
-from edgewright.ir.dialect_checks import MAX_INT, MAX_LENGTH, check_graph, check_memory, check_ops
+from edgewright.ir.dialect_checks import MAX_INT, MAX_LENGTH, check_memory
 from edgewright.ir.enn.conv import LIMITS
 from edgewright.ir.enn.signatures import check_types
-from edgewright.ir.enn.table import ENN, FLAG, INT, INTS, OPTIONAL, PREFIX, REAL, REALS, TEXT, EnnOp
-from edgewright.ir.graph import Graph, Op, Value
+from edgewright.ir.enn.table import FLAG, INT, INTS, OPTIONAL, REAL, REALS, TEXT, EnnOp
+from edgewright.ir.graph import Op, Value
 
 ELEMENTS = ("float32", "float16", "int8", "uint8", "int16", "uint16", "int32", "int64")
 
 
-def check(graph: Graph, memory: int) -> None:
-    """Raise unless every operator is an ENN operator with valid types and shapes that fits in ``memory`` bytes."""
-    check_graph(graph)
-    check_ops(graph, lambda op: _check_op(op, memory))
-
-
-def _check_op(op: Op, memory: int) -> None:
-    row = ENN.get(op.kind.removeprefix(PREFIX))
-    if row is None or not op.kind.startswith(PREFIX):
-        raise FormatError("must be an operator of ENN", value=op.kind)
+def check_row(op: Op, row: EnnOp, memory: int) -> None:
+    """Raise unless an operator has valid types and shapes and fits in ``memory`` bytes."""
     inputs = op.args["inputs"]
     minimum, maximum = row.operands
     if not isinstance(inputs, list) or not minimum <= len(inputs) <= (maximum or MAX_LENGTH):

@@ -89,7 +89,7 @@ def max_pool(values: Values, op: Op) -> None:
     x, out = inputs_of(op)[0], result_of(op)
     if _same_encoding(x, out):
         result = pool.max_pool2d(values.raw(x), *_window(op), _pair(op, "dilation"), False)[0]
-        values.set_raw(out, result, x)
+        values.set_raw(out, result)
     else:
         values.set_float(out, pool.max_pool2d(values.dequantized(x), *_window(op), _pair(op, "dilation"), False)[0])
 
@@ -118,4 +118,4 @@ def resize_nearest(values: Values, op: Op) -> None:
         size, count = image.shape[axis], out.bound[axis]
         indices = ((2 * np.arange(count) + 1) * size) // (2 * count)
         image = image.take(np.minimum(indices, size - 1), axis)
-    values.set_raw(out, np.ascontiguousarray(image), x)
+    values.set_raw(out, np.ascontiguousarray(image))

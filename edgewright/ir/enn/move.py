@@ -12,12 +12,12 @@ from edgewright.ir.graph import Op
 
 def reshape(values: Values, op: Op) -> None:
     (x,) = inputs_of(op)
-    values.set_raw(result_of(op), values.raw(x).reshape([int(n) for n in op.args["new_shape"]]), x)
+    values.set_raw(result_of(op), values.raw(x).reshape([int(n) for n in op.args["new_shape"]]))
 
 
 def transpose(values: Values, op: Op) -> None:
     (x,) = inputs_of(op)
-    values.set_raw(result_of(op), np.asarray(values.raw(x).transpose([int(d) for d in op.args["perm"]]), order="C"), x)
+    values.set_raw(result_of(op), np.asarray(values.raw(x).transpose([int(d) for d in op.args["perm"]]), order="C"))
 
 
 def concat(values: Values, op: Op) -> None:
@@ -35,7 +35,7 @@ def strided_slice(values: Values, op: Op) -> None:
     result = values.raw(x)[slices(op)]
     mask = int(op.args.get("shrink_axis_mask", 0))
     dims = tuple(d for d in range(result.ndim) if mask >> d & 1)
-    values.set_raw(result_of(op), np.asarray(result.squeeze(dims), order="C"), x)
+    values.set_raw(result_of(op), np.asarray(result.squeeze(dims), order="C"))
 
 
 def split(values: Values, op: Op) -> None:
@@ -43,7 +43,7 @@ def split(values: Values, op: Op) -> None:
     cuts = np.cumsum([int(n) for n in op.args["point"]])[:-1]
     for out, part in zip(op.outputs, np.split(values.raw(x), cuts, int(op.args["axis"])), strict=True):
         if out is not None:
-            values.set_raw(out, np.asarray(part, order="C"), x)
+            values.set_raw(out, np.asarray(part, order="C"))
 
 
 def pad(values: Values, op: Op) -> None:
@@ -53,13 +53,13 @@ def pad(values: Values, op: Op) -> None:
     rank = len(padding) // 2
     zero = 0 if x.q is None else int(np.ravel(x.q.zero_point)[0])
     widths = list(zip(padding[:rank], padding[rank:], strict=True))
-    values.set_raw(result_of(op), np.pad(values.raw(x), widths, constant_values=zero), x)
+    values.set_raw(result_of(op), np.pad(values.raw(x), widths, constant_values=zero))
 
 
 def gather(values: Values, op: Op) -> None:
     (x, index), out, axis = inputs_of(op), result_of(op), int(op.args["axis"])
     indices = OutOfRangePolicy(f"{op.kind} {out.name!r}", wrap=True).check(values.raw(index), x.bound[axis])
-    values.set_raw(out, np.take(values.raw(x), indices, axis), x)
+    values.set_raw(out, np.take(values.raw(x), indices, axis))
 
 
 def top_k(values: Values, op: Op) -> None:
@@ -67,12 +67,12 @@ def top_k(values: Values, op: Op) -> None:
     result = reduce.topk(values.raw(x), int(op.args["k_dims"]))
     for out, part in zip(op.outputs, result, strict=True):
         if out is not None:
-            values.set_raw(out, np.asarray(part, out.dtype), x)
+            values.set_raw(out, np.asarray(part, out.dtype))
 
 
 def depth_to_space(values: Values, op: Op) -> None:
     (x,) = inputs_of(op)
-    values.set_raw(result_of(op), rearrange.pixel_shuffle(values.raw(x), int(op.args["block_size"])), x)
+    values.set_raw(result_of(op), rearrange.pixel_shuffle(values.raw(x), int(op.args["block_size"])))
 
 
 def cast(values: Values, op: Op) -> None:

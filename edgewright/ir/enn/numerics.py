@@ -14,9 +14,11 @@ model of the NPU and not its exact rounding:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
-from edgewright.ir.graph import Array, Graph, Op, QParams, Value
+from edgewright.ir.graph import Array, Op, QParams, Value
 from edgewright.ir.numerics import XNNPACK, broadcast_params
 
 _F32, _F64 = np.dtype(np.float32), np.dtype(np.float64)
@@ -67,11 +69,10 @@ def in_exact_float(*arrays: Array, terms: int) -> list[Array]:
 
 
 class Values:
-    """The value table of a running graph."""
+    """The value table of a running operator."""
 
-    def __init__(self, graph: Graph, inputs: list[Array]) -> None:
-        self.arrays: dict[Value, Array] = dict(zip(graph.inputs, inputs, strict=True))
-        self._half: set[Value] = set()  # values that are rounded to fp16 already
+    def __init__(self, arrays: Mapping[Value, Array]) -> None:
+        self.arrays = dict(arrays)
 
     def raw(self, value: Value) -> Array:
         return value.data if value.data is not None else self.arrays[value]
@@ -81,9 +82,7 @@ class Values:
         array = self.raw(value)
         if value.q is not None:
             return dequantize_array(value, array)
-        if array.dtype.kind != "f" or value in self._half:
-            return array
-        return round_to_fp16(array)
+        return round_to_fp16(array) if array.dtype.kind == "f" else array
 
     def set_float(self, value: Value, result: Array) -> None:
         """Store a floating-point result in the type of its value."""
@@ -91,15 +90,12 @@ class Values:
             self.arrays[value] = quantize_array(result, value.q)
         elif value.dtype == _F32:
             self.arrays[value] = round_to_fp16(result)
-            self._half.add(value)
         else:
             self.arrays[value] = result.astype(value.dtype)
 
-    def set_raw(self, value: Value, result: Array, like: Value | None = None) -> None:
-        """Store a result that is in its final type already; ``like``: the value its elements come from."""
+    def set_raw(self, value: Value, result: Array) -> None:
+        """Store a result that is in its final type already."""
         self.arrays[value] = result
-        if like is not None and like in self._half:
-            self._half.add(value)
 
 
 def inputs_of(op: Op) -> list[Value]:

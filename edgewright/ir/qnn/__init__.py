@@ -1,1 +1,52 @@
-"""The QNN dialect: operator table, verifier and numpy references that follow the HTP."""
+"""QNN, the graphs that Qualcomm's AI Engine Direct compiles, as a dialect of host twins."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from edgewright.ir.dialect import Dialect, array_of
+from edgewright.ir.dialect_checks import check_graph
+from edgewright.ir.graph import Array, Graph, GraphError, Op, Value
+from edgewright.ir.numerics import QNN as QNN_NUMERICS
+from edgewright.ir.numerics import Numerics
+from edgewright.ir.qnn.check import check_row, check_value
+from edgewright.ir.qnn.evaluate import evaluate
+from edgewright.ir.qnn.table import QNN, QnnOp
+
+
+class QnnDialect(Dialect):
+    """Tensors that have one element may be scalars or vectors: QNN has no tensors of rank 0."""
+
+    def check(self, graph: Graph, memory: int) -> None:
+        check_graph(graph)
+        for value in graph.values():
+            check_value(value, memory)
+        super().check(graph, memory)
+
+    def check_row(self, op: Op, row: QnnOp, memory: int) -> None:
+        check_row(op, row, memory)
+
+    def run_op(self, op: Op, arrays: Mapping[Value, Array], numerics: Numerics) -> Sequence[Array]:
+        results = evaluate(op, [array_of(v, arrays) for v in op.args["inputs"]])
+        return [
+            array.reshape(out.bound) if out is not None and array.size == 1 else array
+            for out, array in zip(op.outputs, results, strict=True)
+        ]
+
+    def fit_result(self, op: Op, out: Value, result: Array) -> Array:
+        if result.shape != out.bound:
+            raise GraphError(f"{op.kind} {out.name!r}", f"must give the shape {out.bound}", value=result.shape)
+        return np.ascontiguousarray(result if result.dtype == out.dtype else result.astype(out.dtype)).reshape(out.bound)
+
+    def load_rules(self) -> None:
+        from edgewright.engine.dialects import qnn_elementwise  # noqa: F401
+
+    def to_core(self, graph: Graph, numerics: Numerics) -> Graph:
+        from edgewright.engine.dialects.qnn import translate
+
+        return translate(graph, numerics)
+
+
+DIALECT = QnnDialect("qnn", "QNN", QNN, QNN_NUMERICS)

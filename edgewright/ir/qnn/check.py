@@ -12,26 +12,17 @@ from typing import Any
 import numpy as np
 
 from edgewright.errors import FormatError
-from edgewright.ir.dialect_checks import MAX_INT, MAX_LENGTH, check_graph, check_memory, check_ops
-from edgewright.ir.graph import Graph, Op, QParams, Value
+from edgewright.ir.dialect_checks import MAX_INT, MAX_LENGTH, check_memory
+from edgewright.ir.graph import Op, QParams, Value
 from edgewright.ir.qnn.shapes import infer_shapes, is_elementwise
 from edgewright.ir.qnn.signatures import check_types
-from edgewright.ir.qnn.table import PREFIX, QNN, Param
+from edgewright.ir.qnn.table import PREFIX, Param, QnnOp
 
 _TYPES = ("uint8", "int8", "uint16", "int16", "int32", "int64", "uint32", "bool", "float32", "float16")
 
 
-def check(graph: Graph, memory: int) -> None:
-    """Raise unless every operator is a QNN operator with valid types and shapes that fits in ``memory`` bytes."""
-    check_graph(graph)
-    for value in graph.values():
-        _check_value(value, memory)
-    check_ops(graph, _check_op)
-    for op in graph.ops:
-        check_memory(op.kind, sum(math.prod(v.bound) for v in (*op.inputs(), *op.outputs) if v is not None), memory)
-
-
-def _check_value(value: Value, memory: int) -> None:
+def check_value(value: Value, memory: int) -> None:
+    """Raise unless a tensor has a fixed shape, a type of QNN, and fits in ``memory`` bytes."""
     if value.dynamic or str(value.dtype) not in _TYPES:
         raise FormatError("must be of a fixed shape and a known type", where=value.name, value=str(value.dtype))
     check_memory(value.name, math.prod(value.bound), memory)
@@ -47,10 +38,8 @@ def _check_blocks(value: Value, q: QParams) -> None:
         raise FormatError("must have one scale per block and no zero point", where=value.name, value=q.block)
 
 
-def _check_op(op: Op) -> None:
-    row = QNN.get(op.kind.removeprefix(PREFIX))
-    if row is None or not op.kind.startswith(PREFIX):
-        raise FormatError("must be an operator of QNN", value=op.kind)
+def check_row(op: Op, row: QnnOp, memory: int) -> None:
+    """Raise unless an operator has valid parameters, types and shapes and fits in ``memory`` bytes."""
     inputs = op.args["inputs"]
     if not isinstance(inputs, list) or any(not isinstance(v, Value) for v in inputs):
         raise FormatError("must be tensors", where="inputs")
@@ -75,6 +64,7 @@ def _check_op(op: Op) -> None:
             "must have the shapes that follow from its operands and parameters",
             value=f"{declared}, not {expected}"[:120],
         )
+    check_memory(op.kind, sum(math.prod(v.bound) for v in (*op.inputs(), *op.outputs) if v is not None), memory)
 
 
 def _check_numbers(name: str, param: Param, inputs: Any, dims: int) -> None:

@@ -1,1 +1,36 @@
-"""The TFLite dialect: int8 operators with numpy references, bit-exact with LiteRT's reference kernels."""
+"""TFLite's int8 operators as a dialect, which round like the reference kernels or like LiteRT's XNNPACK delegate."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from edgewright.ir.dialect import Dialect, array_of
+from edgewright.ir.graph import Array, Graph, Op, Value
+from edgewright.ir.numerics import TFLITE as TFLITE_NUMERICS
+from edgewright.ir.numerics import Numerics
+from edgewright.ir.tflite.check import check_row
+from edgewright.ir.tflite.execute import overrides
+from edgewright.ir.tflite.table import PREFIX, TFLITE, TfliteOp
+
+
+class TfliteDialect(Dialect):
+    """References take the operator and the arrays of its inputs."""
+
+    def check_row(self, op: Op, row: TfliteOp, memory: int) -> None:
+        check_row(op, row, memory)
+
+    def run_op(self, op: Op, arrays: Mapping[Value, Array], numerics: Numerics) -> Sequence[Array]:
+        name = op.kind.removeprefix(PREFIX)
+        reference = overrides(numerics.name).get(name, TFLITE[name].reference)
+        return [reference(op, [array_of(v, arrays) for v in op.args["inputs"]])]
+
+    def load_rules(self) -> None:
+        from edgewright.engine.dialects import tflite_elementwise  # noqa: F401
+
+    def to_core(self, graph: Graph, numerics: Numerics) -> Graph:
+        from edgewright.engine.dialects.tflite import translate
+
+        return translate(graph, numerics)
+
+
+DIALECT = TfliteDialect("tflite", "TFLite", TFLITE, TFLITE_NUMERICS)

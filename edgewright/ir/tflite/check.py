@@ -10,26 +10,18 @@ import math
 from typing import Any
 
 from edgewright.errors import FormatError
-from edgewright.ir.dialect_checks import MAX_INT, MAX_LENGTH, check_graph, check_memory, check_ops
-from edgewright.ir.graph import Graph, Op, Value
+from edgewright.ir.dialect_checks import MAX_INT, MAX_LENGTH, check_memory
+from edgewright.ir.graph import Op, Value
 from edgewright.ir.tflite.shapes import infer_shape
 from edgewright.ir.tflite.signatures import check_types
-from edgewright.ir.tflite.table import PREFIX, TFLITE, TfliteOp
+from edgewright.ir.tflite.table import PREFIX, TfliteOp
 
 _MINIMUM = {"stride_h": 1, "stride_w": 1, "dilation_h": 1, "dilation_w": 1, "filter_h": 1, "filter_w": 1}
 
 
-def check(graph: Graph, memory: int) -> None:
-    """Raise unless every operator is a TFLite operator with valid types and shapes that fits in ``memory`` bytes."""
-    check_graph(graph)
-    check_ops(graph, lambda op: _check_op(op, memory))
-
-
-def _check_op(op: Op, memory: int) -> None:
+def check_row(op: Op, row: TfliteOp, memory: int) -> None:
+    """Raise unless an operator has valid types and shapes and fits in ``memory`` bytes."""
     name = op.kind.removeprefix(PREFIX)
-    row = TFLITE.get(name)
-    if row is None or not op.kind.startswith(PREFIX):
-        raise FormatError("must be an operator of TFLite", value=op.kind)
     _check_operands(op, row)
     if set(op.args) - {"inputs"} != set(row.fields):
         raise FormatError(f"must be {', '.join(row.fields) or 'none'}", where="options", value=sorted(op.args))

@@ -1,48 +1,19 @@
-"""Reference interpreter of a host twin's QNN graph, in numpy."""
+"""Evaluation of one QNN operator in numpy."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from edgewright.ir.analysis import last_uses
-from edgewright.ir.graph import Array, Graph, GraphError, Op, Value
+from edgewright.ir.graph import Array, Op, Value
 from edgewright.ir.qnn.dtypes import convert_elements, from_float, to_float
 from edgewright.ir.qnn.table import PREFIX, QNN, REAL, STORED, QnnOp
 
 
-def execute(graph: Graph, inputs: Sequence[Array]) -> list[Array]:
-    """Run a graph; intermediate arrays are freed after their last use."""
-    arrays: dict[Value, Array] = dict(zip(graph.inputs, inputs, strict=True))
-    for op, dead in last_uses(graph).items():
-        for out, result in zip(op.outputs, _evaluate(op, _input_arrays(op, arrays)), strict=True):
-            if out is not None:
-                arrays[out] = _check_result(op, out, result)
-        for value in dead:
-            arrays.pop(value, None)
-    return [v.data if v.data is not None else arrays[v] for v in graph.outputs]
-
-
-def has_op(kind: str) -> bool:
-    return kind.removeprefix(PREFIX) in QNN
-
-
-def run_op(op: Op, arrays: Mapping[Value, Array], numerics: str = "qnn") -> Array | tuple[Array, ...]:
-    """Evaluate one operator on its constants and ``arrays``."""
-    if len(op.outputs) > 1:
-        result = _evaluate(op, _input_arrays(op, arrays))
-        return tuple(m if v is None else _check_result(op, v, m) for v, m in zip(op.outputs, result, strict=True))
-    (array,), out = _evaluate(op, _input_arrays(op, arrays)), op.outputs[0]
-    return array.reshape(out.bound) if out is not None and array.size == 1 else array
-
-
-def _input_arrays(op: Op, arrays: Mapping[Value, Array]) -> list[Array]:
-    return [v.data if v.data is not None else arrays[v] for v in op.args["inputs"]]
-
-
-def _evaluate(op: Op, arrays: Sequence[Array]) -> list[Array]:
+def evaluate(op: Op, arrays: Sequence[Array]) -> list[Array]:
+    """The results of an operator for the arrays of its operands."""
     row, values, out = QNN[op.kind.removeprefix(PREFIX)], op.args["inputs"], op.outputs[0]
     assert out is not None
     if row.domain == REAL:
@@ -87,10 +58,3 @@ def _evaluate_by_table(op: Op, row: QnnOp, value: Value, out: Value, array: Arra
     every = np.arange(256, dtype=np.uint8).view(value.dtype)
     table = from_float(out, row.reference(_params(op, out), to_float(value, every)))
     return table[array.view(np.uint8)]
-
-
-def _check_result(op: Op, out: Value, result: Array) -> Array:
-    if (result.shape or (1,)) != (out.bound or (1,)):  # a scalar has rank 1 in QNN
-        raise GraphError(f"{op.kind} {out.name!r}", f"must give the shape {out.bound}", value=result.shape)
-    typed = result if result.dtype == out.dtype else result.astype(out.dtype)
-    return np.ascontiguousarray(typed).reshape(out.bound)
