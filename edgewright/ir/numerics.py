@@ -170,7 +170,7 @@ class TfliteNumerics(_VendorNumerics):
 
 
 class TosaNumerics(_VendorNumerics):
-    """For graphs of TOSA's operators (``ir/tosa``)."""
+    """For graphs of TOSA's operators (``backends/ethos_u/dialect``)."""
 
     name = "tosa"
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from edgewright.backends.ethos_u.dialect.execute import execute as execute_tosa
 
 from edgewright.engine import compile
 from edgewright.ir.graph import Graph, Op, QParams, Value
 from edgewright.ir.tflite.execute import execute as execute_tflite
-from edgewright.ir.tosa.execute import execute as execute_tosa
 from tests.engine.graphs import cpus, dirty
 
 I8 = np.dtype(np.int8)

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from edgewright.backends.ethos_u.dialect.signatures import SIGNATURES as TOSA_SIGNATURES
+from edgewright.backends.ethos_u.dialect.table import TOSA
 from edgewright.errors import FormatError
 from edgewright.ir.core.execute import IMPLEMENTATIONS
 from edgewright.ir.core.quant_params import check_structure, check_values
@@ -20,8 +22,6 @@ from edgewright.ir.qnn.table import QNN
 from edgewright.ir.signatures import Signatures, describe_type, type_code
 from edgewright.ir.tflite.signatures import SIGNATURES as TFLITE_SIGNATURES
 from edgewright.ir.tflite.table import TFLITE
-from edgewright.ir.tosa.signatures import SIGNATURES as TOSA_SIGNATURES
-from edgewright.ir.tosa.table import TOSA
 
 NAN, INF = float("nan"), float("inf")
 TABLE = Signatures(

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from edgewright.backends.ethos_u.dialect.table import PREFIX
 from edgewright.ir.graph import Array, Dim, Graph, Op, Value
-from edgewright.ir.tosa.table import PREFIX
 from edgewright.lowering.passes.layout import FlatteningLowering, Order, identity, is_trivial_permutation
 
 INT8, INT16, INT32, INT48 = (np.dtype(t) for t in (np.int8, np.int16, np.int32, np.int64))

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from edgewright.backends.ethos_u.dialect.table import PREFIX, TOSA, TosaOp
 from edgewright.errors import MissingError
 from edgewright.ir.graph import Array, Graph, Op, Value
-from edgewright.ir.tosa.table import PREFIX, TOSA, TosaOp
 
 VERSION = (1, 0, 0)
 _TYPES = {

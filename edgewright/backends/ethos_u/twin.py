@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from edgewright.backends.ethos_u.blob import Blob
+from edgewright.backends.ethos_u.dialect.check import check
 from edgewright.errors import ExecutionError, FormatError
 from edgewright.ir.numerics import TOSA as TOSA_NUMERICS
-from edgewright.ir.tosa.check import check
 from edgewright.runtime.twin_delegate import HostTwin
 
 if TYPE_CHECKING:

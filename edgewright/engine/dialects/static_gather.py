@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from edgewright.backends.ethos_u.dialect.conv_pool import nearest_index, source_positions
 from edgewright.engine.codegen.ranged_int import IntRangeError
 from edgewright.ir.graph import Array, Op, Value
-from edgewright.ir.tosa.conv_pool import nearest_index, source_positions
 
 IndexLists = list[Array]
 STATIC_GATHERS: dict[str, Callable[[Op], tuple[Value, IndexLists]]] = {}

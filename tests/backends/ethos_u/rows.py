@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import tosa_reference_model
+from edgewright.backends.ethos_u.dialect.execute import execute
 
 from edgewright.backends.ethos_u.npu import decode, run, supported
 from edgewright.backends.ethos_u.ops import BACKEND
@@ -20,7 +21,6 @@ from edgewright.backends.ethos_u.tosa_file import write_tosa
 from edgewright.backends.ethos_u.vela import VelaOutput, compile_tosa
 from edgewright.ir.graph import Array, Value
 from edgewright.ir.ports import Port
-from edgewright.ir.tosa.execute import execute
 from tests.backends.ethos_u.capture import quiet
 from tests.support import quantized_calls
 from tests.support.quantized_calls import Case, Scheme

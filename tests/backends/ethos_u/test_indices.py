@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import torch
+from edgewright.backends.ethos_u.dialect.execute import execute
 from torch import Tensor, nn
 
-from edgewright.ir.tosa.execute import execute
 from tests.backends.ethos_u.lowered import lower, quantize
 
 

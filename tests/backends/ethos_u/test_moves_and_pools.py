@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from edgewright.backends.ethos_u.dialect.execute import execute
 
 from edgewright.backends.ethos_u.lower import TosaLowering
 from edgewright.backends.ethos_u.ops import BACKEND
@@ -16,7 +17,6 @@ from edgewright.backends.ethos_u.target import EthosUCompileSpec
 from edgewright.backends.ethos_u.tosa_file import write_tosa
 from edgewright.backends.ethos_u.vela import compile_tosa
 from edgewright.ir.graph import Graph, Op, QParams, Value
-from edgewright.ir.tosa.execute import execute
 from tests.backends.ethos_u.hand_written import case
 from tests.backends.ethos_u.rows import check, simulate
 from tests.support.quantized_calls import weights

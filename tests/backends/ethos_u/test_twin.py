@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from edgewright.backends.ethos_u.dialect.execute import run_op
 
+from edgewright.backends.ethos_u.dialect.check import check, check_op
 from edgewright.errors import EdgewrightError, FormatError, LimitError
 from edgewright.ir.graph import Graph, Op, Origin, Value
-from edgewright.ir.tosa.check import check, check_op
-from edgewright.ir.tosa.execute import run_op
 
 MEMORY = 1 << 24
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from edgewright.ir.qnn.execute import execute
 
 from edgewright import engine
 from edgewright.backends.qualcomm import QuantDtype
@@ -15,7 +16,6 @@ from edgewright.formats.twin_reader import read_twin
 from edgewright.ir.aten.ops import OPS
 from edgewright.ir.graph import Array
 from edgewright.ir.qnn.check import check
-from edgewright.ir.qnn.execute import execute
 from edgewright.ir.qnn.twin import to_twin, unsupported_ops
 from edgewright.program.edge import to_edge_transform_and_lower
 from tests.backends.qualcomm.lowered import quantize

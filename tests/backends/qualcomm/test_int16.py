@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from edgewright.ir.qnn.execute import execute
 
 from edgewright import engine
 from edgewright.ir.graph import Array, Graph, Op, QParams, Value
-from edgewright.ir.qnn.execute import execute
 from edgewright.ir.qnn.int16 import int16_rescale_params, int16_sum_params
 from tests.engine.vendors import cpus
 

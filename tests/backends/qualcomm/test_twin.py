@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from edgewright.ir.qnn.execute import execute
 
 from edgewright.backends.qualcomm import (
     QuantDtype,
@@ -25,7 +26,6 @@ from edgewright.formats.twin_reader import read_twin
 from edgewright.formats.twin_writer import HEAD, MAGIC
 from edgewright.ir.graph import Graph, Op, QParams, Value
 from edgewright.ir.qnn.check import check
-from edgewright.ir.qnn.execute import execute
 from edgewright.ir.qnn.shapes import RULES
 from edgewright.ir.qnn.table import PREFIX, QNN
 from edgewright.program import manifest

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from edgewright.ir.enn.execute import execute
 from torch import fx, nn
 from torch.nn import functional as F  # noqa: N812
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
 from edgewright.backends.samsung import EnnQuantizer, Precision, get_quant_config, quantize_module
 from edgewright.errors import UsageError
-from edgewright.ir.enn.execute import execute
 from edgewright.ir.graph import Graph
 from tests.backends.samsung.networks import device_graphs, mixed, quantized
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from edgewright.ir.enn.execute import execute
 
 from edgewright.backends.samsung import Precision
 from edgewright.backends.samsung.partitioner import to_enn
 from edgewright.engine import compile
 from edgewright.ir.enn.check import check
-from edgewright.ir.enn.execute import execute
 from edgewright.ir.graph import Array, Graph, Op, Value
 from tests.backends.samsung.networks import device_graphs, mixed, quantized
 from tests.backends.samsung.test_rows import PARTITIONER, ROWS, TYPES, samples

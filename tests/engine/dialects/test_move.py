@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from edgewright.backends.ethos_u.dialect.execute import execute
 
 from edgewright.engine import compile
 from edgewright.errors import ExecutionError
 from edgewright.ir.graph import Graph, Op, Value
-from edgewright.ir.tosa.execute import execute
 from tests.engine.dialects.test_tosa import rescale
 from tests.engine.graphs import cpus
 from tests.engine.vendors import anything, graph, numbers, plain, same, stored, tflite, tosa

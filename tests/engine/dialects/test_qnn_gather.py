@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from edgewright.ir.qnn.execute import execute
 
 from edgewright.engine import compile
 from edgewright.errors import ExecutionError
 from edgewright.ir.graph import Graph
-from edgewright.ir.qnn.execute import execute
 from tests.engine.graphs import cpus
 from tests.engine.qnn import TYPES, given, plain, same, tensor, whole
 

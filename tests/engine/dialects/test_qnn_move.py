@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from edgewright.ir.qnn.execute import execute
 
 from edgewright.engine import compile
 from edgewright.ir.graph import Graph, Op, QParams, Value
-from edgewright.ir.qnn.execute import execute
 from edgewright.ir.qnn.table import QNN, STORED
 
 FLOAT = np.dtype(np.float32)

@@ -1,4 +1,4 @@
-"""TOSA's operators in the engine, bit for bit what ``ir/tosa`` says."""
+"""TOSA's operators in the engine, bit for bit what ``backends/ethos_u/dialect`` says."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from edgewright.backends.ethos_u.dialect.execute import execute
 
 from edgewright.engine import Specialized, make_plan
 from edgewright.ir.graph import Graph, Op, Value
 from edgewright.ir.numerics import TOSA
-from edgewright.ir.tosa.execute import execute
 from tests.engine.dialects.test_tflite import EVERY, window
 from tests.engine.vendors import anything, graph, numbers, plain, same, tosa
 

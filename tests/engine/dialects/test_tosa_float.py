@@ -1,4 +1,4 @@
-"""TOSA graphs of single precision in the engine: near what ``ir/tosa`` says, and without numpy."""
+"""TOSA graphs of single precision in the engine: near what ``backends/ethos_u/dialect`` says, and without numpy."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from edgewright.backends.ethos_u.dialect.execute import execute
 
 from edgewright.engine import compile
 from edgewright.ir.graph import Op
-from edgewright.ir.tosa.execute import execute
 from tests.engine.dialects.test_tflite import window
 from tests.engine.graphs import cpus, dirty
 from tests.engine.vendors import graph, numbers, plain, tosa

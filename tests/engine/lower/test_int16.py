@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from edgewright.backends.ethos_u.dialect.execute import execute as execute_tosa
 
 from edgewright.ir.graph import Graph
-from edgewright.ir.tosa.execute import execute as execute_tosa
 from tests.engine.dialects.test_tflite import window
 from tests.engine.dialects.test_tosa import rescale
 from tests.engine.vendors import anything, graph, numbers, plain, same, tosa

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.engine.dialects.tosa_rewrite import TosaRewrite, int_pairs, make_constant, result_of
+from edgewright.backends.ethos_u.dialect.table import PREFIX
+from edgewright.backends.ethos_u.dialect.to_core_rewrite import TosaRewrite, int_pairs, make_constant, result_of
 from edgewright.ir.graph import Op, Value
-from edgewright.ir.tosa.table import PREFIX
 
 _FLOAT32 = np.dtype(np.float32)
 _SAME = ("abs", "exp", "log", "ceil", "floor", "sin", "cos", "tanh", "erf", "reciprocal", "rsqrt", "sigmoid")

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.engine.dialects.tosa_rewrite import (
+from edgewright.backends.ethos_u.dialect.to_core_rewrite import (
     INT8_RANGES,
     INT_RANGES,
     TosaRewrite,

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from edgewright.backends.ethos_u.dialect import conv_pool, elementwise
 from edgewright.ir.aten.reference import special
-from edgewright.ir.tosa import conv_pool, elementwise
 
 PREFIX = "tosa."
 

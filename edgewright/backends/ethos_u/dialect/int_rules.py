@@ -1,4 +1,4 @@
-"""Rules for TOSA's elementwise integer operators, bit-exact with ``ir/tosa``."""
+"""Rules for TOSA's elementwise integer operators, bit-exact with ``backends/ethos_u/dialect``."""
 
 from __future__ import annotations
 

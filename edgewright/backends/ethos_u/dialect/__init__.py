@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from edgewright.backends.ethos_u.dialect.check import check_row
+from edgewright.backends.ethos_u.dialect.table import PREFIX, TOSA, TosaOp
 from edgewright.ir.dialect import Dialect, array_of
 from edgewright.ir.graph import Array, Graph, Op, Value
 from edgewright.ir.numerics import TOSA as TOSA_NUMERICS
 from edgewright.ir.numerics import Numerics
-from edgewright.ir.tosa.check import check_row
-from edgewright.ir.tosa.table import PREFIX, TOSA, TosaOp
 
 
 class TosaDialect(Dialect):
@@ -29,10 +29,10 @@ class TosaDialect(Dialect):
         return [result if out is None or result.dtype == out.dtype else result.astype(out.dtype)]
 
     def load_rules(self) -> None:
-        from edgewright.engine.dialects import tosa_elementwise  # noqa: F401
+        from edgewright.backends.ethos_u.dialect import int_rules  # noqa: F401
 
     def to_core(self, graph: Graph, numerics: Numerics) -> Graph:
-        from edgewright.engine.dialects.tosa import translate
+        from edgewright.backends.ethos_u.dialect.to_core import translate
 
         return translate(graph, numerics)
 

@@ -6,9 +6,9 @@ parameters are not part of TOSA; those of a graph's inputs and outputs are metad
 
 from __future__ import annotations
 
+from edgewright.backends.ethos_u.dialect.table import PREFIX, TOSA
 from edgewright.ir.graph import Op, Value
 from edgewright.ir.signatures import Signatures, element_code
-from edgewright.ir.tosa.table import PREFIX, TOSA
 
 _CLASSES = {
     "A": "i8 i16 f32",

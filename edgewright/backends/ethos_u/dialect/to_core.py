@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from edgewright.engine.dialects import tosa_conv  # noqa: F401  (registers its rules)
+from edgewright.backends.ethos_u.dialect import to_core_conv  # noqa: F401  (registers its rules)
+from edgewright.backends.ethos_u.dialect.execute import run_op
+from edgewright.backends.ethos_u.dialect.to_core_float import translate_float
+from edgewright.backends.ethos_u.dialect.to_core_rewrite import INT8_RANGES, TosaRewrite, int_pairs, result_of, rule
 from edgewright.engine.dialects.elementwise import ELEMENTWISE
-from edgewright.engine.dialects.tosa_float import translate_float
-from edgewright.engine.dialects.tosa_rewrite import INT8_RANGES, TosaRewrite, int_pairs, result_of, rule
 from edgewright.ir.graph import Graph, Op
 from edgewright.ir.numerics import Numerics
-from edgewright.ir.tosa.execute import run_op
 
 _MAX_FOLDED = 1 << 12  # elements of a constant that is folded
 

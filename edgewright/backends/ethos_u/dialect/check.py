@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from edgewright.backends.ethos_u.dialect.shapes import infer_shape
+from edgewright.backends.ethos_u.dialect.signatures import check_types
+from edgewright.backends.ethos_u.dialect.table import PREFIX, TosaOp
 from edgewright.errors import FormatError
 from edgewright.ir.dialect_checks import MAX_INT, MAX_LENGTH, check_memory
 from edgewright.ir.graph import Op, Value
-from edgewright.ir.tosa.shapes import infer_shape
-from edgewright.ir.tosa.signatures import check_types
-from edgewright.ir.tosa.table import PREFIX, TosaOp
 
 _MIN_VALUE = {"stride": 1, "dilation": 1, "kernel": 1, "scale": 1, "multiples": 1, "shape": 1, "size": 1, "pad": 0,
          "padding": 0, "start": 0, "perms": 0, "axis": 0, "shift": 0}  # fmt: skip
