@@ -164,7 +164,7 @@ class _VendorNumerics(Numerics):
 
 
 class TfliteNumerics(_VendorNumerics):
-    """For graphs of TFLite's operators, which round by themselves (``ir/tflite``)."""
+    """For graphs of TFLite's operators, which round by themselves (``backends/nxp/dialect``)."""
 
     name = "tflite"
 

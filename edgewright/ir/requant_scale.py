@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from edgewright.backends.ethos_u.dialect.elementwise import apply_scale
+from edgewright.backends.nxp.dialect.rounding import multiply_by_quantized, multiply_by_quantized_once
 from edgewright.ir.graph import Array, Value
 from edgewright.ir.numerics import XNNPACK, as_float32
-from edgewright.ir.tflite.rounding import multiply_by_quantized, multiply_by_quantized_once
 
 # accumulator * multiplier / 2**shift. TOSA's RESCALE rounds half up, in one step or two (``double_round``). TFLite's
 # convolutions round twice (gemmlowp: saturating doubling high multiply, then a rounding shift), its matrix products

@@ -10,10 +10,10 @@ from edgewright.backends.ethos_u.dialect.execute import execute as execute_tosa
 from edgewright.ir.enn.execute import execute as execute_enn
 from edgewright.ir.qnn.execute import execute as execute_qnn
 
+from edgewright.backends.nxp.dialect.execute import execute as execute_tflite
 from edgewright.ir.core.execute import Executor
 from edgewright.ir.graph import Array, Graph
 from edgewright.ir.numerics import XNNPACK
-from edgewright.ir.tflite.execute import execute as execute_tflite
 from tests.compose import generate as core
 from tests.compose.builder import Builder
 from tests.compose.core import Core

@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from edgewright.backends.nxp.dialect.check import check
 from edgewright.ir.graph import Array, QParams, Value
-from edgewright.ir.tflite.check import check
 from tests.compose.builder import I8
 from tests.compose.spec import Step
 from tests.compose.vendor import Geometry, Vendor

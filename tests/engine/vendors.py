@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from edgewright.backends.ethos_u.dialect.execute import execute as execute_tosa
 
+from edgewright.backends.nxp.dialect.execute import execute as execute_tflite
 from edgewright.engine import compile
 from edgewright.ir.graph import Graph, Op, QParams, Value
-from edgewright.ir.tflite.execute import execute as execute_tflite
 from tests.engine.graphs import cpus, dirty
 
 I8 = np.dtype(np.int8)

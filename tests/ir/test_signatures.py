@@ -10,6 +10,8 @@ import pytest
 
 from edgewright.backends.ethos_u.dialect.signatures import SIGNATURES as TOSA_SIGNATURES
 from edgewright.backends.ethos_u.dialect.table import TOSA
+from edgewright.backends.nxp.dialect.signatures import SIGNATURES as TFLITE_SIGNATURES
+from edgewright.backends.nxp.dialect.table import TFLITE
 from edgewright.errors import FormatError
 from edgewright.ir.core.execute import IMPLEMENTATIONS
 from edgewright.ir.core.quant_params import check_structure, check_values
@@ -20,8 +22,6 @@ from edgewright.ir.graph import Graph, Op, QParams, Value
 from edgewright.ir.qnn.signatures import SIGNATURES as QNN_SIGNATURES
 from edgewright.ir.qnn.table import QNN
 from edgewright.ir.signatures import Signatures, describe_type, type_code
-from edgewright.ir.tflite.signatures import SIGNATURES as TFLITE_SIGNATURES
-from edgewright.ir.tflite.table import TFLITE
 
 NAN, INF = float("nan"), float("inf")
 TABLE = Signatures(

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from edgewright.backends.nxp.dialect.table import PREFIX
 from edgewright.backends.nxp.lower import NeutronLowering
 from edgewright.ir.aten.ops import OPS
 from edgewright.ir.graph import Graph, Op, Value, verify
-from edgewright.ir.tflite.table import PREFIX
 from edgewright.lowering.passes import apply
 from edgewright.lowering.passes.constant_folding import fold_constants
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from edgewright.backends.nxp.dialect.table import VALID
 from edgewright.backends.nxp.lower import INT8, INT32, NeutronLowering, output, scale_of, zero_point
 from edgewright.backends.table import conv_argument, conv_kernel, conv_padding
 from edgewright.ir.graph import Array, Op, QParams, Value
-from edgewright.ir.tflite.table import VALID
 from edgewright.lowering.passes.layout import Order, identity
 
 

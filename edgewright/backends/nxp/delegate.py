@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from edgewright.backends.nxp.blob import read_blob
+from edgewright.backends.nxp.dialect.check import check
+from edgewright.backends.nxp.dialect.execute import NUMERICS
 from edgewright.backends.nxp.target import ROUNDING
 from edgewright.errors import FormatError
 from edgewright.formats.twin_writer import MAGIC
 from edgewright.ir.numerics import get_numerics
-from edgewright.ir.tflite.check import check
-from edgewright.ir.tflite.execute import NUMERICS
 from edgewright.runtime.delegates import DelegateBlob
 from edgewright.runtime.twin_delegate import TwinDelegate, embedded_twin, find_twin
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from edgewright.backends.nxp.dialect.table import PREFIX
 from edgewright.backends.nxp.target import NeutronTargetSpec
 from edgewright.ir.analysis import peak_memory
 from edgewright.ir.graph import Graph, Op, Value
-from edgewright.ir.tflite.table import PREFIX
 
 LABEL = "Edgewright's analytic estimate"
 _START_CYCLES, _BYTES_PER_CYCLE = 500, 8

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from edgewright.backends.nxp.dialect.elementwise import clamp_limits as stored_limits
+from edgewright.backends.nxp.dialect.table import PREFIX
 from edgewright.ir.graph import Array, Graph, Op, QParams, Value
-from edgewright.ir.tflite.elementwise import clamp_limits as stored_limits
-from edgewright.ir.tflite.table import PREFIX
 from edgewright.lowering.passes.layout import FlatteningLowering, Order, identity, is_trivial_permutation
 
 INT8, INT32 = np.dtype(np.int8), np.dtype(np.int32)

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from edgewright.backends.nxp.dialect.table import VALID
 from edgewright.backends.nxp.elementwise import Lower
 from edgewright.backends.nxp.lower import NeutronLowering, output, zero_point
 from edgewright.backends.table import pool_params, reduced_dims
 from edgewright.ir.graph import Op, Value
-from edgewright.ir.tflite.table import VALID
 from edgewright.lowering.passes.layout import NHWC, common_order
 
 _INT8_MIN = -128  # padding value of a max pool

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from edgewright.backends.nxp import sdk
+from edgewright.backends.nxp.dialect.execute import NUMERICS
 from edgewright.errors import UsageError
 from edgewright.formats.schema import CompileSpec
 from edgewright.hints import not_among
-from edgewright.ir.tflite.execute import NUMERICS
 
 DEFAULT = "imxrt700"
 SIMULATED = " (simulation only: will not run on the chip)"

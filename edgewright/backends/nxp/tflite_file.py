@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from edgewright.backends.nxp.dialect.table import PREFIX, TFLITE
 from edgewright.backends.nxp.tables import (
     IDENTIFIER,
     OPTIONS,
@@ -23,7 +24,6 @@ from edgewright.formats.flatbuffer import Buffer
 from edgewright.formats.flatbuffer_reader import FlatReader
 from edgewright.formats.flatbuffer_writer import FlatWriter
 from edgewright.ir.graph import Graph, Op, Value, verify
-from edgewright.ir.tflite.table import PREFIX, TFLITE
 
 _VERSION = 3
 _MAX_DEPRECATED_CODE = 127  # largest operator code of the deprecated int8 field

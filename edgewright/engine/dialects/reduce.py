@@ -15,6 +15,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from edgewright.backends.ethos_u.dialect.conv_pool import reciprocal_scale
+from edgewright.backends.nxp.dialect.execute import overrides
+from edgewright.backends.nxp.dialect.fixed_point_math import mean_multiplier, single_rounding_factor
+from edgewright.backends.nxp.dialect.rounding import scale, zero_point
 from edgewright.engine.codegen.builder import Reg, const
 from edgewright.engine.codegen.fixed_point import make_rescale as scale_by
 from edgewright.engine.codegen.ranged_int import IntRangeError, RangedInt, RangedIntBuilder
@@ -22,9 +25,6 @@ from edgewright.engine.codegen.vector import clamp, round_to_int, to_float32
 from edgewright.engine.dialects.elementwise import dtype_range
 from edgewright.ir.graph import Array, Op, Value
 from edgewright.ir.numerics import Numerics
-from edgewright.ir.tflite.execute import overrides
-from edgewright.ir.tflite.fixed_point_math import mean_multiplier, single_rounding_factor
-from edgewright.ir.tflite.rounding import scale, zero_point
 
 ReduceEpilogue = Callable[[RangedIntBuilder, Op, RangedInt, list[Reg]], RangedInt]
 REDUCE_EPILOGUES: dict[str, ReduceEpilogue] = {}

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from edgewright.backends.ethos_u.dialect.conv_pool import source_positions
+from edgewright.backends.nxp.dialect.conv import resize_taps
+from edgewright.backends.nxp.dialect.xnnpack_rounding import bilinear_taps as between_pixels
 from edgewright.engine.codegen.builder import Function, Reg, const, lane_count, vec
 from edgewright.engine.codegen.ranged_int import IntRangeError, RangedInt, RangedIntBuilder
 from edgewright.ir.graph import Array, Op, Value
 from edgewright.ir.numerics import Numerics
-from edgewright.ir.tflite.conv import resize_taps
-from edgewright.ir.tflite.xnnpack_rounding import bilinear_taps as between_pixels
 
 ResizeEpilogue = Callable[[RangedIntBuilder, RangedInt], RangedInt]
 

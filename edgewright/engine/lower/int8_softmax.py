@@ -6,11 +6,11 @@ import math
 
 import numpy as np
 
+from edgewright.backends.nxp.dialect.fixed_point_math import softmax_exp_table
 from edgewright.engine.graph.nodes import Node, is_quantized8
 from edgewright.engine.kernels.elementwise import LoopOperand, plan_loops
 from edgewright.engine.kernels.int8_softmax import Int8SoftmaxSpec, emit_softmax
 from edgewright.engine.lower.base import Lowering, LoweringContext
-from edgewright.ir.tflite.fixed_point_math import softmax_exp_table
 
 _MAX_LENGTH = 4095  # elements of a row, so that the sum of exponentials fits in 31 bits
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
+from edgewright.backends.nxp.dialect.execute import execute
 from edgewright.backends.nxp.tflite_file import write_tflite
 from edgewright.ir.graph import Array, Graph, Op, QParams, Value
-from edgewright.ir.tflite.execute import execute
 
 INT8 = np.dtype(np.int8)
 

@@ -8,11 +8,11 @@ from typing import Any
 
 from edgewright.backends.nxp import INFO
 from edgewright.backends.nxp.build_graph import to_tflite
+from edgewright.backends.nxp.dialect.execute import execute
 from edgewright.backends.nxp.ops import ROWS
 from edgewright.backends.nxp.rules import GLOBAL_RULES
 from edgewright.backends.nxp.tflite_file import write_tflite
 from edgewright.backends.table import Backend
-from edgewright.ir.tflite.execute import execute
 from tests.backends.nxp.litert import run
 from tests.support import quantized_calls
 from tests.support.quantized_calls import Case, Scheme

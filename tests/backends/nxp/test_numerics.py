@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from edgewright.backends.nxp.dialect import rounding
 from edgewright.ir.graph import QParams, Value
-from edgewright.ir.tflite import rounding
 from tests.backends.nxp.litert import INT8, differences, graph, numbers, run, value, write_tflite
 
 EVERY = np.arange(-128, 128, dtype=np.int8).reshape(1, 256)

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from ai_edge_litert import schema_py_generated as schema
 
+from edgewright.backends.nxp.dialect.table import TFLITE
 from edgewright.backends.nxp.tables import OPTIONS
 from edgewright.backends.nxp.tflite_file import read_tflite, write_tflite
 from edgewright.errors import EdgewrightError, FormatError
-from edgewright.ir.tflite.table import TFLITE
 from tests.backends.nxp.litert import graph, numbers, value
 
 

@@ -8,10 +8,10 @@ import torch
 
 from edgewright.backends.nxp.build_graph import to_tflite
 from edgewright.backends.nxp.delegate import NeutronDelegate
+from edgewright.backends.nxp.dialect.execute import execute
 from edgewright.errors import FormatError, UsageError
 from edgewright.formats.twin_writer import write_twin
 from edgewright.ir.aten.ops import OPS
-from edgewright.ir.tflite.execute import execute
 from edgewright.runtime.delegates import DelegateBlob
 from tests.backends.nxp.litert import differences, graph, value
 from tests.backends.nxp.lowered import Lowered

@@ -1,4 +1,4 @@
-"""TFLite's operators in the engine, bit for bit what ``ir/tflite`` says, under both of its roundings."""
+"""TFLite's operators in the engine, bit for bit what ``backends/nxp/dialect`` says, under both of its roundings."""
 
 from __future__ import annotations
 

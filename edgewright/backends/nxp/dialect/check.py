@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from edgewright.backends.nxp.dialect.shapes import infer_shape
+from edgewright.backends.nxp.dialect.signatures import check_types
+from edgewright.backends.nxp.dialect.table import PREFIX, TfliteOp
 from edgewright.errors import FormatError
 from edgewright.ir.dialect_checks import MAX_INT, MAX_LENGTH, check_memory
 from edgewright.ir.graph import Op, Value
-from edgewright.ir.tflite.shapes import infer_shape
-from edgewright.ir.tflite.signatures import check_types
-from edgewright.ir.tflite.table import PREFIX, TfliteOp
 
 _MINIMUM = {"stride_h": 1, "stride_w": 1, "dilation_h": 1, "dilation_w": 1, "filter_h": 1, "filter_w": 1}
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from edgewright.backends.nxp.dialect import conv, elementwise, fixed_point_math, move
 from edgewright.ir.graph import Array, Op
-from edgewright.ir.tflite import conv, elementwise, fixed_point_math, move
 
 PREFIX = "tflite."
 VALID = 1

@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from edgewright.backends.nxp.dialect.table import VALID
 from edgewright.errors import FormatError
 from edgewright.ir.graph import Op
-from edgewright.ir.tflite.table import VALID
 
 Shape = tuple[int, ...]
 ShapeRule = Callable[[Op, list[Shape]], tuple[Shape, int]]

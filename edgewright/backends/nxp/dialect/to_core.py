@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
+from edgewright.backends.nxp.dialect.conv import matmul_factor, product_operands, requant_factor
+from edgewright.backends.nxp.dialect.elementwise import RELU_RANGES, clamp_limits
+from edgewright.backends.nxp.dialect.rounding import quantize_multiplier, scale, zero_point
+from edgewright.backends.nxp.dialect.table import PREFIX
 from edgewright.engine.dialects.rewrite import GraphRewrite, RuleTable
 from edgewright.ir.graph import Graph, Op, Value
 from edgewright.ir.numerics import Numerics
 from edgewright.ir.requant_scale import FixedPointScale, FloatScale
-from edgewright.ir.tflite.conv import matmul_factor, product_operands, requant_factor
-from edgewright.ir.tflite.elementwise import RELU_RANGES, clamp_limits
-from edgewright.ir.tflite.rounding import quantize_multiplier, scale, zero_point
-from edgewright.ir.tflite.table import PREFIX
 
 rule: RuleTable[_TfliteRewrite] = RuleTable(PREFIX)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from edgewright.backends.nxp.dialect.table import PREFIX, TFLITE, Reference
+from edgewright.backends.nxp.dialect.xnnpack_rounding import OVERRIDES
 from edgewright.errors import UsageError
 from edgewright.ir.analysis import last_uses
 from edgewright.ir.graph import Array, Graph, GraphError, Op, Value
-from edgewright.ir.tflite.table import PREFIX, TFLITE, Reference
-from edgewright.ir.tflite.xnnpack_rounding import OVERRIDES
 
 NUMERICS: dict[str, Mapping[str, Reference]] = {"tflite": {}, "xnnpack": OVERRIDES}
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.ir.graph import Array, Op, Value
-from edgewright.ir.tflite.rounding import (
+from edgewright.backends.nxp.dialect.rounding import (
     doubling_high_mul,
     multiply_by_quantized,
     quantize_multiplier,
@@ -20,6 +19,7 @@ from edgewright.ir.tflite.rounding import (
     subtract_zero_point,
     zero_point,
 )  # fmt: skip
+from edgewright.ir.graph import Array, Op, Value
 
 Function = Callable[[Op, Sequence[Array]], Array]
 _F32 = np.float32

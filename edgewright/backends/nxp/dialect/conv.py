@@ -9,8 +9,15 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from edgewright.backends.nxp.dialect.rounding import (
+    quantize_output,
+    rescale,
+    rescale_once,
+    scale,
+    scales,
+    subtract_zero_point,
+)
 from edgewright.ir.graph import Array, Op, Value
-from edgewright.ir.tflite.rounding import quantize_output, rescale, rescale_once, scale, scales, subtract_zero_point
 
 Reference = Callable[[Op, Sequence[Array]], Array]
 _ACC_DTYPE = np.float64  # exact for sums of int8 products, and uses BLAS

@@ -1,4 +1,4 @@
-"""Rules for TFLite's elementwise integer operators, bit-exact with ``ir/tflite``.
+"""Rules for TFLite's elementwise integer operators, bit-exact with ``backends/nxp/dialect``.
 
 ADD and SUB follow TFLite's reference: shift operands left by 20 bits, rescale both to twice the larger scale, add, and
 rescale to the output; every rescale rounds twice (doubling high multiply, then rounding shift).
@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from edgewright.backends.nxp.dialect import elementwise as tflite
+from edgewright.backends.nxp.dialect.rounding import quantize_multiplier, scale, zero_point
 from edgewright.engine.codegen.ranged_int import RangedInt, RangedIntBuilder
 from edgewright.engine.dialects.elementwise import TABLE_ONLY, Args, elementwise_rule, result_of
 from edgewright.ir.graph import Op, Value
-from edgewright.ir.tflite import elementwise as tflite
-from edgewright.ir.tflite.rounding import quantize_multiplier, scale, zero_point
 
 TABLE_ONLY |= {
     f"tflite.{name}" for name in ("LOGISTIC", "TANH", "EXP", "LOG", "RSQRT", "LEAKY_RELU", "ABS", "HARD_SWISH")

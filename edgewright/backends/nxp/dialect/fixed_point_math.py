@@ -10,8 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from edgewright.ir.graph import Array, Op
-from edgewright.ir.tflite.rounding import (
+from edgewright.backends.nxp.dialect.rounding import (
     doubling_high_mul,
     multiply_by_quantized,
     quantize_multiplier,
@@ -20,6 +19,7 @@ from edgewright.ir.tflite.rounding import (
     scale,
     zero_point,
 )
+from edgewright.ir.graph import Array, Op
 
 _LOW, _HIGH = -(1 << 31), (1 << 31) - 1
 _DIFF_BITS = 5  # integer bits of differences to the row maximum

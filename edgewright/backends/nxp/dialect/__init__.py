@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from edgewright.backends.nxp.dialect.check import check_row
+from edgewright.backends.nxp.dialect.execute import overrides
+from edgewright.backends.nxp.dialect.table import PREFIX, TFLITE, TfliteOp
 from edgewright.ir.dialect import Dialect, array_of
 from edgewright.ir.graph import Array, Graph, Op, Value
 from edgewright.ir.numerics import TFLITE as TFLITE_NUMERICS
 from edgewright.ir.numerics import Numerics
-from edgewright.ir.tflite.check import check_row
-from edgewright.ir.tflite.execute import overrides
-from edgewright.ir.tflite.table import PREFIX, TFLITE, TfliteOp
 
 
 class TfliteDialect(Dialect):
@@ -25,10 +25,10 @@ class TfliteDialect(Dialect):
         return [reference(op, [array_of(v, arrays) for v in op.args["inputs"]])]
 
     def load_rules(self) -> None:
-        from edgewright.engine.dialects import tflite_elementwise  # noqa: F401
+        from edgewright.backends.nxp.dialect import int_rules  # noqa: F401
 
     def to_core(self, graph: Graph, numerics: Numerics) -> Graph:
-        from edgewright.engine.dialects.tflite import translate
+        from edgewright.backends.nxp.dialect.to_core import translate
 
         return translate(graph, numerics)
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from edgewright.backends.nxp.dialect import conv, elementwise, fixed_point_math
+from edgewright.backends.nxp.dialect.rounding import quantize_output, scale, scales, subtract_zero_point
 from edgewright.ir.graph import Array, Op, Value
 from edgewright.ir.numerics import XNNPACK
-from edgewright.ir.tflite import conv, elementwise, fixed_point_math
-from edgewright.ir.tflite.rounding import quantize_output, scale, scales, subtract_zero_point
 
 _F32 = np.float32
 _MIN_FACTOR, _MAX_FACTOR = _F32(1 / 256), _F32(128)  # factors of leaky ReLU that XNNPACK supports
