@@ -176,7 +176,7 @@ class TosaNumerics(_VendorNumerics):
 
 
 class QnnNumerics(_VendorNumerics):
-    """For graphs of QNN's operators (``ir/qnn``), which round once, as XNNPACK's do."""
+    """For graphs of QNN's operators (``backends/qualcomm/dialect``), which round once, as XNNPACK's do."""
 
     name = "qnn"
 

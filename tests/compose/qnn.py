@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from edgewright.backends.qualcomm.dialect.check import check
 from edgewright.ir.graph import Array, QParams, Value
-from edgewright.ir.qnn.check import check
 from tests.compose.builder import F32, I8, U8
 from tests.compose.spec import Step, need
 from tests.compose.vendor import Geometry, Vendor

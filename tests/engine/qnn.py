@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from edgewright.ir.qnn.execute import execute
+from edgewright.backends.qualcomm.dialect.execute import execute
 
+from edgewright.backends.qualcomm.dialect.check import check
 from edgewright.engine import compile
 from edgewright.ir.graph import Array, Graph, Op, QParams, Value
-from edgewright.ir.qnn.check import check
 from tests.engine.graphs import cpus, dirty
 from tests.engine.vendors import anything, graph
 

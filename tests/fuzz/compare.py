@@ -17,6 +17,7 @@ import numpy as np
 
 from edgewright.backends.ethos_u.dialect.check import check as check_tosa
 from edgewright.backends.nxp.delegate import NeutronDelegate
+from edgewright.backends.qualcomm.dialect.check import check as check_qnn
 from edgewright.backends.samsung.delegate import EnnDelegate
 from edgewright.backends.xnnpack.delegate import XnnpackDelegate
 from edgewright.engine.codegen.builder import Module
@@ -28,7 +29,6 @@ from edgewright.ir import numerics
 from edgewright.ir.core.validate import validate_graph as check_core
 from edgewright.ir.dtypes import DType, is_floating
 from edgewright.ir.graph import Graph
-from edgewright.ir.qnn.check import check as check_qnn
 from edgewright.runtime.delegates import DelegateBlob
 from edgewright.runtime.twin_delegate import HostTwin
 

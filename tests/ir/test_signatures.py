@@ -12,6 +12,8 @@ from edgewright.backends.ethos_u.dialect.signatures import SIGNATURES as TOSA_SI
 from edgewright.backends.ethos_u.dialect.table import TOSA
 from edgewright.backends.nxp.dialect.signatures import SIGNATURES as TFLITE_SIGNATURES
 from edgewright.backends.nxp.dialect.table import TFLITE
+from edgewright.backends.qualcomm.dialect.signatures import SIGNATURES as QNN_SIGNATURES
+from edgewright.backends.qualcomm.dialect.table import QNN
 from edgewright.errors import FormatError
 from edgewright.ir.core.execute import IMPLEMENTATIONS
 from edgewright.ir.core.quant_params import check_structure, check_values
@@ -19,8 +21,6 @@ from edgewright.ir.core.signatures import SIGNATURES as CORE_SIGNATURES
 from edgewright.ir.enn.signatures import SIGNATURES as ENN_SIGNATURES
 from edgewright.ir.enn.table import ENN
 from edgewright.ir.graph import Graph, Op, QParams, Value
-from edgewright.ir.qnn.signatures import SIGNATURES as QNN_SIGNATURES
-from edgewright.ir.qnn.table import QNN
 from edgewright.ir.signatures import Signatures, describe_type, type_code
 
 NAN, INF = float("nan"), float("inf")

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from edgewright.backends.qualcomm.dialect.scaling import block_scales
 from edgewright.backends.qualcomm.fp16 import cast_boundary
 from edgewright.backends.qualcomm.qnn.build import Encoding
 from edgewright.ir.graph import Array, Graph, Op, QParams, Value
-from edgewright.ir.qnn.scaling import block_scales
 from edgewright.lowering.passes.layout import GroupLowering, Order, common_order, identity, is_trivial_permutation
 from edgewright.lowering.passes.value_storage import clamp_is_redundant, representable_range, same_encoding
 

@@ -14,6 +14,7 @@ from torch.export import ExportedProgram
 
 from edgewright.backends.qualcomm.blob import write_blob
 from edgewright.backends.qualcomm.delegate import release
+from edgewright.backends.qualcomm.dialect.twin import unsupported_ops
 from edgewright.backends.qualcomm.emit import probe_for, signature
 from edgewright.backends.qualcomm.estimates import estimate
 from edgewright.backends.qualcomm.exclude import NameExclusions
@@ -38,7 +39,6 @@ from edgewright.frontend.export import export
 from edgewright.hints import did_you_mean
 from edgewright.ir.aten.ops import OPS
 from edgewright.ir.graph import Graph, Op, verify
-from edgewright.ir.qnn.twin import unsupported_ops
 from edgewright.lowering.partition.exclude import as_exclusion
 from edgewright.lowering.partition.partitioner import Partitioner
 from edgewright.lowering.partition.report import PartitionReport

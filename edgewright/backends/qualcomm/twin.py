@@ -1,6 +1,6 @@
 """The host twin of a blob: the compiler's input graph, for machines without Qualcomm's libraries.
 
-The engine runs it: integers are bit-exact with ``ir/qnn``, floating point is stored in fp16. The emulator's results are
+The engine runs it: integers are bit-exact with ``backends/qualcomm/dialect``, floating point is stored in fp16. The emulator's results are
 the device's; the twin's results are within one quantization step of them, per operator.
 """
 
@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
+from edgewright.backends.qualcomm.dialect.check import check
+from edgewright.backends.qualcomm.dialect.twin import to_twin, unsupported_ops
 from edgewright.backends.qualcomm.emulator import TensorDesc
 from edgewright.engine.plan import TensorSpec
 from edgewright.errors import ExecutionError
 from edgewright.formats.twin_writer import write_twin
 from edgewright.ir.graph import Graph
 from edgewright.ir.numerics import QNN
-from edgewright.ir.qnn.check import check
-from edgewright.ir.qnn.twin import to_twin, unsupported_ops
 from edgewright.runtime.twin_delegate import HostTwin
 
 Array = np.ndarray[Any, Any]

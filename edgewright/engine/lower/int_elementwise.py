@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from edgewright.backends.qualcomm.dialect import int_rules as qnn_elementwise
 from edgewright.engine.codegen.builder import PTR, Function, Module, Reg, lane_count, vec
 from edgewright.engine.codegen.ranged_int import IntRangeError, RangedInt, RangedIntBuilder
 from edgewright.engine.codegen.requant import storage_offset
-from edgewright.engine.dialects import enn_elementwise, qnn_elementwise
+from edgewright.engine.dialects import enn_elementwise
 from edgewright.engine.dialects.elementwise import ELEMENTWISE, dtype_range, elementwise_operands
 from edgewright.engine.graph.elementwise_trees import scalar_constants, tree_inputs
 from edgewright.engine.graph.nodes import Node, is_float32

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from edgewright.ir.qnn.execute import execute
+from edgewright.backends.qualcomm.dialect.execute import execute
 
 from edgewright.backends.qualcomm.blob import write_blob
 from edgewright.backends.qualcomm.delegate import QnnDelegate
+from edgewright.backends.qualcomm.dialect.check import check as check_twin
 from edgewright.backends.qualcomm.emit import compile_graph
 from edgewright.backends.qualcomm.ops import BACKEND
 from edgewright.backends.qualcomm.options import KEY
@@ -23,7 +24,6 @@ from edgewright.backends.qualcomm.target import (
 from edgewright.backends.qualcomm.twin import make_twin
 from edgewright.formats.twin_reader import read_twin
 from edgewright.ir.graph import Array, Graph
-from edgewright.ir.qnn.check import check as check_twin
 from edgewright.runtime.delegates import DelegateBlob
 from tests.support import quantized_calls
 from tests.support.quantized_calls import Case, Scheme, apart, one_for_transposed_groups

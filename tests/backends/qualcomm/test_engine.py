@@ -5,18 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from edgewright.ir.qnn.execute import execute
+from edgewright.backends.qualcomm.dialect.execute import execute
 
 from edgewright import engine
 from edgewright.backends.qualcomm import QuantDtype
+from edgewright.backends.qualcomm.dialect.check import check
+from edgewright.backends.qualcomm.dialect.twin import to_twin, unsupported_ops
 from edgewright.backends.qualcomm.ops import BACKEND
 from edgewright.backends.qualcomm.partitioner import QnnPartitioner, to_qnn
 from edgewright.formats.pte_reader import read_program
 from edgewright.formats.twin_reader import read_twin
 from edgewright.ir.aten.ops import OPS
 from edgewright.ir.graph import Array
-from edgewright.ir.qnn.check import check
-from edgewright.ir.qnn.twin import to_twin, unsupported_ops
 from edgewright.program.edge import to_edge_transform_and_lower
 from tests.backends.qualcomm.lowered import quantize
 from tests.backends.qualcomm.rows import FP16, cases

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from edgewright.ir.qnn.execute import execute
+from edgewright.backends.qualcomm.dialect.execute import execute
 from torch import nn
 
 from edgewright.backends.qualcomm import QuantDtype
+from edgewright.backends.qualcomm.dialect.twin import to_twin
 from edgewright.errors import ExecutionError, VendorError
 from edgewright.ir.graph import Array, Graph, Op
-from edgewright.ir.qnn.twin import to_twin
 from tests.backends.qualcomm.lowered import lower, quantize
 from tests.backends.qualcomm.rows import emulated_result, target_for
 from tests.engine.qnn import TYPES, given, plain, tensor

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from edgewright.ir.qnn.execute import execute
+from edgewright.backends.qualcomm.dialect.execute import execute
 
 from edgewright import engine
+from edgewright.backends.qualcomm.dialect.int16 import int16_rescale_params, int16_sum_params
 from edgewright.ir.graph import Array, Graph, Op, QParams, Value
-from edgewright.ir.qnn.int16 import int16_rescale_params, int16_sum_params
 from tests.engine.vendors import cpus
 
 WORD = np.dtype(np.uint16)

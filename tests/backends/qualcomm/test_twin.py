@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from edgewright.ir.qnn.execute import execute
+from edgewright.backends.qualcomm.dialect.execute import execute
 
 from edgewright.backends.qualcomm import (
     QuantDtype,
@@ -19,15 +19,15 @@ from edgewright.backends.qualcomm import (
     generate_qnn_executorch_compiler_spec,
 )
 from edgewright.backends.qualcomm.delegate import CHOICE
+from edgewright.backends.qualcomm.dialect.check import check
+from edgewright.backends.qualcomm.dialect.shapes import RULES
+from edgewright.backends.qualcomm.dialect.table import PREFIX, QNN
 from edgewright.backends.qualcomm.partitioner import QnnPartitioner, to_edge_transform_and_lower_to_qnn
 from edgewright.errors import EdgewrightError, FormatError, LimitError, MissingDataError, MissingError, UsageError
 from edgewright.formats.pte_reader import read_program
 from edgewright.formats.twin_reader import read_twin
 from edgewright.formats.twin_writer import HEAD, MAGIC
 from edgewright.ir.graph import Graph, Op, QParams, Value
-from edgewright.ir.qnn.check import check
-from edgewright.ir.qnn.shapes import RULES
-from edgewright.ir.qnn.table import PREFIX, QNN
 from edgewright.program import manifest
 from edgewright.program.edge import to_edge_transform_and_lower
 from edgewright.runtime import Runtime

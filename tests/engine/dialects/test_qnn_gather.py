@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from edgewright.ir.qnn.execute import execute
+from edgewright.backends.qualcomm.dialect.execute import execute
 
 from edgewright.engine import compile
 from edgewright.errors import ExecutionError

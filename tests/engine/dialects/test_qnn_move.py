@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from edgewright.ir.qnn.execute import execute
+from edgewright.backends.qualcomm.dialect.execute import execute
 
+from edgewright.backends.qualcomm.dialect.table import QNN, STORED
 from edgewright.engine import compile
 from edgewright.ir.graph import Graph, Op, QParams, Value
-from edgewright.ir.qnn.table import QNN, STORED
 
 FLOAT = np.dtype(np.float32)
 # Neither of these is a number of 16 bits; the first of the second row is beyond their range.

@@ -1,8 +1,8 @@
 """Rules for QNN's elementwise integer operators: dequantize to float32, compute, and quantize, each rounded as in
-``ir/qnn``.
+``backends/qualcomm/dialect``.
 
 QNN rounds add, sub and mul half up and everything else half to even; int16 sums use fixed point where QNN does
-(``ir/qnn/int16.py``). Unquantized integers and bools use plain integer arithmetic.
+(``backends/qualcomm/dialect/int16.py``). Unquantized integers and bools use plain integer arithmetic.
 """
 
 from __future__ import annotations
@@ -11,18 +11,24 @@ from collections.abc import Callable
 
 import numpy as np
 
+from edgewright.backends.qualcomm.dialect.binary import inverse_scale, is_fixed_point
+from edgewright.backends.qualcomm.dialect.dtypes import clamp_limits, int16_clamp_params
+from edgewright.backends.qualcomm.dialect.elementwise import BINARY, UNARY
+from edgewright.backends.qualcomm.dialect.int16 import (
+    MIDPOINT,
+    Int16Rescale,
+    Int16Sum,
+    int16_rescale_params,
+    int16_sum_params,
+)
+from edgewright.backends.qualcomm.dialect.shapes import OTHER_UNARY
+from edgewright.backends.qualcomm.dialect.table import PREFIX
 from edgewright.engine.codegen.builder import Reg, const, lane_count, vec
 from edgewright.engine.codegen.math_float32 import FUNCTIONS
 from edgewright.engine.codegen.ranged_int import IntRangeError, RangedInt, RangedIntBuilder
 from edgewright.engine.codegen.vector import clamp, round_to_int, to_float32
 from edgewright.engine.dialects.elementwise import ELEMENTWISE, TABLE_ONLY, Args, dtype_range, elementwise_rule
 from edgewright.ir.graph import Op, QParams, Value
-from edgewright.ir.qnn.binary import inverse_scale, is_fixed_point
-from edgewright.ir.qnn.dtypes import clamp_limits, int16_clamp_params
-from edgewright.ir.qnn.elementwise import BINARY, UNARY
-from edgewright.ir.qnn.int16 import MIDPOINT, Int16Rescale, Int16Sum, int16_rescale_params, int16_sum_params
-from edgewright.ir.qnn.shapes import OTHER_UNARY
-from edgewright.ir.qnn.table import PREFIX
 
 TABLE_ONLY |= {PREFIX + name for name in (*OTHER_UNARY, "Prelu", *(f"ElementWise{n}" for n in (*UNARY, *BINARY)))}
 FloatFunction = Callable[[RangedIntBuilder, Op, list[Reg]], Reg]

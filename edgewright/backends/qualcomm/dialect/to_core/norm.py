@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.engine.dialects.qnn_rewrite import (
+from edgewright.backends.qualcomm.dialect.dtypes import to_float as numbers_of
+from edgewright.backends.qualcomm.dialect.norm import row_view
+from edgewright.backends.qualcomm.dialect.to_core.rewrite import (
     QnnRewrite,
     io_of,
     is_float32,
@@ -19,8 +21,6 @@ from edgewright.engine.dialects.qnn_rewrite import (
     same_type,
 )
 from edgewright.ir.graph import Op, Value
-from edgewright.ir.qnn.dtypes import to_float as numbers_of
-from edgewright.ir.qnn.norm import row_view
 
 _SOFTMAX = {"Softmax": "enn.SOFTMAX", "LogSoftmax": "enn.LOGSOFTMAX"}
 

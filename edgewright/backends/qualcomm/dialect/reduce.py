@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from edgewright.backends.qualcomm.dialect.dtypes import convert_elements, from_float, round_to_fp16, subtract_zero_point
 from edgewright.ir.aten.reference.windows import reach
 from edgewright.ir.graph import Array, Op, Value
 from edgewright.ir.numerics import QNN, as_float32
-from edgewright.ir.qnn.dtypes import convert_elements, from_float, round_to_fp16, subtract_zero_point
 
 Params = Mapping[str, Any]
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from edgewright.backends.qualcomm.dialect import image
+from edgewright.backends.qualcomm.dialect.dtypes import from_float, subtract_zero_point, to_float
 from edgewright.ir.graph import Array, Op, Value
 from edgewright.ir.int_rows import log_softmax, norm_fits_int64, normalize_rows, softmax
-from edgewright.ir.qnn import image
-from edgewright.ir.qnn.dtypes import from_float, subtract_zero_point, to_float
 
 Params = Mapping[str, Any]
 

@@ -8,10 +8,10 @@ from itertools import pairwise
 
 import numpy as np
 
+from edgewright.backends.qualcomm.dialect.elementwise import BINARY, UNARY
+from edgewright.backends.qualcomm.dialect.table import PREFIX
 from edgewright.errors import FormatError
 from edgewright.ir.graph import Op
-from edgewright.ir.qnn.elementwise import BINARY, UNARY
-from edgewright.ir.qnn.table import PREFIX
 
 Shape = tuple[int, ...]
 ShapeRule = Callable[[Op, list[Shape]], list[Shape]]

@@ -8,14 +8,14 @@ import math
 
 import numpy as np
 
+from edgewright.backends.qualcomm.dialect.int_rules import dequantize, quantize
+from edgewright.backends.qualcomm.dialect.reduce import mean_factors
+from edgewright.backends.qualcomm.dialect.table import PREFIX
 from edgewright.engine.codegen.builder import Reg, const
 from edgewright.engine.codegen.ranged_int import IntRangeError, RangedInt, RangedIntBuilder
 from edgewright.engine.codegen.vector import clamp, round_to_int, to_float32
-from edgewright.engine.dialects.qnn_elementwise import dequantize, quantize
 from edgewright.engine.dialects.reduce import REDUCTIONS, IntReduction, reduce_epilogue
 from edgewright.ir.graph import Array, Op, Value
-from edgewright.ir.qnn.reduce import mean_factors
-from edgewright.ir.qnn.table import PREFIX
 
 _POOLS = ("PoolAvg2d", "PoolAvg3d", "PoolMax2d")
 _AXES = ("ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin")

@@ -6,22 +6,12 @@ use the engine's order.
 
 from __future__ import annotations
 
-from edgewright.engine.dialects import (  # noqa: F401  (register their rules)
-    qnn_conv,
-    qnn_conv3d,
-    qnn_elementwise,
-    qnn_float,
-    qnn_gather,
-    qnn_grid_sample,
-    qnn_image,
-    qnn_move,
-    qnn_norm,
-    qnn_reduce,
-)
-from edgewright.engine.dialects.qnn_rewrite import QnnRewrite, io_of, is_float32, rule
+from edgewright.backends.qualcomm.dialect import int_rules_reduce  # noqa: F401  (registers its rules)
+from edgewright.backends.qualcomm.dialect.binary import is_fixed_point
+from edgewright.backends.qualcomm.dialect.to_core import conv, conv3d, float32, gather, grid_sample, image, move, norm  # noqa: F401  (register their rules)
+from edgewright.backends.qualcomm.dialect.to_core.rewrite import QnnRewrite, io_of, is_float32, rule
 from edgewright.ir.graph import Graph, Op
 from edgewright.ir.numerics import Numerics
-from edgewright.ir.qnn.binary import is_fixed_point
 
 _SUMS = {"Add": "core.add", "Subtract": "core.sub"}
 
@@ -42,7 +32,7 @@ def _add_sub(rw: QnnRewrite, op: Op) -> bool:
     (a, b), _ = io_of(op)
     name = op.kind.partition("ElementWise")[2]
     if not is_fixed_point(op):
-        return qnn_float.BINARY[name](rw, op)
-    limits, last = qnn_conv.fuse_activation(rw, op)
+        return float32.BINARY[name](rw, op)
+    limits, last = conv.fuse_activation(rw, op)
     rw.emit(_SUMS[name], op, last, self=a, other=b, limits=limits)
     return True

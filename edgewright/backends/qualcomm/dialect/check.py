@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from edgewright.backends.qualcomm.dialect.shapes import infer_shapes, is_elementwise
+from edgewright.backends.qualcomm.dialect.signatures import check_types
+from edgewright.backends.qualcomm.dialect.table import PREFIX, Param, QnnOp
 from edgewright.errors import FormatError
 from edgewright.ir.dialect_checks import MAX_INT, MAX_LENGTH, check_memory
 from edgewright.ir.graph import Op, QParams, Value
-from edgewright.ir.qnn.shapes import infer_shapes, is_elementwise
-from edgewright.ir.qnn.signatures import check_types
-from edgewright.ir.qnn.table import PREFIX, Param, QnnOp
 
 _TYPES = ("uint8", "int8", "uint16", "int16", "int32", "int64", "uint32", "bool", "float32", "float16")
 

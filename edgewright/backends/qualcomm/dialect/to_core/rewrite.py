@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from edgewright.backends.qualcomm.dialect.dtypes import round_to_fp16
+from edgewright.backends.qualcomm.dialect.table import PREFIX, QNN, STORED
 from edgewright.engine.dialects.elementwise import ELEMENTWISE
 from edgewright.engine.dialects.rewrite import GraphRewrite, RuleTable
 from edgewright.ir.graph import Array, Graph, Op, QParams, Value
-from edgewright.ir.qnn.dtypes import round_to_fp16
-from edgewright.ir.qnn.table import PREFIX, QNN, STORED
 
 FLOAT32 = np.dtype(np.float32)
 QUANTIZE, DEQUANTIZE = f"{PREFIX}Quantize", f"{PREFIX}Dequantize"

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.ir.qnn import binary, conv, dtypes, image, move, norm, reduce
-from edgewright.ir.qnn import elementwise as el
+from edgewright.backends.qualcomm.dialect import binary, conv, dtypes, image, move, norm, reduce
+from edgewright.backends.qualcomm.dialect import elementwise as el
 
 PREFIX = "qnn."
 REAL, STORED, OPERATOR = "real", "stored", "operator"

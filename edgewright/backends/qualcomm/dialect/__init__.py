@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from edgewright.backends.qualcomm.dialect.check import check_row, check_value
+from edgewright.backends.qualcomm.dialect.evaluate import evaluate
+from edgewright.backends.qualcomm.dialect.table import QNN, QnnOp
 from edgewright.ir.dialect import Dialect, array_of
 from edgewright.ir.dialect_checks import check_graph
 from edgewright.ir.graph import Array, Graph, GraphError, Op, Value
 from edgewright.ir.numerics import QNN as QNN_NUMERICS
 from edgewright.ir.numerics import Numerics
-from edgewright.ir.qnn.check import check_row, check_value
-from edgewright.ir.qnn.evaluate import evaluate
-from edgewright.ir.qnn.table import QNN, QnnOp
 
 
 class QnnDialect(Dialect):
@@ -41,10 +41,10 @@ class QnnDialect(Dialect):
         return np.ascontiguousarray(result if result.dtype == out.dtype else result.astype(out.dtype)).reshape(out.bound)
 
     def load_rules(self) -> None:
-        from edgewright.engine.dialects import qnn_elementwise  # noqa: F401
+        from edgewright.backends.qualcomm.dialect import int_rules  # noqa: F401
 
     def to_core(self, graph: Graph, numerics: Numerics) -> Graph:
-        from edgewright.engine.dialects.qnn import translate
+        from edgewright.backends.qualcomm.dialect.to_core import translate
 
         return translate(graph, numerics)
 

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from edgewright.engine.dialects.qnn_move import emit_result, movable_input
-from edgewright.engine.dialects.qnn_rewrite import (
+from edgewright.backends.qualcomm.dialect.evaluate import subject_of, zero_point_of
+from edgewright.backends.qualcomm.dialect.to_core.move import emit_result, movable_input
+from edgewright.backends.qualcomm.dialect.to_core.rewrite import (
     QnnRewrite,
     element_count,
     io_of,
@@ -21,7 +22,6 @@ from edgewright.engine.dialects.qnn_rewrite import (
 )
 from edgewright.ir.core.index_bounds import OutOfRangePolicy
 from edgewright.ir.graph import Array, Op, Value
-from edgewright.ir.qnn.evaluate import subject_of, zero_point_of
 
 
 def _is_index(index: Value) -> bool:

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from edgewright.backends.qualcomm.dialect.dtypes import from_float, subtract_zero_point, to_float
+from edgewright.backends.qualcomm.dialect.scaling import accumulator_bias, integer_weights, requantize_accumulators
 from edgewright.ir.aten.reference.windows import reach
 from edgewright.ir.graph import Array, Op, Value
 from edgewright.ir.numerics import as_float32
-from edgewright.ir.qnn.dtypes import from_float, subtract_zero_point, to_float
-from edgewright.ir.qnn.scaling import accumulator_bias, integer_weights, requantize_accumulators
 
 _EXACT = 1 << 24  # sums below it are exact in float32
 

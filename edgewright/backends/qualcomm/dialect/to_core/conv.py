@@ -12,7 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.engine.dialects.qnn_rewrite import (
+from edgewright.backends.qualcomm.dialect.dtypes import quantize_array, round_to_fp16
+from edgewright.backends.qualcomm.dialect.scaling import accumulator_bias, accumulator_scale, integer_weights
+from edgewright.backends.qualcomm.dialect.table import PREFIX
+from edgewright.backends.qualcomm.dialect.to_core.rewrite import (
     QnnRewrite,
     element_count,
     io_of,
@@ -27,9 +30,6 @@ from edgewright.engine.dialects.qnn_rewrite import (
 )  # fmt: skip
 from edgewright.ir.graph import Array, Op, QParams, Value
 from edgewright.ir.numerics import QNN, as_float32
-from edgewright.ir.qnn.dtypes import quantize_array, round_to_fp16
-from edgewright.ir.qnn.scaling import accumulator_bias, accumulator_scale, integer_weights
-from edgewright.ir.qnn.table import PREFIX
 from edgewright.ir.requant_scale import FloatScale, all_8bit, product_scale
 
 _INT8, _INT16 = np.dtype(np.int8), np.dtype(np.int16)

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from edgewright.engine.dialects.qnn_rewrite import (
+from edgewright.backends.qualcomm.dialect.dtypes import to_float as numbers_of
+from edgewright.backends.qualcomm.dialect.to_core.rewrite import (
     DEQUANTIZE,
     FLOAT32,
     QUANTIZE,
@@ -21,7 +22,6 @@ from edgewright.engine.dialects.qnn_rewrite import (
 )  # fmt: skip
 from edgewright.engine.graph.grid_sample import Sampling, lower_grid_sample
 from edgewright.ir.graph import Op, Value
-from edgewright.ir.qnn.dtypes import to_float as numbers_of
 
 
 @rule("GridSample")

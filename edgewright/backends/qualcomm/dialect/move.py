@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from edgewright.backends.qualcomm.dialect.dtypes import convert_elements, from_float, round_to_fp16, to_float
 from edgewright.ir.core.index_bounds import OutOfRangePolicy
 from edgewright.ir.graph import Array, Op
-from edgewright.ir.qnn.dtypes import convert_elements, from_float, round_to_fp16, to_float
 
 Params = Mapping[str, Any]
 

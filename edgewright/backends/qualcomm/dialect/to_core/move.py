@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.engine.codegen.ranged_int import IntRangeError
-from edgewright.engine.dialects.qnn_rewrite import (
+from edgewright.backends.qualcomm.dialect.dtypes import round_to_fp16
+from edgewright.backends.qualcomm.dialect.table import PREFIX
+from edgewright.backends.qualcomm.dialect.to_core.rewrite import (
     QnnRewrite,
     io_of,
     is_float32,
@@ -19,10 +20,9 @@ from edgewright.engine.dialects.qnn_rewrite import (
     rule,
     same_type,
 )  # fmt: skip
+from edgewright.engine.codegen.ranged_int import IntRangeError
 from edgewright.engine.dialects.static_gather import static_gather_rule
 from edgewright.ir.graph import Array, Op, Value
-from edgewright.ir.qnn.dtypes import round_to_fp16
-from edgewright.ir.qnn.table import PREFIX
 
 IndexLists = Sequence[Any]
 

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from edgewright.engine.dialects.qnn_rewrite import (
+from edgewright.backends.qualcomm.dialect.image import resize_axes, resize_taps
+from edgewright.backends.qualcomm.dialect.to_core.rewrite import (
     DEQUANTIZE,
     FLOAT32,
     QUANTIZE,
@@ -23,7 +24,6 @@ from edgewright.engine.dialects.qnn_rewrite import (
 )  # fmt: skip
 from edgewright.ir.graph import Op, QParams, Value
 from edgewright.ir.numerics import as_float32
-from edgewright.ir.qnn.image import resize_axes, resize_taps
 
 
 @rule("PoolMax2d")

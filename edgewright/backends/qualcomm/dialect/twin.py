@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from edgewright.backends.qualcomm.dialect.table import PREFIX, QNN
 from edgewright.ir.graph import Graph, Op
-from edgewright.ir.qnn.table import PREFIX, QNN
 
 
 def unsupported_ops(device: Graph) -> list[str]:

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from edgewright.backends.qualcomm.dialect.dtypes import convert_elements, from_float, to_float
+from edgewright.backends.qualcomm.dialect.table import PREFIX, QNN, REAL, STORED, QnnOp
 from edgewright.ir.graph import Array, Op, Value
-from edgewright.ir.qnn.dtypes import convert_elements, from_float, to_float
-from edgewright.ir.qnn.table import PREFIX, QNN, REAL, STORED, QnnOp
 
 
 def evaluate(op: Op, arrays: Sequence[Array]) -> list[Array]:

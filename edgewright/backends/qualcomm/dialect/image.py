@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from edgewright.backends.qualcomm.dialect.dtypes import round_to_fp16
+from edgewright.backends.qualcomm.dialect.reduce import window_taps
 from edgewright.ir.aten.reference.grid_sample import cubic, grid_sampler
 from edgewright.ir.aten.reference.resample import upsample_bilinear2d
 from edgewright.ir.aten.reference.windows import cheaper_first
 from edgewright.ir.graph import Array
-from edgewright.ir.qnn.dtypes import round_to_fp16
-from edgewright.ir.qnn.reduce import window_taps
 
 Params = Mapping[str, Any]
 _F32 = np.float32

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from edgewright.engine.dialects.qnn_conv import (
+from edgewright.backends.qualcomm.dialect.reduce import element_counts
+from edgewright.backends.qualcomm.dialect.to_core.conv import (
     conv_operands,
     dense_filters,
     emit_conv2d,
@@ -15,9 +16,15 @@ from edgewright.engine.dialects.qnn_conv import (
     is_affordable,
     transposed_filters,
 )
-from edgewright.engine.dialects.qnn_rewrite import QnnRewrite, io_of, is_float32, make_constant, non_empty, rule
+from edgewright.backends.qualcomm.dialect.to_core.rewrite import (
+    QnnRewrite,
+    io_of,
+    is_float32,
+    make_constant,
+    non_empty,
+    rule,
+)
 from edgewright.ir.graph import Op, Value
-from edgewright.ir.qnn.reduce import element_counts
 
 _MAX_DEPTH = 256  # planes of a window, each of which is a copy
 

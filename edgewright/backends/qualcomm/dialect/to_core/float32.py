@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.engine.dialects.qnn_rewrite import (
+from edgewright.backends.qualcomm.dialect.elementwise import BINARY_BY_CODE, NEURONS
+from edgewright.backends.qualcomm.dialect.to_core.rewrite import (
     FLOAT32,
     QnnRewrite,
     io_of,
@@ -21,7 +22,6 @@ from edgewright.engine.dialects.qnn_rewrite import (
     same_type,
 )  # fmt: skip
 from edgewright.ir.graph import Op, Value
-from edgewright.ir.qnn.elementwise import BINARY_BY_CODE, NEURONS
 
 _UNARY = {
     "Asin": "core.asin", "Atan": "core.atan", "Cos": "core.cos", "Exp": "core.exp", "Log": "core.log",

@@ -6,10 +6,10 @@ them. Data movement keeps element types, but may requantize. Integers and boolea
 
 from __future__ import annotations
 
+from edgewright.backends.qualcomm.dialect.binary import ADD_SUB_MUL
+from edgewright.backends.qualcomm.dialect.elementwise import BINARY, UNARY
 from edgewright.errors import FormatError
 from edgewright.ir.graph import Op, Value
-from edgewright.ir.qnn.binary import ADD_SUB_MUL
-from edgewright.ir.qnn.elementwise import BINARY, UNARY
 from edgewright.ir.signatures import Signatures
 
 _QUANTIZED = "qu8 qi8 qu16 qi16"
