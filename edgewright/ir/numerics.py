@@ -182,7 +182,7 @@ class QnnNumerics(_VendorNumerics):
 
 
 class EnnNumerics(_VendorNumerics):
-    """For graphs of ENN's operators, which round by themselves (``ir/enn``)."""
+    """For graphs of ENN's operators, which round by themselves (``backends/samsung/dialect``)."""
 
     name = "enn"
 

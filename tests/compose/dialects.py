@@ -8,7 +8,7 @@ from functools import partial
 
 from edgewright.backends.ethos_u.dialect.execute import execute as execute_tosa
 from edgewright.backends.qualcomm.dialect.execute import execute as execute_qnn
-from edgewright.ir.enn.execute import execute as execute_enn
+from edgewright.backends.samsung.dialect.execute import execute as execute_enn
 
 from edgewright.backends.nxp.dialect.execute import execute as execute_tflite
 from edgewright.ir.core.execute import Executor

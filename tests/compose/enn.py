@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from edgewright.ir.enn.check import check
+from edgewright.backends.samsung.dialect.check import check
 from edgewright.ir.graph import Array, QParams, Value
 from tests.compose.builder import F32, I8, U8
 from tests.compose.spec import Step, need

@@ -11,11 +11,11 @@ from pathlib import Path
 from edgewright.backends.ethos_u.dialect.table import TOSA
 from edgewright.backends.nxp.dialect.table import TFLITE
 from edgewright.backends.qualcomm.dialect.table import QNN
+from edgewright.backends.samsung.dialect.table import ENN
 from edgewright.backends.xnnpack.blob import Blob, write_blob
 from edgewright.backends.xnnpack.blob_writer import to_blob
 from edgewright.formats.twin_writer import write_twin
 from edgewright.ir.core.signatures import SIGNATURES
-from edgewright.ir.enn.table import ENN
 from edgewright.ir.graph import Graph
 from tests.backends.node_cases import EXACT, FLOAT, ROWS
 

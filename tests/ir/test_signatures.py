@@ -14,12 +14,12 @@ from edgewright.backends.nxp.dialect.signatures import SIGNATURES as TFLITE_SIGN
 from edgewright.backends.nxp.dialect.table import TFLITE
 from edgewright.backends.qualcomm.dialect.signatures import SIGNATURES as QNN_SIGNATURES
 from edgewright.backends.qualcomm.dialect.table import QNN
+from edgewright.backends.samsung.dialect.signatures import SIGNATURES as ENN_SIGNATURES
+from edgewright.backends.samsung.dialect.table import ENN
 from edgewright.errors import FormatError
 from edgewright.ir.core.execute import IMPLEMENTATIONS
 from edgewright.ir.core.quant_params import check_structure, check_values
 from edgewright.ir.core.signatures import SIGNATURES as CORE_SIGNATURES
-from edgewright.ir.enn.signatures import SIGNATURES as ENN_SIGNATURES
-from edgewright.ir.enn.table import ENN
 from edgewright.ir.graph import Graph, Op, QParams, Value
 from edgewright.ir.signatures import Signatures, describe_type, type_code
 

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from edgewright.backends.samsung.dialect.check import check
+from edgewright.backends.samsung.dialect.execute import execute
+from edgewright.backends.samsung.dialect.table import PREFIX
 from edgewright.engine.graph.graph_io import tensor_spec
 from edgewright.formats.twin_writer import MAGIC
-from edgewright.ir.enn.check import check
-from edgewright.ir.enn.execute import execute
-from edgewright.ir.enn.table import PREFIX
 from edgewright.ir.graph import Graph
 from edgewright.ir.numerics import ENN
 from edgewright.runtime.delegates import DelegateBlob

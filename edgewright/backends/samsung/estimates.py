@@ -12,9 +12,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from edgewright.backends.samsung.dialect.table import PREFIX
 from edgewright.backends.samsung.target import EnnTarget
 from edgewright.ir.analysis import peak_memory
-from edgewright.ir.enn.table import PREFIX
 from edgewright.ir.graph import Graph, Op, Value
 
 LABEL = "Edgewright's lower bound, no dispatch: analytic estimate"

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from edgewright.backends.samsung.dialect.dtypes import ELEMENT_NAMES, layout_name
+from edgewright.backends.samsung.dialect.table import PREFIX
 from edgewright.backends.samsung.lower import QUANT_DTYPES
-from edgewright.ir.enn.dtypes import ELEMENT_NAMES, layout_name
-from edgewright.ir.enn.table import PREFIX
 from edgewright.ir.graph import Array, Graph, Value
 
 Quantization = tuple[str, list[float], list[int]]  # type name, scales, zero points

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.ir.enn.table import PREFIX
+from edgewright.backends.samsung.dialect.table import PREFIX
 from edgewright.ir.graph import Array, Graph, Op, Value
 from edgewright.lowering.passes.layout import GroupLowering, Order, identity
 from edgewright.lowering.passes.value_storage import same_encoding

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from edgewright.backends.qualcomm.dialect import int_rules as qnn_elementwise
+from edgewright.backends.samsung.dialect import int_rules as enn_elementwise
+from edgewright.backends.samsung.dialect.numerics import inputs_of, result_of
 from edgewright.engine.codegen.builder import PTR, Function, Module, Reg, lane_count, vec
 from edgewright.engine.codegen.ranged_int import IntRangeError, RangedInt, RangedIntBuilder
 from edgewright.engine.codegen.requant import storage_offset
-from edgewright.engine.dialects import enn_elementwise
 from edgewright.engine.dialects.elementwise import ELEMENTWISE, dtype_range, elementwise_operands
 from edgewright.engine.graph.elementwise_trees import scalar_constants, tree_inputs
 from edgewright.engine.graph.nodes import Node, is_float32
 from edgewright.engine.lower.base import Lowering, LoweringContext
 from edgewright.engine.lower.elementwise import emit_elementwise, llvm_type
-from edgewright.ir.enn.numerics import inputs_of, result_of
 from edgewright.ir.graph import Value
 
 

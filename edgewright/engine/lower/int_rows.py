@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from edgewright.backends.samsung.dialect.numerics import constant_float, inputs_of
 from edgewright.engine.codegen.requant import Affine, scale_of, storage_offset
 from edgewright.engine.graph.layout import Storage
 from edgewright.engine.graph.nodes import Node
@@ -14,7 +15,6 @@ from edgewright.engine.kernels.elementwise import LoopNest, LoopOperand, plan_lo
 from edgewright.engine.kernels.int_rows import IntNormSpec, IntSoftmaxSpec, QuantizedStorage, emit_norm, emit_softmax
 from edgewright.engine.lower.base import Lowering, LoweringContext
 from edgewright.engine.plan import Address
-from edgewright.ir.enn.numerics import constant_float, inputs_of
 from edgewright.ir.graph import Op, Value
 from edgewright.ir.int_rows import exp_table, log_of_table_unit, norm_fits_int64
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from edgewright.ir.enn.execute import execute
+from edgewright.backends.samsung.dialect.execute import execute
 from torch import fx, nn
 from torch.nn import functional as F  # noqa: N812
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e

@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from edgewright.ir.enn.execute import execute
+from edgewright.backends.samsung.dialect.execute import execute
 
+from edgewright.backends.samsung.dialect.check import check
 from edgewright.backends.samsung.graph_record import GraphRecord, record_graph
 from edgewright.backends.samsung.ops import BACKEND
 from edgewright.backends.samsung.partitioner import EnnPartitioner, to_enn
 from edgewright.formats.twin_reader import read_twin
 from edgewright.formats.twin_writer import write_twin
 from edgewright.ir.aten.ops import OPS
-from edgewright.ir.enn.check import check
 from edgewright.ir.graph import Array, Graph, Op, QParams, Value
 from tests.backends.samsung.enn_spec import CALLS, NAMES, expected
 from tests.support.quantized_calls import (

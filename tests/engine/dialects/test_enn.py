@@ -1,4 +1,4 @@
-"""ENN's operators in the engine: integers bit for bit what ``ir/enn`` says, real numbers within what half precision
+"""ENN's operators in the engine: integers bit for bit what ``backends/samsung/dialect`` says, real numbers within what half precision
 does."""
 
 from __future__ import annotations
@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from edgewright.ir.enn.execute import execute
+from edgewright.backends.samsung.dialect.execute import execute
 
 from edgewright.backends.samsung import Precision
+from edgewright.backends.samsung.dialect.check import check
 from edgewright.backends.samsung.partitioner import to_enn
 from edgewright.engine import compile
-from edgewright.ir.enn.check import check
 from edgewright.ir.graph import Array, Graph, Op, Value
 from tests.backends.samsung.networks import device_graphs, mixed, quantized
 from tests.backends.samsung.test_rows import PARTITIONER, ROWS, TYPES, samples

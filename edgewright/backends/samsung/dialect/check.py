@@ -6,11 +6,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from edgewright.backends.samsung.dialect.conv import LIMITS
+from edgewright.backends.samsung.dialect.signatures import check_types
+from edgewright.backends.samsung.dialect.table import FLAG, INT, INTS, OPTIONAL, REAL, REALS, TEXT, EnnOp
 from edgewright.errors import FormatError
 from edgewright.ir.dialect_checks import MAX_INT, MAX_LENGTH, check_memory
-from edgewright.ir.enn.conv import LIMITS
-from edgewright.ir.enn.signatures import check_types
-from edgewright.ir.enn.table import FLAG, INT, INTS, OPTIONAL, REAL, REALS, TEXT, EnnOp
 from edgewright.ir.graph import Op, Value
 
 ELEMENTS = ("float32", "float16", "int8", "uint8", "int16", "uint16", "int32", "int64")

@@ -6,8 +6,8 @@ types and quantization parameters. Weights may be quantized per output channel.
 
 from __future__ import annotations
 
+from edgewright.backends.samsung.dialect.elementwise import BINARY, UNARY
 from edgewright.errors import FormatError
-from edgewright.ir.enn.elementwise import BINARY, UNARY
 from edgewright.ir.graph import Op
 from edgewright.ir.signatures import Signatures
 

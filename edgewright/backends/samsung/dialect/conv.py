@@ -6,8 +6,15 @@ from collections.abc import Callable
 
 import numpy as np
 
+from edgewright.backends.samsung.dialect.numerics import (
+    Values,
+    all_quantized,
+    in_exact_float,
+    inputs_of,
+    result_of,
+    subtract_zero_point,
+)
 from edgewright.ir.aten.reference import conv, pool, resample
-from edgewright.ir.enn.numerics import Values, all_quantized, in_exact_float, inputs_of, result_of, subtract_zero_point
 from edgewright.ir.graph import Array, Op, Value
 from edgewright.ir.numerics import broadcast_params
 from edgewright.ir.requant_scale import product_scale, quantize_bias

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from edgewright.ir.enn.numerics import inputs_of
+from edgewright.backends.samsung.dialect.numerics import inputs_of
 from edgewright.ir.graph import Op
 
 Shape = tuple[int, ...]

@@ -11,7 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.engine.dialects.enn_rewrite import (
+from edgewright.backends.samsung.dialect.numerics import constant_float, inputs_of, is_qint8, result_of
+from edgewright.backends.samsung.dialect.table import PREFIX
+from edgewright.backends.samsung.dialect.to_core.rewrite import (
     TO_NCHW,
     UNLIMITED,
     EnnRewrite,
@@ -23,8 +25,6 @@ from edgewright.engine.dialects.enn_rewrite import (
     same_kind,
     widen_to_int16,
 )
-from edgewright.ir.enn.numerics import constant_float, inputs_of, is_qint8, result_of
-from edgewright.ir.enn.table import PREFIX
 from edgewright.ir.graph import Array, Op, Value
 
 _IMAGE = 4

@@ -13,13 +13,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from edgewright.engine.dialects import enn_conv, enn_move, enn_reduce  # noqa: F401  (register their rules)
+from edgewright.backends.samsung.dialect.elementwise import uses_fixed_point_sum
+from edgewright.backends.samsung.dialect.numerics import inputs_of, is_qint8, result_of, round_to_fp16
+from edgewright.backends.samsung.dialect.table import PREFIX
+from edgewright.backends.samsung.dialect.to_core import conv, move, reduce  # noqa: F401  (register their rules)
+from edgewright.backends.samsung.dialect.to_core.rewrite import EnnRewrite, is_float32, non_empty, rule
+from edgewright.backends.samsung.dialect.to_core.uint16 import uint16_to_int16
 from edgewright.engine.dialects.elementwise import ELEMENTWISE, TABLE_ONLY
-from edgewright.engine.dialects.enn_int16 import uint16_to_int16
-from edgewright.engine.dialects.enn_rewrite import EnnRewrite, is_float32, non_empty, rule
-from edgewright.ir.enn.elementwise import uses_fixed_point_sum
-from edgewright.ir.enn.numerics import inputs_of, is_qint8, result_of, round_to_fp16
-from edgewright.ir.enn.table import PREFIX
 from edgewright.ir.graph import Graph, Op, Value
 from edgewright.ir.numerics import Numerics
 

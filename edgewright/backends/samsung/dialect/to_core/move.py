@@ -6,7 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from edgewright.engine.dialects.enn_rewrite import (
+from edgewright.backends.samsung.dialect.numerics import inputs_of, is_qint8, result_of
+from edgewright.backends.samsung.dialect.table import PREFIX
+from edgewright.backends.samsung.dialect.to_core.rewrite import (
     TO_NCHW,
     TO_NHWC,
     UNLIMITED,
@@ -16,8 +18,6 @@ from edgewright.engine.dialects.enn_rewrite import (
     widen_to_int16,
 )
 from edgewright.ir.core.index_bounds import OutOfRangePolicy
-from edgewright.ir.enn.numerics import inputs_of, is_qint8, result_of
-from edgewright.ir.enn.table import PREFIX
 from edgewright.ir.graph import Array, Op, Value
 
 _INDEX_TYPES = (np.dtype(np.int64), np.dtype(np.int32))

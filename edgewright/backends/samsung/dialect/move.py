@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from edgewright.backends.samsung.dialect.numerics import Values, inputs_of, quantize_array, result_of
 from edgewright.ir.aten.reference import rearrange, reduce
 from edgewright.ir.core.index_bounds import OutOfRangePolicy
-from edgewright.ir.enn.numerics import Values, inputs_of, quantize_array, result_of
 from edgewright.ir.graph import Op
 
 

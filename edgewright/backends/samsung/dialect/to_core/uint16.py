@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.engine.dialects.enn_rewrite import UNLIMITED
-from edgewright.ir.enn.numerics import round_to_fp16
-from edgewright.ir.enn.table import PREFIX
+from edgewright.backends.samsung.dialect.numerics import round_to_fp16
+from edgewright.backends.samsung.dialect.table import PREFIX
+from edgewright.backends.samsung.dialect.to_core.rewrite import UNLIMITED
 from edgewright.ir.graph import Graph, Op, Value
 
 _HALF = 1 << 15

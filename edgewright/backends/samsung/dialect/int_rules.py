@@ -1,5 +1,5 @@
 """Rules for ENN's elementwise integer operators: dequantize to float32, compute, and quantize, as
-``ir/enn/numerics.py``.
+``backends/samsung/dialect/numerics.py``.
 
 Sums and products of int8 are core operators instead.
 """
@@ -10,6 +10,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from edgewright.backends.samsung.dialect.elementwise import BINARY, UNARY
+from edgewright.backends.samsung.dialect.numerics import inputs_of, result_of
+from edgewright.backends.samsung.dialect.table import PREFIX
 from edgewright.engine.codegen.builder import Reg, const, lane_count
 from edgewright.engine.codegen.float_rescale import rescale_float
 from edgewright.engine.codegen.ranged_int import IntRangeError, RangedInt, RangedIntBuilder
@@ -17,9 +20,6 @@ from edgewright.engine.codegen.requant import Affine, quantize_to_int32, scale_o
 from edgewright.engine.codegen.vector import clamp, to_float32
 from edgewright.engine.dialects.elementwise import TABLE_ONLY, Args, elementwise_rule
 from edgewright.engine.dialects.reduce import int_reduction, reduce_epilogue
-from edgewright.ir.enn.elementwise import BINARY, UNARY
-from edgewright.ir.enn.numerics import inputs_of, result_of
-from edgewright.ir.enn.table import PREFIX
 from edgewright.ir.graph import Op, Value
 from edgewright.ir.requant_scale import mean_scale
 

@@ -11,7 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.engine.dialects.enn_rewrite import (
+from edgewright.backends.samsung.dialect.conv import LIMITS
+from edgewright.backends.samsung.dialect.numerics import inputs_of, is_qint8, result_of, round_to_fp16
+from edgewright.backends.samsung.dialect.to_core.rewrite import (
     EnnRewrite,
     hw_pair,
     is_float32,
@@ -20,8 +22,6 @@ from edgewright.engine.dialects.enn_rewrite import (
     padding_of,
     rule,
 )
-from edgewright.ir.enn.conv import LIMITS
-from edgewright.ir.enn.numerics import inputs_of, is_qint8, result_of, round_to_fp16
 from edgewright.ir.graph import Array, Op, QParams, Value
 from edgewright.ir.requant_scale import product_scale, quantize_bias
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from edgewright.ir.enn import conv, elementwise, move, shapes
-from edgewright.ir.enn.numerics import Values
+from edgewright.backends.samsung.dialect import conv, elementwise, move, shapes
+from edgewright.backends.samsung.dialect.numerics import Values
 from edgewright.ir.graph import Op
 
 PREFIX = "enn."

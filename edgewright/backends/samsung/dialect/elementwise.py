@@ -8,9 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.ir import int_rows
-from edgewright.ir.aten.reference import activations, elementwise, norm, norm_variants, reduce
-from edgewright.ir.enn.numerics import (
+from edgewright.backends.samsung.dialect.numerics import (
     Values,
     all_quantized,
     inputs_of,
@@ -18,6 +16,8 @@ from edgewright.ir.enn.numerics import (
     result_of,
     subtract_zero_point,
 )
+from edgewright.ir import int_rows
+from edgewright.ir.aten.reference import activations, elementwise, norm, norm_variants, reduce
 from edgewright.ir.graph import Array, Op, Value
 from edgewright.ir.numerics import XNNPACK
 from edgewright.ir.requant_scale import mean_scale, product_scale

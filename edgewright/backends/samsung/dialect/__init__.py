@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from edgewright.backends.samsung.dialect.check import check_row
+from edgewright.backends.samsung.dialect.numerics import Values
+from edgewright.backends.samsung.dialect.table import ENN, EnnOp
 from edgewright.ir.dialect import Dialect
-from edgewright.ir.enn.check import check_row
-from edgewright.ir.enn.numerics import Values
-from edgewright.ir.enn.table import ENN, EnnOp
 from edgewright.ir.graph import Array, Graph, Op, Value
 from edgewright.ir.numerics import ENN as ENN_NUMERICS
 from edgewright.ir.numerics import Numerics
@@ -30,10 +30,10 @@ class EnnDialect(Dialect):
         ]
 
     def load_rules(self) -> None:
-        from edgewright.engine.dialects import enn_elementwise  # noqa: F401
+        from edgewright.backends.samsung.dialect import int_rules  # noqa: F401
 
     def to_core(self, graph: Graph, numerics: Numerics) -> Graph:
-        from edgewright.engine.dialects.enn import translate
+        from edgewright.backends.samsung.dialect.to_core import translate
 
         return translate(graph, numerics)
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from edgewright.backends.samsung.dialect.numerics import constant_float, is_qint8
+from edgewright.backends.samsung.dialect.table import PREFIX
 from edgewright.engine.dialects.rewrite import GraphRewrite, RuleTable
-from edgewright.ir.enn.numerics import constant_float, is_qint8
-from edgewright.ir.enn.table import PREFIX
 from edgewright.ir.graph import Graph, Op, Value
 
 TO_NHWC = (0, 2, 3, 1)  # permutation from NCHW
