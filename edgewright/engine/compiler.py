@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from edgewright.engine.dialects import translate
 from edgewright.engine.graph.constant_buffer import SharedWeights
 from edgewright.engine.graph.legalize import legalize
 from edgewright.engine.graph.schedule import schedule
+from edgewright.engine.graph.to_core import to_core
 from edgewright.engine.graph.validate import check_graph
 from edgewright.engine.graph.widen_fp16 import widen
 from edgewright.engine.isa import host_isa
@@ -17,7 +17,7 @@ from edgewright.engine.plan import Plan
 from edgewright.engine.tuning_params import TuningParams, load_tuned
 from edgewright.errors import LimitError
 from edgewright.ir.graph import Graph
-from edgewright.ir.numerics import XNNPACK, Numerics, get_numerics
+from edgewright.ir.numerics import FLOAT32, Numerics
 
 MEMORY = 4 << 30
 _MIN_CODE_LIMIT = 1 << 24  # characters of IR, some seconds of compile time; the limit grows with ``memory``
@@ -26,7 +26,7 @@ _MIN_CODE_LIMIT = 1 << 24  # characters of IR, some seconds of compile time; the
 def make_plan(
     graph: Graph,
     threads: int | None = None,
-    numerics: Numerics | str = XNNPACK,
+    numerics: Numerics = FLOAT32,
     cpu: str | None = None,
     memory: int = MEMORY,
     tuning: TuningParams | None = None,
@@ -37,14 +37,13 @@ def make_plan(
     ``memory``: bytes that any value, and the arena, may take. ``tuning``: tuning parameters; by default those stored
     for this machine. ``shared``: packed weights that shape specializations of one graph share.
     """
-    rounding = get_numerics(numerics)
-    graph = translate(graph, rounding)
+    graph = to_core(graph, numerics)
     check_graph(graph, memory)
     legal = legalize(widen(graph))
     if legal is not graph:
         check_graph(legal, memory)  # widened constants are larger
     isa, count = host_isa(cpu), thread_count(threads)
-    plan = schedule(legal, isa, rounding, count, memory, tuning or TuningParams(load_tuned(isa, count)), shared)
+    plan = schedule(legal, isa, numerics, count, memory, tuning or TuningParams(load_tuned(isa, count)), shared)
     if plan.arena_size > memory:
         raise LimitError("device graph", f"values may take {memory} bytes at a time", value=plan.arena_size)
     return replace(plan, code_limit=max(memory, _MIN_CODE_LIMIT))
@@ -53,7 +52,7 @@ def make_plan(
 def compile(
     graph: Graph,
     threads: int | None = None,
-    numerics: Numerics | str = XNNPACK,
+    numerics: Numerics = FLOAT32,
     cpu: str | None = None,
     memory: int = MEMORY,
 ) -> CompiledGraph:

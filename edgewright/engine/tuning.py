@@ -22,7 +22,7 @@ from edgewright.engine.plan import TensorSpec
 from edgewright.engine.profile import Profile
 from edgewright.engine.tuning_params import Decision, TuningParams, load_tuned, store_tuned
 from edgewright.ir.graph import Array, Graph
-from edgewright.ir.numerics import XNNPACK, Numerics
+from edgewright.ir.numerics import FLOAT32, Numerics
 
 _SECONDS = 0.1  # per measurement
 _MIN_RATIO = 0.97  # relative time an option must reach; smaller differences are noise
@@ -62,7 +62,7 @@ class Tuning:
 def tune(
     graph: Graph,
     threads: int | None = None,
-    numerics: Numerics | str = XNNPACK,
+    numerics: Numerics = FLOAT32,
     cpu: str | None = None,
     memory: int = MEMORY,
     inputs: Sequence[Array] | None = None,

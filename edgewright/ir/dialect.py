@@ -1,9 +1,9 @@
 """Dialects: named sets of operators. A kind is a dialect's name, a dot and an operator: ``core.conv2d``.
 
-Every dialect but core belongs to a backend, whose ``BackendInfo`` refers to it; ``backends/registry.py`` finds it by the
-prefix of a kind. A dialect says which graphs are valid, what its operators compute (in numpy), and how a graph becomes
-a core graph, which the engine compiles. What the translation leaves as it is runs in numpy, as a step between compiled
-ones.
+Every dialect but core belongs to a backend, whose ``BackendInfo`` refers to it; ``backends/registry.py`` finds it by
+the prefix of a kind. A dialect says which graphs are valid, what its operators compute (in numpy), and how a graph
+becomes a core graph, which the engine compiles. What the translation leaves as it is runs in numpy, as a step between
+compiled ones.
 
 A dialect is a ``TableDialect`` with one ``OpRow`` per operator, or a subclass of ``Dialect`` that checks and runs
 operators in its own way.
@@ -93,7 +93,7 @@ class Dialect(ABC):
 
     # ----------------------------------------------------------------------------------------------------- compilation
 
-    def load_rules(self) -> None:
+    def load_rules(self) -> None:  # noqa: B027  (optional)
         """Register the rules by which the engine compiles operators that ``to_core`` leaves (``engine/int_rules.py``),
         by importing the modules that have them."""
 

@@ -116,7 +116,7 @@ class Op:
 
     @property
     def name(self) -> str:
-        """The kind as profiles, plans and errors show it: ``conv2d`` of ``core.conv2d``, ``tosa.conv2d`` unchanged."""
+        """The kind as profiles, plans and errors show it: without ``core.``, but with the names of other dialects."""
         return self.kind.removeprefix("core.")
 
     def inputs(self) -> Iterator[Value]:

@@ -12,14 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.backends.ethos_u.dialect.elementwise import apply_scale
-from edgewright.backends.nxp.dialect.rounding import multiply_by_quantized, multiply_by_quantized_once
+from edgewright.ir.fixed_point import apply_scale, multiply_by_quantized, multiply_by_quantized_once
 from edgewright.ir.graph import Array, Value
-from edgewright.ir.numerics import XNNPACK, as_float32
+from edgewright.ir.numerics import as_float32, limits_float32
 
-# accumulator * multiplier / 2**shift. TOSA's RESCALE rounds half up, in one step or two (``double_round``). TFLite's
-# convolutions round twice (gemmlowp: saturating doubling high multiply, then a rounding shift), its matrix products
-# once; the last step rounds half away from zero.
+# accumulator * multiplier / 2**shift. "single" and "double" round half up, in one step or two. "twice" is gemmlowp's
+# saturating doubling high multiply, then a rounding shift; the last step, and "once", round half away from zero.
 ROUNDINGS: dict[str, Callable[[Array, Array, Array], Any]] = {
     "single": lambda total, multiplier, shift: apply_scale(total, multiplier, shift, False),
     "double": lambda total, multiplier, shift: apply_scale(total, multiplier, shift, True),
@@ -117,7 +115,7 @@ def product_scale(x: Value, w: Value, out: Value, limits: Limits) -> FloatScale:
             factor = as_float32(x.q.scale) * as_float32(w.q.scale) / as_float32(out.q.scale)
     else:
         factor = scale_array(x) * scale_array(w) / scale_array(out)
-    low, high = XNNPACK.limits(out.q, limits)
+    low, high = limits_float32(out.q, limits)
     factors = tuple(float(n) for n in np.ravel(factor))
     return FloatScale(factors, int(np.asarray(out.q.zero_point)), low, high, "even" if single_precision else "real")
 

@@ -15,6 +15,7 @@ from edgewright.backends import registry
 from edgewright.errors import ExecutionError, MissingDelegateError, UsageError
 from edgewright.formats.flatbuffer import Buffer
 from edgewright.ir.graph import Graph
+from edgewright.ir.numerics import FLOAT32, Numerics
 from edgewright.runtime.arguments import check_callable, check_instance
 
 if TYPE_CHECKING:
@@ -59,6 +60,11 @@ class Delegate(Protocol):
         ...
 
     @property
+    def numerics(self) -> Numerics:
+        """How ``device_graph`` rounds."""
+        ...
+
+    @property
     def compiled(self) -> CompiledGraph | None:
         """The machine code that serves every call, for the fast path of a method that is nothing else."""
         ...
@@ -95,6 +101,10 @@ class DelegateBase:
     @property
     def device_graph(self) -> Graph | None:
         return None
+
+    @property
+    def numerics(self) -> Numerics:
+        return FLOAT32
 
     @property
     def compiled(self) -> CompiledGraph | None:

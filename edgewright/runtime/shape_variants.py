@@ -10,7 +10,7 @@ kernel.
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict, defaultdict
+from collections import OrderedDict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ import numpy as np
 from edgewright.engine.runner import native_available
 from edgewright.errors import EdgewrightError
 from edgewright.formats import schema
-from edgewright.ir.numerics import XNNPACK
+from edgewright.ir.numerics import FLOAT32, Numerics
 from edgewright.runtime.binding import KernelStep
 from edgewright.runtime.delegate_calls import DelegateStep
 from edgewright.runtime.infer_shapes import ShapeInference, can_infer, is_view, size_scalar
@@ -65,12 +65,16 @@ class ShapeSpecializer:
         self.plan, self.values, self.chains, self.memory, self.threads = plan, values, chains, memory, threads
         self.transposed: TransposeCache = {}
         self._by_shapes: OrderedDict[tuple[Shape, ...], list[list[Step]]] = OrderedDict()
-        self.engines: dict[tuple[int, int], EngineForms] = defaultdict(self._engine)  # by chain and start
+        self.engines: dict[tuple[int, int, Numerics], EngineForms] = {}  # by chain, start and numerics
 
-    def _engine(self) -> EngineForms:
+    def engine(self, chain: int, start: int, numerics: Numerics) -> EngineForms:
+        """The engine of the segment that begins at ``start``."""
         from edgewright.engine.jit.shape_specialization import Specializer as EngineForms
 
-        return EngineForms(self.threads, XNNPACK, self.memory)
+        key = (chain, start, numerics)
+        if key not in self.engines:
+            self.engines[key] = EngineForms(self.threads, numerics, self.memory)
+        return self.engines[key]
 
     def chains_for(self, values: Values) -> list[list[Step]]:
         """The chains for the current shapes of the inputs."""
@@ -138,14 +142,15 @@ class _StaticSegmentBuilder(SegmentBuilder):
         contiguous = all(s.dim_order == tuple(range(len(s.bound))) for s in (source, out))
         if not contiguous or not builder.supports_float(source, out) or builder.constant(source) is not None:
             return False
-        builder.emit_to("view", out, {"self": builder.value(source), "size": list(out.bound)})
+        builder.emit_to("core.view", out, {"self": builder.value(source), "size": list(out.bound)})
         return True
 
     def replace(self, chain: list[Step], start: int, end: int, builder: GraphBuilder) -> None:
         observed = self.observed_results(chain[start:end])
         try:
             builder.graph.outputs = [builder.value_in_dim_order(self.values[i]) for i in observed]
-            compiled = self.specializer.engines[self.chain_index, start].make(builder.graph)
+            engine = self.specializer.engine(self.chain_index, start, builder.numerics or FLOAT32)
+            compiled = engine.make(builder.graph)
         except EdgewrightError as error:
             log.info("calls %d to %d stay with numpy: %s", start, end - 1, error)
             return

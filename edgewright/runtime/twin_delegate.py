@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from edgewright.engine.plan import TensorSpec
     from edgewright.engine.profile import Profile
     from edgewright.engine.runner import GraphRunner
+    from edgewright.ir.dialect import Dialect
     from edgewright.ir.numerics import Numerics
 
 
@@ -42,22 +43,25 @@ class HostTwin:
         return self.read()
 
     def runner(
-        self, check: Callable[[Graph, int], None], numerics: Numerics, memory: int, threads: int | None
+        self, dialect: Dialect, memory: int, threads: int | None, numerics: Numerics | None = None
     ) -> GraphRunner:
-        """The graph's runner. ``check(graph, memory)`` runs whenever the graph is read."""
+        """The graph's runner, with the dialect's numerics or others. The graph is checked whenever it is read."""
         from edgewright.engine.runner import make_runner
 
         @cache
         def checked_graph() -> Graph:
-            check(self.graph, memory)
+            dialect.check(self.graph, memory)
             return self.graph
 
-        return make_runner(checked_graph, numerics, memory, threads, origin=self._origin if self.digest else None)
+        def make_origin() -> PlanSource:
+            from edgewright.engine.jit.plan_cache import PlanSource, source_fingerprint
 
-    def _origin(self) -> PlanSource:
-        from edgewright.engine.jit.plan_cache import PlanSource, source_fingerprint
+            sources = source_fingerprint("ir", dialect.folder())
+            return PlanSource(f"twin {self.digest} {sources}", lambda name: None, ())
 
-        return PlanSource(f"twin {self.digest} {source_fingerprint('ir')}", lambda name: None, ())
+        return make_runner(
+            checked_graph, numerics or dialect.numerics, memory, threads, origin=make_origin if self.digest else None
+        )
 
 
 class Twins:

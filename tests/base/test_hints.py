@@ -24,7 +24,6 @@ from edgewright.errors import EdgewrightError
 from edgewright.frontend.model_spec import load_object
 from edgewright.hints import did_you_mean
 from edgewright.ir.dtypes import to_scalar_type
-from edgewright.ir.numerics import get_numerics
 from edgewright.lowering.kernel_resolution import kernel_set
 from edgewright.program.methods import check_methods
 from edgewright.runtime import Runtime
@@ -57,7 +56,6 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "Vela's option": (lambda: EthosUCompileSpec("ethos-u55-128", extra_flags=["--optimize=Size"]), "--optimise"),
     "Vela's choice": (lambda: EthosUCompileSpec("ethos-u55-128", extra_flags=["--optimise=size"]), "Size"),
     "XNNPACK's config": (lambda: XnnpackPartitioner(configs=["AddsConfig"]), "AddConfig"),
-    "numerics": (lambda: get_numerics("xnpack"), "xnnpack"),
     "dtype": (lambda: to_scalar_type("float128"), "float"),
     "runtime profile": (lambda: kernel_set("weel"), "wheel"),
     "methods": (lambda: check_methods("memory", {"fowrard": 1}, {"forward"}), "forward"),

@@ -6,14 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from edgewright.backends.ethos_u.dialect.execute import execute as execute_tosa
-from edgewright.backends.qualcomm.dialect.execute import execute as execute_qnn
-from edgewright.backends.samsung.dialect.execute import execute as execute_enn
-
-from edgewright.backends.nxp.dialect.execute import execute as execute_tflite
+from edgewright.backends.xnnpack.numerics import XNNPACK
 from edgewright.ir.core.execute import Executor
 from edgewright.ir.graph import Array, Graph
-from edgewright.ir.numerics import XNNPACK
+from edgewright.ir.numerics import Numerics
 from tests.compose import generate as core
 from tests.compose.builder import Builder
 from tests.compose.core import Core
@@ -23,6 +19,7 @@ from tests.compose.spec import Spec
 from tests.compose.tflite import Tflite
 from tests.compose.tosa import Tosa
 from tests.compose.vendor_blocks import generate as generate_vendor
+from tests.support import dialects
 
 _HALF = 1e-3  # real numbers are held in 16 bits, whose step in the last place it is
 Execute = Callable[[Graph, Sequence[Array]], list[Array]]
@@ -35,7 +32,7 @@ class Dialect:
 
     generate: Callable[[int], Spec]
     builder: Callable[[], Builder]
-    numerics: str
+    numerics: Numerics
     execute: Execute
     bound: float = 2e-6
     varies: bool = False
@@ -45,13 +42,18 @@ def _execute_core(graph: Graph, inputs: Sequence[Array]) -> list[Array]:
     return Executor(graph, XNNPACK).run(inputs)
 
 
+def _vendor(name: str, builder: Callable[[], Builder], bound: float = 2e-6) -> Dialect:
+    dialect = dialects.DIALECTS[name]
+    return Dialect(partial(generate_vendor, name, builder), builder, dialect.numerics, dialect.execute, bound)
+
+
 DIALECTS: dict[str, Dialect] = {
-    "core": Dialect(core.generate, Core, "xnnpack", _execute_core),
-    "varying": Dialect(partial(core.generate, dialect="varying"), Core, "xnnpack", _execute_core, varies=True),
-    "tosa": Dialect(partial(generate_vendor, "tosa", Tosa), Tosa, "tosa", execute_tosa),
-    "tflite": Dialect(partial(generate_vendor, "tflite", Tflite), Tflite, "tflite", execute_tflite),
-    "qnn": Dialect(partial(generate_vendor, "qnn", Qnn), Qnn, "qnn", execute_qnn, _HALF),
-    "enn": Dialect(partial(generate_vendor, "enn", Enn), Enn, "enn", execute_enn, _HALF),
+    "core": Dialect(core.generate, Core, XNNPACK, _execute_core),
+    "varying": Dialect(partial(core.generate, dialect="varying"), Core, XNNPACK, _execute_core, varies=True),
+    "tosa": _vendor("tosa", Tosa),
+    "tflite": _vendor("tflite", Tflite),
+    "qnn": _vendor("qnn", Qnn, _HALF),
+    "enn": _vendor("enn", Enn, _HALF),
 }
 
 

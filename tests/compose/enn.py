@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from edgewright.backends.samsung.dialect.check import check
+from edgewright.backends.samsung.dialect import DIALECT
 from edgewright.ir.graph import Array, QParams, Value
 from tests.compose.builder import F32, I8, U8
 from tests.compose.spec import Step, need
@@ -35,7 +35,7 @@ class Enn(Vendor):
     def apply(self, step: Step) -> None:
         count = len(self.graph.ops)
         super().apply(step)
-        check(self.part(count), 1 << 30)
+        DIALECT.check(self.part(count), 1 << 30)
 
     def enn(self, kind: str, inputs: Sequence[Value], out: Value, **params: Any) -> Value:
         return self.op(f"enn.{kind}", {"inputs": list(inputs), **params}, out)

@@ -20,6 +20,7 @@ from edgewright.engine.jit.driver import CompiledGraph
 from edgewright.engine.jit.elf import CodeImage, link
 from edgewright.engine.plan import SLACK, Plan
 from edgewright.ir.graph import Array, Graph
+from edgewright.ir.numerics import Numerics
 from tests.compose.coverage import Coverage
 
 _GUARD, _MOST = 256, 20_000  # bytes beside an array; kernels held
@@ -64,7 +65,7 @@ class Native:
 
 def compile_graph(
     graph: Graph,
-    numerics: str,
+    numerics: Numerics,
     cpu: str,
     coverage: Coverage | None = None,
     quick: bool = False,
@@ -122,7 +123,7 @@ def _quick_image(kernels: Mapping[str, Source], cpu: str, features: str) -> Code
 def run_native(
     graph: Graph,
     inputs: Sequence[Array],
-    numerics: str,
+    numerics: Numerics,
     cpu: str,
     coverage: Coverage | None = None,
     quick: bool = False,

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from edgewright.backends.qualcomm.dialect.check import check
+from edgewright.backends.qualcomm.dialect import DIALECT
 from edgewright.ir.graph import Array, QParams, Value
 from tests.compose.builder import F32, I8, U8
 from tests.compose.spec import Step, need
@@ -40,7 +40,7 @@ class Qnn(Vendor):
     def apply(self, step: Step) -> None:
         count = len(self.graph.ops)
         super().apply(step)
-        check(self.part(count), 1 << 30)
+        DIALECT.check(self.part(count), 1 << 30)
 
     def qnn(self, kind: str, inputs: Sequence[Value], out: Value, **params: Any) -> Value:
         return self.op(f"qnn.{kind}", {"inputs": list(inputs), **params}, out)

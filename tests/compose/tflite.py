@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from edgewright.backends.nxp.dialect.check import check
+from edgewright.backends.nxp.dialect import DIALECT
 from edgewright.ir.graph import Array, QParams, Value
 from tests.compose.builder import I8
 from tests.compose.spec import Step
@@ -34,7 +34,7 @@ class Tflite(Vendor):
     def apply(self, step: Step) -> None:
         count = len(self.graph.ops)
         super().apply(step)
-        check(self.part(count), 1 << 30)
+        DIALECT.check(self.part(count), 1 << 30)
 
     def tfl(self, kind: str, inputs: Sequence[Value], out: Value, **options: Any) -> Value:
         return self.op(f"tflite.{kind}", {"inputs": list(inputs), **options}, out)

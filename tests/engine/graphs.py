@@ -9,6 +9,7 @@ from unittest import mock
 
 import numpy as np
 
+from edgewright.backends.xnnpack.numerics import XNNPACK
 from edgewright.engine import CompiledGraph, compile, make_plan
 from edgewright.engine.graph import schedule
 from edgewright.engine.graph.layout import Layout, Storage
@@ -18,7 +19,6 @@ from edgewright.engine.isa import ARM_LEVELS, host_isa
 from edgewright.engine.plan import Plan
 from edgewright.ir.core.execute import Executor
 from edgewright.ir.graph import Graph, Op, QParams, Value
-from edgewright.ir.numerics import XNNPACK
 
 _GUARD = 256  # bytes
 _chosen: tuple[str, ...] = ()
@@ -83,7 +83,7 @@ def graph(inputs: Sequence[Value], outputs: Sequence[Value], *ops: Op) -> Graph:
 
 def run(made: Graph, given: Sequence[Any], cpu: str, threads: int = 1) -> list[Any]:
     """The engine's results, from memory full of rubbish; nothing beside them may be written."""
-    return run_compiled(compile(made, threads=threads, cpu=cpu), given)
+    return run_compiled(compile(made, threads=threads, numerics=XNNPACK, cpu=cpu), given)
 
 
 def run_compiled(compiled: CompiledGraph, given: Sequence[Any]) -> list[Any]:
@@ -125,7 +125,7 @@ def labels_in_python(plan: Plan) -> list[str]:
 
 def compare(made: Graph, given: Sequence[Any], cpu: str, bound: float = 2e-6, native: bool = True) -> None:
     """Integers are equal; real numbers differ by at most ``bound`` of the largest."""
-    compiled = compile(made, threads=1, cpu=cpu)
+    compiled = compile(made, threads=1, numerics=XNNPACK, cpu=cpu)
     if native:
         assert labels_in_python(compiled.plan) == []
     check_alike(run_compiled(compiled, given), Executor(made, XNNPACK).run(given), bound)

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from edgewright.backends.qualcomm.dialect.execute import execute
 
-from edgewright.backends.qualcomm.dialect.check import check
+from edgewright.backends.qualcomm.dialect import DIALECT
+from edgewright.backends.qualcomm.dialect.numerics import QNN
 from edgewright.engine import compile
 from edgewright.ir.graph import Array, Graph, Op, QParams, Value
 from tests.engine.graphs import cpus, dirty
@@ -44,7 +44,7 @@ def fixed(name: str, numbers: Any, held: str, scale: float = 0.02) -> Value:
 
 def whole(kind: str, inputs: Sequence[Value], out: Value, **params: Any) -> Graph:
     made = graph([out], Op(f"qnn.{kind}", {"inputs": list(inputs), **params}, [out]))
-    check(made, 1 << 30)
+    DIALECT.check(made, 1 << 30)
     return made
 
 
@@ -58,9 +58,9 @@ def given(value: Value, seed: int) -> Array:
 def same(made: Graph, inputs: Sequence[Array] | None = None, native: bool = True) -> None:
     """Integers bit for bit, real numbers to two steps of half precision, with each instruction set and no numpy."""
     arrays = [given(v, i) for i, v in enumerate(made.inputs)] if inputs is None else list(inputs)
-    (wanted,) = execute(made, arrays)
+    (wanted,) = DIALECT.execute(made, arrays)
     for cpu in cpus():
-        compiled = compile(made, threads=1, numerics="qnn", cpu=cpu)
+        compiled = compile(made, threads=1, numerics=QNN, cpu=cpu)
         left = [step.label for step in compiled.plan.steps if step.python is not None]
         assert bool(left) is not native, left
         dirty(compiled)

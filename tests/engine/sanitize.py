@@ -13,6 +13,7 @@ from unittest import mock
 
 import numpy as np
 
+from edgewright.backends.xnnpack.numerics import XNNPACK
 from edgewright.engine import CompiledGraph
 from edgewright.engine.compiler import make_plan
 from edgewright.engine.graph import schedule
@@ -23,7 +24,7 @@ from edgewright.engine.jit.pool_memory import ROW
 from edgewright.engine.jit.threads import address_of, driver
 from edgewright.engine.kernels.quantize_rows import QuantizedRows
 from edgewright.ir.graph import Graph, Value
-from edgewright.ir.numerics import XNNPACK, Numerics
+from edgewright.ir.numerics import Numerics
 
 PATTERNS = (0xFF, 0x3C)  # NaN in every float type, and an ordinary number
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 import edgewright.engine
+from edgewright.backends.xnnpack.numerics import XNNPACK
 from edgewright.engine import compile, make_plan
 from edgewright.engine.isa import CPU_VARIABLE, _machine, host_isa
 from edgewright.errors import UsageError
 from edgewright.ir.core.execute import Executor
 from edgewright.ir.graph import Graph
-from edgewright.ir.numerics import XNNPACK
 from tests.backends.node_cases import EXACT, ROWS
 from tests.engine.graphs import check_alike
 

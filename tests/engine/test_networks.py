@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 import torch
 
+from edgewright.backends.xnnpack.numerics import XNNPACK
 from edgewright.backends.xnnpack.partitioner import XnnpackPartitioner
 from edgewright.engine import compile
 from edgewright.ir.core.execute import Executor
 from edgewright.ir.graph import Graph
-from edgewright.ir.numerics import XNNPACK
 from edgewright.program.edge import to_edge_transform_and_lower
 from edgewright.runtime import Runtime
 from tests.backends import networks

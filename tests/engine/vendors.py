@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from edgewright.backends.ethos_u.dialect.execute import execute as execute_tosa
 
-from edgewright.backends.nxp.dialect.execute import execute as execute_tflite
+from edgewright.backends.ethos_u.dialect import DIALECT as TOSA
+from edgewright.backends.nxp.dialect import DIALECT as TFLITE
+from edgewright.backends.nxp.dialect.numerics import NUMERICS
 from edgewright.engine import compile
 from edgewright.ir.graph import Graph, Op, QParams, Value
 from tests.engine.graphs import cpus, dirty
@@ -65,9 +66,10 @@ def anything(value: Value, seed: int = 0) -> Any:
 def same(made: Graph, numerics: str, given: Sequence[Any] | None = None, native: bool = True, seed: int = 0) -> None:
     """Every bit, with each instruction set; and without numpy, unless ``native`` is False."""
     arrays = [anything(v, seed + i) for i, v in enumerate(made.inputs)] if given is None else list(given)
-    wanted = execute_tosa(made, arrays) if numerics == "tosa" else execute_tflite(made, arrays, numerics)
+    dialect, rounding = (TOSA, TOSA.numerics) if numerics == "tosa" else (TFLITE, NUMERICS[numerics])
+    wanted = dialect.execute(made, arrays, rounding)
     for cpu in cpus():
-        compiled = compile(made, threads=1, numerics=numerics, cpu=cpu)
+        compiled = compile(made, threads=1, numerics=rounding, cpu=cpu)
         left = [s.label for s in compiled.plan.steps if s.python is not None]
         assert bool(left) is not native, left
         dirty(compiled)

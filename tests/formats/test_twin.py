@@ -15,12 +15,12 @@ import pytest
 
 from edgewright.backends.xnnpack.blob import read_blob
 from edgewright.backends.xnnpack.blob_reader import from_blob
+from edgewright.backends.xnnpack.numerics import XNNPACK
 from edgewright.errors import FormatError, LimitError, VersionError
 from edgewright.formats.twin_reader import read_twin
 from edgewright.formats.twin_writer import ALIGNMENT, HEAD, MAGIC, VERSION, write_twin
 from edgewright.ir.core.execute import Executor
 from edgewright.ir.graph import Dim, Graph, GraphError, Op, Value
-from edgewright.ir.numerics import XNNPACK
 from tests.backends.xnnpack.test_blob_reader import DELEGATED, blobs, shown
 
 FLOAT = np.dtype(np.float32)

@@ -15,22 +15,21 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.backends.ethos_u.dialect.check import check as check_tosa
 from edgewright.backends.nxp.delegate import NeutronDelegate
-from edgewright.backends.qualcomm.dialect.check import check as check_qnn
 from edgewright.backends.samsung.delegate import EnnDelegate
 from edgewright.backends.xnnpack.delegate import XnnpackDelegate
+from edgewright.backends.xnnpack.numerics import XNNPACK
 from edgewright.engine.codegen.builder import Module
 from edgewright.engine.jit import build
-from edgewright.engine.runner import ENGINE_VARIABLE
+from edgewright.engine.runner import ENGINE_VARIABLE, make_runner
 from edgewright.errors import EdgewrightError, LimitError
 from edgewright.formats.twin_reader import read_twin
-from edgewright.ir import numerics
 from edgewright.ir.core.validate import validate_graph as check_core
 from edgewright.ir.dtypes import DType, is_floating
 from edgewright.ir.graph import Graph
 from edgewright.runtime.delegates import DelegateBlob
 from edgewright.runtime.twin_delegate import HostTwin
+from tests.support.dialects import DIALECTS
 
 MEMORY = 64 << 20
 MAX_LINES = 20_000  # of one kernel
@@ -41,9 +40,7 @@ _GRAPH_ERRORS = (ValueError, LookupError, TypeError, ArithmeticError)  # delegat
 # ENN's are rounded to half precision, so they may differ by two of its steps.
 BOUNDS = {"core": (0.0, 4e-6), "xnnpack": (0.0, 4e-6), "tosa": (0.0, 4e-6), "qnn": (2.0**-9, 2.0**-14),
           "enn": (2.0**-9, 2.0**-14), "tflite": (0.0, 0.0)}  # fmt: skip
-CHECKS: dict[str, Callable[[Graph, int], None]] = {"core": check_core, "tosa": check_tosa, "qnn": check_qnn}
 DELEGATES: dict[str, Any] = {"xnnpack": XnnpackDelegate, "tflite": NeutronDelegate, "enn": EnnDelegate}
-NUMERICS = {"core": "xnnpack"}
 
 
 @dataclass
@@ -113,9 +110,10 @@ def load(dialect: str, data: bytes) -> tuple[Graph, Callable[[Sequence[Any]], li
         graph = delegate.device_graph if dialect == "xnnpack" else next(iter(read_twin(data, MEMORY).values()))
         return graph, delegate.execute
     (graph,) = read_twin(data, MEMORY).values()
-    rounding = numerics.get_numerics(NUMERICS.get(dialect, dialect))
-    runner = HostTwin("", lambda: graph).runner(CHECKS[dialect], rounding, MEMORY, 1)
-    return graph, runner.run
+    if dialect == "core":
+        check_core(graph, MEMORY)
+        return graph, make_runner(lambda: graph, XNNPACK, MEMORY, 1).run
+    return graph, HostTwin("", lambda: graph).runner(DIALECTS[dialect], MEMORY, 1).run
 
 
 def outcome(dialect: str, data: bytes, name: str, seed: int) -> Outcome:

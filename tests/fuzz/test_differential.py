@@ -10,10 +10,10 @@ import pytest
 
 from edgewright.engine import make_plan
 from edgewright.errors import EdgewrightError, LimitError
-from edgewright.ir.numerics import get_numerics
-from tests.fuzz.compare import MEMORY, NUMERICS, compare, load
+from tests.fuzz.compare import MEMORY, compare, load
 from tests.fuzz.graph_seeds import DIALECTS, seeds
 from tests.fuzz.targets import graph_mutator
+from tests.support.dialects import NUMERICS
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of numbers that a mutation made
 CORPUS = Path(__file__).parent / "corpus" / "differential"
@@ -34,7 +34,7 @@ def mutated(dialect: str, number: int) -> bytes:
 def test_accepted_graphs_can_be_planned(dialect: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The engine plans every graph that the reference accepts; machine code is not generated."""
     monkeypatch.setenv("EDGEWRIGHT_ENGINE", "reference")
-    numerics = get_numerics(NUMERICS.get(dialect, dialect))
+    numerics = NUMERICS[dialect]
     accepted, rejected = 0, []
     for number in range(120):
         try:

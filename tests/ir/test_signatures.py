@@ -97,7 +97,7 @@ def test_words_for_how_values_are_stored() -> None:
         (TOSA_SIGNATURES, [*(set(TOSA) - {"resize"}), "resize.nearest", "resize.bilinear"]),
         (TFLITE_SIGNATURES, TFLITE), (QNN_SIGNATURES, QNN), (ENN_SIGNATURES, ENN),
         (CORE_SIGNATURES, {kind.removeprefix("core.") for kind in IMPLEMENTATIONS}
-         - {"int_matmul", "topk_indices", "separable_resize", "trunc_divide"}),
+         - {"int_matmul", "int_norm", "int_softmax", "topk_indices", "separable_resize", "trunc_divide"}),
     ],
     ids=["tosa", "tflite", "qnn", "enn", "core"],
 )  # fmt: skip

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from edgewright.backends.nxp.delegate import NeutronDelegate
+from edgewright.backends.nxp.dialect import DIALECT
 from edgewright.backends.nxp.target import ROUNDING
 from edgewright.backends.qualcomm.delegate import QnnDelegate
 from edgewright.backends.qualcomm.twin import QnnTwinRunner
@@ -154,14 +155,8 @@ def test_twins_without_a_digest_are_not_kept(cache: Cache, monkeypatch: pytest.M
     saved: list[int] = []
     monkeypatch.setattr(plan_cache, "save_compiled", lambda *args: saved.append(1))
     made = graph()
-    HostTwin("", lambda: made).runner(lambda graph, memory: None, _tflite(), 1 << 30, 1)
+    HostTwin("", lambda: made).runner(DIALECT, 1 << 30, 1)
     assert not saved
-
-
-def _tflite() -> Any:
-    from edgewright.ir.numerics import get_numerics
-
-    return get_numerics("tflite")
 
 
 def test_other_backends_reject_what_is_not_their_own(cache: Cache) -> None:

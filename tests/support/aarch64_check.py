@@ -28,9 +28,9 @@ def difference(got: Sequence[Any], want: Sequence[Any]) -> float:
 
 
 def nodes(cpu: str, first: int, of: int) -> None:
+    from edgewright.backends.xnnpack.numerics import XNNPACK
     from edgewright.engine import compile
     from edgewright.ir.core.execute import Executor
-    from edgewright.ir.numerics import XNNPACK
     from tests.backends.node_cases import EXACT, FLOAT, ROWS
 
     groups = {"real": FLOAT, "bytes": EXACT, "rows": ROWS}

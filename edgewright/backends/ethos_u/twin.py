@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from edgewright.backends.ethos_u.blob import Blob
-from edgewright.backends.ethos_u.dialect.check import check
+from edgewright.backends.ethos_u.dialect import DIALECT
 from edgewright.errors import ExecutionError, FormatError
-from edgewright.ir.numerics import TOSA as TOSA_NUMERICS
 from edgewright.runtime.twin_delegate import HostTwin
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ class TwinRunner:
     """A validated graph with the inputs and outputs of its blob. ``memory``: byte limit of an operator."""
 
     def __init__(self, twin: HostTwin, blob: Blob, memory: int, threads: int | None = None) -> None:
-        self._runner = twin.runner(check, TOSA_NUMERICS, memory, threads)
+        self._runner = twin.runner(DIALECT, memory, threads)
         self._inputs, outputs = self._runner.io
         for kind, tensors, blob_tensors in (("inputs", self._inputs, blob.inputs), ("outputs", outputs, blob.outputs)):
             if [t.nbytes for t in tensors] != [t.nbytes for t in blob_tensors]:

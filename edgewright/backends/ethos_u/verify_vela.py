@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from edgewright.backends.ethos_u import npu
+from edgewright.backends.ethos_u.dialect.numerics import TOSA_NUMERICS
 from edgewright.backends.ethos_u.vela import VelaOutput
 from edgewright.engine.runner import make_runner
 from edgewright.errors import VendorError
 from edgewright.ir.graph import Array, Graph, Value
-from edgewright.ir.numerics import TOSA
 
 _MEMORY = 16 << 30  # bytes; the graph is trusted
 
@@ -29,7 +29,7 @@ def verify_commands(device: Graph, compiled: VelaOutput, target: str) -> None:
         raise VendorError(f"Vela for {target}", f"cannot be checked here: {reason}", remedy="Leave out verify=True.")
     rng = np.random.default_rng(0)
     inputs = [_random_input(value, rng) for value in device.inputs]
-    expected = make_runner(lambda: device, TOSA, _MEMORY).run(inputs)
+    expected = make_runner(lambda: device, TOSA_NUMERICS, _MEMORY).run(inputs)
     for i, (actual, reference) in enumerate(zip(_simulate(compiled, inputs), expected, strict=True)):
         mismatches = int(np.count_nonzero(actual.view(reference.dtype) != reference.ravel()))
         if mismatches:

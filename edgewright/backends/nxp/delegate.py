@@ -6,22 +6,18 @@ A program compiled for simulation only contains the twin in place of a blob.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from edgewright.backends.nxp.blob import read_blob
-from edgewright.backends.nxp.dialect.check import check
-from edgewright.backends.nxp.dialect.execute import NUMERICS
+from edgewright.backends.nxp.dialect import DIALECT
+from edgewright.backends.nxp.dialect.numerics import NUMERICS
 from edgewright.backends.nxp.target import ROUNDING
 from edgewright.errors import FormatError
 from edgewright.formats.twin_writer import MAGIC
-from edgewright.ir.numerics import get_numerics
 from edgewright.runtime.delegates import DelegateBlob
 from edgewright.runtime.twin_delegate import TwinDelegate, embedded_twin, find_twin
-
-if TYPE_CHECKING:
-    pass
 
 Array = np.ndarray[Any, Any]
 log = logging.getLogger("edgewright.nxp")
@@ -42,7 +38,7 @@ class NeutronDelegate(TwinDelegate):
         rounding = bytes(source.compile_specs.get(ROUNDING, b"tflite")).decode("ascii", "replace")
         if rounding not in NUMERICS:
             raise FormatError(f"must be {' or '.join(NUMERICS)}", where=ROUNDING, value=rounding)
-        self.runs(twin.runner(check, get_numerics(rounding), source.memory, source.threads))
+        self.runs(twin.runner(DIALECT, source.memory, source.threads, NUMERICS[rounding]))
         if blob is not None and (len(self._inputs), len(self._outputs)) != (blob.arguments, len(blob.output_map)):
             raise FormatError("must have the inputs and outputs of its blob", where="host twin")
         if blob is not None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from edgewright.backends.nxp import sdk
-from edgewright.backends.nxp.dialect.execute import NUMERICS
+from edgewright.backends.nxp.dialect.numerics import NUMERICS
 from edgewright.errors import UsageError
 from edgewright.formats.schema import CompileSpec
 from edgewright.hints import not_among

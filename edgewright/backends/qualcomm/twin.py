@@ -1,7 +1,7 @@
 """The host twin of a blob: the compiler's input graph, for machines without Qualcomm's libraries.
 
-The engine runs it: integers are bit-exact with ``backends/qualcomm/dialect``, floating point is stored in fp16. The emulator's results are
-the device's; the twin's results are within one quantization step of them, per operator.
+The engine runs it: integers are bit-exact with the dialect's references, floating point is stored in fp16. The
+emulator's results are the device's; the twin's results are within one quantization step of them, per operator.
 """
 
 from __future__ import annotations
@@ -12,14 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.backends.qualcomm.dialect.check import check
+from edgewright.backends.qualcomm.dialect import DIALECT
 from edgewright.backends.qualcomm.dialect.twin import to_twin, unsupported_ops
 from edgewright.backends.qualcomm.emulator import TensorDesc
 from edgewright.engine.plan import TensorSpec
 from edgewright.errors import ExecutionError
 from edgewright.formats.twin_writer import write_twin
 from edgewright.ir.graph import Graph
-from edgewright.ir.numerics import QNN
 from edgewright.runtime.twin_delegate import HostTwin
 
 Array = np.ndarray[Any, Any]
@@ -40,7 +39,7 @@ class QnnTwinRunner:
 
     def __init__(self, source: Graph | HostTwin, memory: int, threads: int | None = None) -> None:
         twin = source if isinstance(source, HostTwin) else HostTwin("", lambda: source)
-        runner = twin.runner(check, QNN, memory, threads)
+        runner = twin.runner(DIALECT, memory, threads)
         self.inputs, self.outputs = ([_tensor_desc(t) for t in side] for side in runner.io)
         self._shapes = [end.dims for end in self.inputs]
         self._run, self.how = runner.run, f"host twin ({runner.how})"

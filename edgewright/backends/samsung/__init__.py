@@ -9,13 +9,14 @@ INFO = BackendInfo(
     "samsung", __name__, id="EnnBackend", title="Samsung Exynos", order=3, simulates=True,
     summary="NPUs of Exynos 2500 and 2600, by way of Samsung's AI LiteCore. The host runs the ENN graph.",
     table=".ops:BACKEND", partitioner=".partitioner:EnnPartitioner", quantizer=".quantizer:EnnQuantizer",
-    dialects={"enn": ".dialect:DIALECT"}, delegate=".delegate:EnnDelegate", targets=".target:targets", demo_target="e9955",
+    delegate=".delegate:EnnDelegate", targets=".target:targets", demo_target="e9955",
     requirements=(
         Package("Samsung's AI LiteCore", "", "", "programs for Exynos chips",
                 "get it at soc-developer.semiconductor.samsung.com (free account), set EXYNOS_AI_LITECORE_ROOT to its "
                 "folder", simulates=True, detect=".sdk:installed_sdk"),
     ),
     compat=".compat_names:NAMES", disassemble=".disasm:disassemble",
+    dialects={"enn": ".dialect:DIALECT"},
 )  # fmt: skip
 
 _PACKAGE = "edgewright.backends.samsung"

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from edgewright.backends.samsung.dialect.check import check
-from edgewright.backends.samsung.dialect.execute import execute
-from edgewright.backends.samsung.dialect.table import PREFIX
+from edgewright.backends.samsung.dialect import DIALECT, EnnDialect
+from edgewright.backends.samsung.dialect.numerics import ENN_NUMERICS
+from edgewright.backends.samsung.dialect.table import ENN, PREFIX
 from edgewright.engine.graph.graph_io import tensor_spec
 from edgewright.formats.twin_writer import MAGIC
 from edgewright.ir.graph import Graph
-from edgewright.ir.numerics import ENN
 from edgewright.runtime.delegates import DelegateBlob
 from edgewright.runtime.twin_delegate import TwinDelegate, embedded_twin, find_twin
 
@@ -44,7 +43,7 @@ class EnnDelegate(TwinDelegate):
             self.how = "ENN graph of the host twin"
             log.warning("an Exynos NPU's program does not run here: the ENN graph of the host twin does")
         try:
-            self.runs(twin.runner(_check, ENN, source.memory, source.threads))
+            self.runs(twin.runner(_COMPILABLE, source.memory, source.threads))
         except _NotCompilableError as reason:
             self.runs(_NumpyRunner(twin.graph, str(reason)))
         self.how += f" ({self._runner.how})"
@@ -70,14 +69,20 @@ class _NumpyRunner:
         self, inputs: Sequence[Array], outputs: Sequence[Array | None] | None = None,
         profile: Profile | None = None,
     ) -> list[Array]:  # fmt: skip
-        return execute(self._graph, inputs)
+        return DIALECT.execute(self._graph, inputs)
 
 
-def _check(graph: Graph, memory: int) -> None:
-    check(graph, memory)
-    reason = _not_compilable_reason(graph)
-    if reason:
-        raise _NotCompilableError(reason)
+class _CompilableEnn(EnnDialect):
+    """ENN graphs that the engine can compile."""
+
+    def check(self, graph: Graph, memory: int) -> None:
+        super().check(graph, memory)
+        reason = _not_compilable_reason(graph)
+        if reason:
+            raise _NotCompilableError(reason)
+
+
+_COMPILABLE = _CompilableEnn(DIALECT.name, DIALECT.title, ENN, ENN_NUMERICS)
 
 
 def _not_compilable_reason(graph: Graph) -> str:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from edgewright.backends.xnnpack.numerics import XNNPACK, XnnpackNumerics
 from edgewright.engine.runner import Runner, make_runner
 from edgewright.errors import FormatError
 from edgewright.formats.flatbuffer import Buffer
 from edgewright.ir.graph import Graph
-from edgewright.ir.numerics import XNNPACK
 from edgewright.runtime.delegates import DelegateBase, DelegateBlob
 
 if TYPE_CHECKING:
@@ -50,6 +50,10 @@ class XnnpackDelegate(DelegateBase):
     def compiled(self) -> CompiledGraph | None:
         """The compiled graph, if one serves all calls."""
         return self._runner.compiled
+
+    @property
+    def numerics(self) -> XnnpackNumerics:
+        return XNNPACK
 
     @property
     def device_graph(self) -> Graph:

@@ -2,8 +2,8 @@
 
 A real factor m is represented as multiplier * 2**-shift with a 31-bit multiplier, so that rescaling an accumulator
 needs no floating point (Jacob et al., "Quantization and Training of Neural Networks for Efficient
-Integer-Arithmetic-Only Inference", section 2.2). Vendors disagree only on rounding: gemmlowp and TFLite's reference
-round twice (SaturatingRoundingDoublingHighMul, then a rounding shift), TOSA and newer TFLite kernels once.
+Integer-Arithmetic-Only Inference", section 2.2). Dialects disagree only on rounding: gemmlowp's kernels round twice
+(SaturatingRoundingDoublingHighMul, then a rounding shift), others once.
 32-bit lanes are multiplied to 64 bits, even and odd lanes separately, as pmuldq and smull take them.
 """
 
@@ -41,7 +41,8 @@ def clamp_int(f: Function, x: Reg, low: int, high: int) -> Reg:
 
 
 class SingleRounding:
-    """One rounding of the 64-bit product. ``once``: ties away from zero; ``single``: ties up; ``double``: TOSA's."""
+    """One rounding of the 64-bit product. ``once``: ties away from zero; ``single``: ties up; ``double``: ties up,
+    after a rounding at bit 31."""
 
     def __init__(self, f: Function, multiplier: Reg, shift: Reg, may_overflow: bool, rounding: str) -> None:
         self.f, self.may_overflow, self.rounding = f, may_overflow, rounding

@@ -77,7 +77,7 @@ _MAX_MAGNITUDE = 1.0e9  # beyond any limit, within int32
 
 
 def _float32_half_even(f: Function, words: Sequence[Reg], may_overflow: bool) -> Requantize:
-    """Scale in float32, round once, ties to even (XNNPACK)."""
+    """Scale in float32, round once, ties to even."""
 
     def requantize(total: Reg) -> Reg:
         scaled = f.op("fmul", to_float32(f, total), words[0])

@@ -1,4 +1,4 @@
-"""Expression trees of vendor elementwise operators: an intermediate with one reader is fused and never stored."""
+"""Expression trees of other dialects' elementwise operators: intermediates with one reader are fused, never stored."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ _MAX_OPS = 64  # per tree: about twenty IR instructions each, and LLVM's compile
 
 
 def find_trees(graph: Graph) -> dict[Op, Tree]:
-    """Map each vendor elementwise operator to its tree."""
+    """Map each elementwise operator of another dialect to its tree."""
     if is_core(graph):
         return {}
-    from edgewright.engine.dialects.elementwise import TABLE_ONLY  # imported late: most graphs have none
+    from edgewright.engine.int_rules import ELEMENTWISE  # imported late: most graphs need none
 
     trees = _grow_trees(graph, set())
-    alone = {op for tree in trees for op in tree if op.kind in TABLE_ONLY and single_int8_input(tree) is None}
+    alone = {op for tree in trees for op in tree if not ELEMENTWISE[op.kind].fuses and single_int8_input(tree) is None}
     trees = _grow_trees(graph, alone) if alone else trees
     return {op: tree for tree in trees for op in tree}
 
 
 def _grow_trees(graph: Graph, unfusable: set[Op]) -> list[Tree]:
     """Grow trees in reverse order: an operator joins the tree of its only reader, unless it is ``unfusable``."""
-    from edgewright.engine.dialects.elementwise import ELEMENTWISE, TABLE_ONLY
+    from edgewright.engine.int_rules import ELEMENTWISE
 
     readers: dict[Value, list[Op]] = {}
     for op in graph.ops:
@@ -38,7 +38,7 @@ def _grow_trees(graph: Graph, unfusable: set[Op]) -> list[Tree]:
     trees: list[Tree] = []
     for op in reversed(graph.ops):
         out = op.outputs[0]
-        if out is None or (op.kind not in ELEMENTWISE and op.kind not in TABLE_ONLY):
+        if out is None or op.kind not in ELEMENTWISE:
             continue
         users = readers.get(out, [])
         tree = tree_of.get(users[0]) if len(users) == 1 and out not in outputs else None
@@ -57,7 +57,7 @@ def _may_join(value: Value, tree: Tree) -> bool:
 
 def tree_inputs(tree: Sequence[Op]) -> list[Value]:
     """The tensors a tree reads: results of other nodes, and constants of more than one element."""
-    from edgewright.engine.dialects.elementwise import elementwise_operands
+    from edgewright.engine.int_rules import elementwise_operands
 
     produced = {v for op in tree for v in op.outputs}
     return list(

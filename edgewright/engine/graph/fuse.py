@@ -182,7 +182,7 @@ class Fuser:
                 node.table = table[1]
 
     def _tree_from(self, value: Value, op: Op) -> tuple[list[Op], Array] | None:
-        """A tree of vendor operators that is an int8-to-int8 function of ``value`` alone."""
+        """A tree of other dialects' operators that is an int8-to-int8 function of ``value`` alone."""
         tree = self.trees.get(op)
         if tree is None or single_int8_input(tree) is not value:
             return None
@@ -226,7 +226,9 @@ class Fuser:
         assert out is not None and out.q is not None
         low = int(np.iinfo(value.q.dtype).min)
         inputs = np.arange(low, low + 256).astype(value.q.dtype)
-        stored = Executor(Graph("table", [value], [out], ops), self.numerics, find_dialect=find_dialect).run([inputs])[0]
+        stored = Executor(Graph("table", [value], [out], ops), self.numerics, find_dialect=find_dialect).run([inputs])[
+            0
+        ]
         return np.asarray(stored.reshape(-1).astype(np.int16) - int(np.iinfo(out.q.dtype).min)).astype(np.uint8)
 
     # ------------------------------------------------------------------------------------------------ elementwise

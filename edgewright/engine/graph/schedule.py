@@ -27,6 +27,7 @@ from edgewright.engine.lower.conv_chain import FloatConvChain, fuse_conv_chains
 from edgewright.engine.lower.dynamic_gemm import DynamicQuantize, DynamicQuantizedGemm
 from edgewright.engine.lower.dynamic_shape import DYNAMIC_SHAPE_LOWERINGS
 from edgewright.engine.lower.elementwise import FloatElementwise, Int8Arithmetic, Int8Table
+from edgewright.engine.lower.foreign import ForeignDispatch
 from edgewright.engine.lower.fp16_convert import Fp16Convert
 from edgewright.engine.lower.general import CoreDispatch
 from edgewright.engine.lower.int8_conv import Int8Conv, Int8ConvTranspose, Int8DepthwiseConv
@@ -40,7 +41,6 @@ from edgewright.engine.lower.reference_step import ReferenceStep
 from edgewright.engine.lower.resize import BilinearResize
 from edgewright.engine.lower.row_gather import RowGather, RowScatter
 from edgewright.engine.lower.softmax import Softmax
-from edgewright.engine.lower.vendor import VendorDispatch
 from edgewright.engine.lower.winograd import WinogradConv
 from edgewright.engine.plan import ALIGN, Address, Plan
 from edgewright.engine.tuning_params import TuningParams
@@ -77,7 +77,7 @@ LOWERINGS: list[type[Lowering]] = [
     FloatElementwise,
     Int8Arithmetic,
     CoreDispatch,
-    VendorDispatch,
+    ForeignDispatch,
     ReferenceStep,
 ]
 

@@ -284,7 +284,7 @@ def _like(*kinds: str, rule: Rule) -> dict[str, Rule]:
 SHAPE_RULES: dict[str, Rule] = {
     **_like("conv2d", "depthwise_conv2d", rule=_conv),
     **_like("add", "sub", "mul", "div", "maximum", "minimum", "trunc_divide", rule=_broadcast),
-    **_like(*FUNCTIONS, "clamp", "clone", "convert", "softmax", rule=_same_shape),
+    **_like(*FUNCTIONS, "clamp", "clone", "convert", "softmax", "int_softmax", "int_norm", rule=_same_shape),
     **_like("max_pool2d", "avg_pool2d", rule=_pool),
     "core.conv_transpose2d": _conv_transpose,
     "core.bmm": _bmm,

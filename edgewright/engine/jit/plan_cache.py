@@ -67,7 +67,7 @@ class PlanSource:
 
 @cache
 def source_fingerprint(*folders: str) -> str:
-    """Fingerprint the sources in some of the package's folders by size and modification time."""
+    """Fingerprint the sources in folders by size and modification time: folders of this package, or absolute paths."""
     files = []
     for start in folders:
         for folder, _, names in os.walk(Path(__file__).parents[2] / start):

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from edgewright.engine.compiler import make_plan
-from edgewright.engine.dialects import translate
 from edgewright.engine.graph.constant_buffer import SharedWeights
 from edgewright.engine.graph.infer_shapes import specialize
+from edgewright.engine.graph.to_core import to_core
 from edgewright.engine.jit.driver import CompiledGraph
 from edgewright.engine.jit.elf import CodeImage
 from edgewright.engine.plan import Plan
 from edgewright.forks import renew_in_child
 from edgewright.ir.graph import Array, Graph
-from edgewright.ir.numerics import XNNPACK, Numerics
+from edgewright.ir.numerics import FLOAT32, Numerics
 
 if TYPE_CHECKING:
     from edgewright.engine.profile import Profile
@@ -80,13 +80,13 @@ class Specialized:
         self,
         graph: Graph,
         threads: int | None = None,
-        numerics: Numerics = XNNPACK,
+        numerics: Numerics = FLOAT32,
         memory: int = 4 << 30,
         max_cached: int = 8,
         dynamic: bool = False,
         cpu: str | None = None,
     ) -> None:
-        self.graph, self.max_cached = translate(graph, numerics), max_cached
+        self.graph, self.max_cached = to_core(graph, numerics), max_cached
         self.specializer = Specializer(threads, numerics, memory, cpu, dynamic)
         self._cache: OrderedDict[tuple[Shape, ...], CompiledGraph] = OrderedDict()
         self._lock = threading.Lock()

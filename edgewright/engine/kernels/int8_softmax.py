@@ -1,16 +1,16 @@
-"""TFLite's int8 softmax in fixed point: a table of exponentials and a Newton-Raphson reciprocal per row."""
+"""int8 softmax in fixed point: a table of exponentials and a Newton-Raphson reciprocal per row."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from edgewright.backends.nxp.dialect.fixed_point_math import NEWTON_START, NEWTON_STEPS, SUM_BITS
 from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, const, lane_count, vec
 from edgewright.engine.codegen.fixed_point import clamp_int, merge_even_odd, split_even_odd
 from edgewright.engine.codegen.vector import int_max, int_min, widen_int8
 from edgewright.engine.kernels.elementwise import LoopNest, emit_loop_nest
 from edgewright.engine.kernels.row_reduce import reduce_lanes
+from edgewright.ir.fixed_point import NEWTON_START, NEWTON_STEPS, SUM_BITS
 
 _LOW, _HIGH = -(1 << 31), (1 << 31) - 1
 _OUTPUT_BITS = 8
@@ -93,7 +93,7 @@ def _doubling_high_mul(f: Function, a: Reg, b: Reg | int) -> Reg:
 
 
 def _reciprocal(f: Function, total: Reg) -> tuple[Reg, Reg]:
-    """The reciprocal of a row's sum, and the right shift of its products: as in ``backends/nxp/dialect/fixed_point_math.py``.
+    """The reciprocal of a row's sum, and the right shift of its products: as in ``ir/fixed_point.py``.
 
     The sum is normalized by its leading zeros to [1/2, 1), then ROUNDS Newton-Raphson iterations x += x * (1 - d * x)
     refine a linear first guess.

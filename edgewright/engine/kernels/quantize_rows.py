@@ -136,7 +136,7 @@ def _reduce(f: Function, vectors: list[Reg], better: Callable[[Function, Reg, Re
 
 
 def _choose_qparams(f: Function, low: Reg, high: Reg) -> tuple[Reg, Reg]:
-    """The inverse scale (quantization steps per unit) and the zero point, as XNNPACK chooses them."""
+    """The inverse scale (steps per unit) and the zero point, as ``quantize_rows_int8`` in ``ir/numerics.py``."""
     flat = f.compare("oeq", low, high)
     one = const(1, "float")
     scale = f.op("fdiv", const(255, "float"), f.select(flat, one, f.op("fsub", high, low)))

@@ -12,8 +12,9 @@ from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, c
 from edgewright.engine.codegen.requant import storage_offset
 from edgewright.engine.codegen.typed_arith import has_vector_arithmetic
 from edgewright.engine.graph.nodes import Node, is_float32
+from edgewright.engine.int_rules import ArgMaxReduction
 from edgewright.engine.kernels.elementwise import LoopNest, LoopOperand, emit_loop_nest, plan_loops
-from edgewright.engine.lower.base import Lowering, LoweringContext, is_unfused
+from edgewright.engine.lower.base import DescribedLowering, Lowering, LoweringContext, is_unfused
 from edgewright.engine.lower.elementwise import llvm_type
 from edgewright.engine.lower.scan import scan_dim
 from edgewright.ir.graph import Op, Value
@@ -33,7 +34,7 @@ class ArgReduceSpec:
 
 
 class ArgMax(Lowering):
-    """argmax and argmin of any type with int64 indices, and TOSA's argmax with int32 indices."""
+    """argmax and argmin of any type, with int64 indices."""
 
     exact_reads = True
 
@@ -43,14 +44,8 @@ class ArgMax(Lowering):
 
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
-        operand = _operand(node.op) if is_unfused(node, "tosa.argmax", "core.argmax", "core.argmin") else None
-        if operand is None or node.out.q is not None:
-            return None
-        data, axis, index_dtype = operand
-        if not 0 <= axis < len(data.bound) or 0 in data.bound or node.out.dtype != np.dtype(index_dtype):
-            return None
-        shape_matches = node.out.bound in (_without(data.bound, axis), (*data.bound[:axis], 1, *data.bound[axis + 1 :]))
-        return cls(node, data, axis) if shape_matches else None
+        operand = _operand(node.op) if is_unfused(node, "core.argmax", "core.argmin") else None
+        return cls(node, *operand) if operand is not None and _fits(*operand, node.out, "int64") else None
 
     def emit(self, context: LoweringContext) -> None:
         data, out = context.storage(self.data), context.storage(self.node.out)
@@ -74,14 +69,28 @@ class ArgMax(Lowering):
             context.step(name, slots, loops.units, math.prod(loops.shape) * length * 0.3)
 
 
-def _operand(op: Op) -> tuple[Value, int, str] | None:
-    """The operand, the dimension and the index type; None if the element type is not supported."""
-    if op.kind == "tosa.argmax":
-        data: Value = op.args["input"]
-        return (data, int(op.args["axis"]), "int32") if is_float32(data) or data.dtype in _TYPES else None
+class Int32ArgMax(ArgMax, DescribedLowering):
+    """argmax with int32 indices."""
+
+    @classmethod
+    def accept_description(cls, node: Node, description: ArgMaxReduction) -> Lowering | None:
+        data, axis = description.data, description.axis
+        supported = (is_float32(data) or data.dtype in _TYPES) and _fits(data, axis, node.out, "int32")
+        return cls(node, data, axis) if supported else None
+
+
+def _fits(data: Value, axis: int, out: Value, index_dtype: str) -> bool:
+    """Whether a result has the matching shape and type."""
+    if not 0 <= axis < len(data.bound) or 0 in data.bound or out.dtype != np.dtype(index_dtype) or out.q is not None:
+        return False
+    return out.bound in (_without(data.bound, axis), (*data.bound[:axis], 1, *data.bound[axis + 1 :]))
+
+
+def _operand(op: Op) -> tuple[Value, int] | None:
+    """The operand and the dimension; None if the element type is not supported."""
     data, dim = op.args["self"], scan_dim(op)
     supported = data.q is None and data.dtype is not None and has_vector_arithmetic(data.dtype) and not data.constant
-    return (data, dim, "int64") if supported and dim is not None else None
+    return (data, dim) if supported and dim is not None else None
 
 
 def _without(numbers: Sequence[int], axis: int) -> tuple[int, ...]:

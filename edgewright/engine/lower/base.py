@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -159,6 +159,17 @@ class DenseLowering(Lowering):
     exact_reads = True
     any_strides = False
     requires_dense = True
+
+
+class DescribedLowering(Lowering):
+    """Lowers an operator of another dialect by its description (``engine/int_rules.py``)."""
+
+    exact_reads = True
+
+    @classmethod
+    def accept_description(cls, node: Node, description: Any) -> Lowering | None:
+        """The lowering of the description's type; None, or ``IntRangeError``, if it is not supported."""
+        raise NotImplementedError
 
 
 def is_unfused(node: Node, *kinds: str) -> bool:

@@ -27,7 +27,7 @@ from edgewright.engine.kernels.elementwise import LoopNest, LoopOperand, emit_el
 from edgewright.engine.kernels.int8_store import lookup_uint8
 from edgewright.engine.lower.base import Lowering, LoweringContext
 from edgewright.ir.graph import Op, QParams, Value
-from edgewright.ir.numerics import XNNPACK
+from edgewright.ir.numerics import Numerics
 
 Body = Callable[[Function, list[Reg]], Reg]
 
@@ -209,7 +209,7 @@ class Int8Arithmetic(Lowering):
         a, b, out = (v.q for v in (op.args["self"], op.args["other"], node.out))
         if not (a and b and out and is_quantized8(a) and is_quantized8(b) and is_quantized8(out)):
             return None
-        return cls(node) if op.kind == "core.mul" or int8_add_fits(a, b, out) else None
+        return cls(node) if op.kind == "core.mul" or int8_add_fits(context.numerics, a, b, out) else None
 
     def emit(self, context: LoweringContext) -> None:
         op, out = self.node.op, self.node.out
@@ -219,7 +219,7 @@ class Int8Arithmetic(Lowering):
         key, body = (
             int8_mul(a.q, b.q, out.q, clamp_range)
             if op.kind == "core.mul"
-            else int8_add(op, a.q, b.q, out.q, clamp_range)
+            else int8_add(context.numerics, op, a.q, b.q, out.q, clamp_range)
         )
         storages = [context.storage(a), context.storage(b)]
         emit_elementwise(context, "int8_arithmetic", storages, context.storage(out), (op.name, key), body)
@@ -238,15 +238,12 @@ def int8_mul(a: QParams, b: QParams, out: QParams, bounds: tuple[int, int]) -> t
     return (float(factor), left.zero, right.zero, result.zero, bounds), body
 
 
-def int8_add_factors(a: QParams, b: QParams, out: QParams, subtract: bool) -> tuple[int, int, int]:
-    """XNNPACK's integer multipliers of the two operands, and the shift of their sum."""
-    first, second, shift = XNNPACK.sum_factors((a, b), out)
-    return first, -second if subtract else second, shift
-
-
-def int8_add(op: Op, a: QParams, b: QParams, out: QParams, bounds: tuple[int, int]) -> tuple[object, Body]:
+def int8_add(
+    numerics: Numerics, op: Op, a: QParams, b: QParams, out: QParams, bounds: tuple[int, int]
+) -> tuple[object, Body]:
     """The kernel key and body of an int8 sum or difference."""
-    first, second, shift = int8_add_factors(a, b, out, op.kind == "core.sub")
+    first, second, shift = numerics.sum_factors((a, b), out)
+    second = -second if op.kind == "core.sub" else second
     left, right, result = affine_of(a), affine_of(b), affine_of(out)
     offset = (1 << shift - 1) - left.zero * first - right.zero * second
 
@@ -260,6 +257,6 @@ def int8_add(op: Op, a: QParams, b: QParams, out: QParams, bounds: tuple[int, in
     return (first, second, offset, shift, result.zero, bounds), body
 
 
-def int8_add_fits(a: QParams, b: QParams, out: QParams) -> bool:
+def int8_add_fits(numerics: Numerics, a: QParams, b: QParams, out: QParams) -> bool:
     """Whether the factors and the shift keep the sum within 32 bits."""
-    return 1 <= int8_add_factors(a, b, out, False)[2] <= 30
+    return 1 <= numerics.sum_factors((a, b), out)[2] <= 30

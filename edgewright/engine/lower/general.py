@@ -24,9 +24,12 @@ class CoreDispatch(Lowering):
 def _lowerings() -> list[type[Lowering]]:
     from edgewright.engine.lower.argmax import ArgMax
     from edgewright.engine.lower.element_gather import ElementGather
+    from edgewright.engine.lower.int_rows import DenseIntNorm, IntNorm, IntSoftmax
     from edgewright.engine.lower.resize import SeparableResize
     from edgewright.engine.lower.scan import Scan
     from edgewright.engine.lower.static_gather import StaticGather
     from edgewright.engine.lower.typed_elementwise import TypedElementwise
 
-    return [TypedElementwise, StaticGather, Scan, ArgMax, ElementGather, SeparableResize]
+    return [
+        TypedElementwise, StaticGather, Scan, ArgMax, ElementGather, SeparableResize, IntSoftmax, IntNorm, DenseIntNorm,
+    ]  # fmt: skip

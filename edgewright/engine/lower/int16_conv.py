@@ -1,10 +1,10 @@
 """Int16 convolutions with int8 or int16 weights and a ``scaling``, exact in 48-bit accumulators.
 
-TOSA and the vendors' int16 modes accumulate in 48 bits (TOSA 1.0, CONV2D, ``int48_t``). Vectors have no such type, so
-kernels sum pairs of products in 32-bit lanes for as many taps as cannot overflow, then widen to 64 bits: the window is
-split into runs of that length (``Int16Conv._pack``). ``_Int16ConvParams.exact`` proves beforehand that the final
-accumulator times the multiplier fits in 64 bits, or is below 2**52 where the scaling is a float64 factor; otherwise the
-node stays with the reference. Unsigned inputs are read 32768 lower, which the bias compensates.
+Integer NPUs accumulate int16 products in 48 bits. Vectors have no such type, so kernels sum pairs of products in 32-bit
+lanes for as many taps as cannot overflow, then widen to 64 bits: the window is split into runs of that length
+(``Int16Conv._pack``). ``_Int16ConvParams.exact`` proves beforehand that the final accumulator times the multiplier fits
+in 64 bits, or is below 2**52 where the scaling is a float64 factor; otherwise the node stays with the reference.
+Unsigned inputs are read 32768 lower, which the bias compensates.
 """
 
 from __future__ import annotations

@@ -12,9 +12,9 @@ import numpy as np
 from edgewright.backends.registry import find_dialect
 from edgewright.engine.codegen.builder import I64, PTR, Module, Reg
 from edgewright.engine.codegen.requant import storage_offset
-from edgewright.engine.dialects.elementwise import ELEMENTWISE, TABLE_ONLY
 from edgewright.engine.graph.elementwise_trees import tree_inputs
 from edgewright.engine.graph.nodes import Node
+from edgewright.engine.int_rules import ELEMENTWISE
 from edgewright.engine.kernels.elementwise import LoopNest, LoopOperand, emit_loop_nest, plan_loops
 from edgewright.engine.lower.base import Lowering, LoweringContext
 from edgewright.engine.lower.elementwise import llvm_type
@@ -26,13 +26,13 @@ _NANOSECONDS = 1.0  # per element
 
 
 class Int16Table(Lowering):
-    """A tree of vendor elementwise operators with a single non-constant input."""
+    """A tree of elementwise operators of other dialects with a single non-constant input."""
 
     exact_reads = True
 
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
-        if node.table is not None or not all(op.kind in ELEMENTWISE or op.kind in TABLE_ONLY for op in node.ops):
+        if node.table is not None or not all(op.kind in ELEMENTWISE for op in node.ops):
             return None
         inputs = tree_inputs(node.ops)
         if len(inputs) != 1 or inputs[0].constant or inputs[0].bound != node.out.bound:

@@ -34,6 +34,7 @@ from edgewright.engine.lower.elementwise import int8_add_fits
 from edgewright.engine.lower.int8_params import Int8ConvParams
 from edgewright.engine.plan import ALIGN, Address
 from edgewright.ir.graph import Array, Op, Value
+from edgewright.ir.numerics import Numerics
 
 _RATE = 200.0  # approximate multiply-adds per nanosecond on one core
 _TUNED_TILES = 6  # candidates that measuring compares
@@ -56,7 +57,7 @@ def _pad_last_dim(filters: Array, last: int) -> Array:
     return padded
 
 
-def _is_int8_conv(node: Node) -> bool:
+def _is_int8_conv(node: Node, numerics: Numerics) -> bool:
     """Whether activations are int8 or uint8 and weights are constant, symmetric int8."""
     op = node.op
     x, weight, bias, out = op.args["input"], op.args["weight"], op.args.get("bias"), node.middle
@@ -72,7 +73,7 @@ def _is_int8_conv(node: Node) -> bool:
         last = node.sum.outputs[0].q
         if "scaling" in op.args:
             return False
-        return last is not None and out.q is not None and int8_add_fits(out.q, node.residual.q, last)
+        return last is not None and out.q is not None and int8_add_fits(numerics, out.q, node.residual.q, last)
     return True
 
 
@@ -92,7 +93,7 @@ class Int8Conv(_Int8ConvLowering):
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         op = node.op
-        if op.kind not in ("core.conv2d", "core.linear") or not _is_int8_conv(node):
+        if op.kind not in ("core.conv2d", "core.linear") or not _is_int8_conv(node, context.numerics):
             return None
         if node.table is not None and not context.isa.permute_bytes:
             return None
@@ -219,7 +220,11 @@ class Int8ConvTranspose(ConvTransposeLowering):
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         op = node.op
-        if op.kind != "core.conv_transpose2d" or not _is_int8_conv(node) or list(op.args["dilation"]) != [1, 1]:
+        if (
+            op.kind != "core.conv_transpose2d"
+            or not _is_int8_conv(node, context.numerics)
+            or list(op.args["dilation"]) != [1, 1]
+        ):
             return None
         phases = transposed_conv_phases(op)
         if sum(conv.images * conv.groups for conv, *_ in phases) > 1024 or (
@@ -247,7 +252,7 @@ class Int8DepthwiseConv(_Int8ConvLowering):
 
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
-        if node.op.kind != "core.depthwise_conv2d" or not _is_int8_conv(node):
+        if node.op.kind != "core.depthwise_conv2d" or not _is_int8_conv(node, context.numerics):
             return None
         if node.table is not None and not context.isa.permute_bytes:
             return None

@@ -11,7 +11,6 @@ from edgewright.engine.graph.nodes import Node
 from edgewright.engine.kernels import int8_gemm
 from edgewright.engine.kernels.int8_store import EpilogueParams, Int8Epilogue
 from edgewright.engine.lower.base import LoweringContext
-from edgewright.engine.lower.elementwise import int8_add_factors
 from edgewright.ir.graph import Array, QParams
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ _HALF_INT32 = 1 << 30
 class Int8ConvParams:
     """Integer parameters of an int8 convolution: filters, bias with the zero point folded in, and requantization.
 
-    Multipliers follow XNNPACK's float32 rounding (qs8 "fp32" requantization) unless the operator carries a ``scaling``:
+    Multipliers are float32, rounding half to even, unless the operator carries a ``scaling``:
     a fixed-point rescale with a vendor's rounding (``ir/requant_scale.py``).
     """
 
@@ -106,7 +105,8 @@ class Int8ConvParams:
         low, high = clamp_limits(self.context.numerics, conv_q, node.op.args.get("limits"))
         conv_is_left = op.args["other"] is node.residual
         a, b = (conv_q, second_q) if conv_is_left else (second_q, conv_q)
-        left, right, shift = int8_add_factors(a, b, out_q, op.kind == "core.sub")
+        left, right, shift = self.context.numerics.sum_factors((a, b), out_q)
+        right = -right if op.kind == "core.sub" else right
         conv_factor, second_factor = (left, right) if conv_is_left else (right, left)
         offset = (1 << shift - 1) - affine_of(second_q).zero * second_factor
         return low - zero, high - zero, conv_factor, second_factor, offset, shift

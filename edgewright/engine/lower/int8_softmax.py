@@ -1,4 +1,4 @@
-"""TFLite's int8 softmax."""
+"""int8 softmax in fixed point."""
 
 from __future__ import annotations
 
@@ -6,34 +6,34 @@ import math
 
 import numpy as np
 
-from edgewright.backends.nxp.dialect.fixed_point_math import softmax_exp_table
 from edgewright.engine.graph.nodes import Node, is_quantized8
+from edgewright.engine.int_rules import FixedPointSoftmax
 from edgewright.engine.kernels.elementwise import LoopOperand, plan_loops
 from edgewright.engine.kernels.int8_softmax import Int8SoftmaxSpec, emit_softmax
-from edgewright.engine.lower.base import Lowering, LoweringContext
+from edgewright.engine.lower.base import DescribedLowering, Lowering, LoweringContext
 
 _MAX_LENGTH = 4095  # elements of a row, so that the sum of exponentials fits in 31 bits
 
 
-class Int8Softmax(Lowering):
+class Int8Softmax(DescribedLowering):
     """Softmax along the last dimension."""
 
-    exact_reads = True
+    def __init__(self, node: Node, softmax: FixedPointSoftmax) -> None:
+        super().__init__(node)
+        self.softmax = softmax
 
     @classmethod
-    def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
-        if node.op.kind != "tflite.SOFTMAX" or len(node.ops) > 1:
-            return None
-        x, out = node.op.args["inputs"][0], node.out
+    def accept_description(cls, node: Node, description: FixedPointSoftmax) -> Lowering | None:
+        x, out = description.data, node.out
         signed = all(is_quantized8(v.q) and v.dtype == np.dtype(np.int8) for v in (x, out))
-        return cls(node) if signed and x.bound == out.bound and x.bound and 0 < x.bound[-1] <= _MAX_LENGTH else None
+        supported = signed and x.bound == out.bound and x.bound and 0 < x.bound[-1] <= _MAX_LENGTH
+        return cls(node, description) if supported else None
 
     def emit(self, context: LoweringContext) -> None:
-        op = self.node.op
-        storages = [context.storage(v) for v in (op.args["inputs"][0], self.node.out)]
+        storages = [context.storage(v) for v in (self.softmax.data, self.node.out)]
         shape = [*storages[0].layout.shape[:-1], 1]
         operands = [LoopOperand("i8", 1, (*h.layout.strides[:-1], 0)) for h in storages]
-        tables = [context.weights.add(table.astype(np.int32)) for table in softmax_exp_table(op)]
+        tables = [context.weights.add(t.astype(np.int32)) for t in (self.softmax.exps, self.softmax.summands)]
         lanes, length = context.isa.lanes, storages[0].layout.shape[-1]
         for loops, (in_offset, out_offset) in plan_loops(shape, operands):
             rows = Int8SoftmaxSpec(loops, length)

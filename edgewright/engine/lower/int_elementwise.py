@@ -1,21 +1,18 @@
-"""Trees of vendor integer operators as one fused elementwise pass, and conversions between float32 and integers."""
+"""Trees of other dialects' integer operators as one elementwise pass, and conversions between float32 and integers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from edgewright.backends.qualcomm.dialect import int_rules as qnn_elementwise
-from edgewright.backends.samsung.dialect import int_rules as enn_elementwise
-from edgewright.backends.samsung.dialect.numerics import inputs_of, result_of
 from edgewright.engine.codegen.builder import PTR, Function, Module, Reg, lane_count, vec
 from edgewright.engine.codegen.ranged_int import IntRangeError, RangedInt, RangedIntBuilder
 from edgewright.engine.codegen.requant import storage_offset
-from edgewright.engine.dialects.elementwise import ELEMENTWISE, dtype_range, elementwise_operands
 from edgewright.engine.graph.elementwise_trees import scalar_constants, tree_inputs
 from edgewright.engine.graph.nodes import Node, is_float32
-from edgewright.engine.lower.base import Lowering, LoweringContext
+from edgewright.engine.int_rules import ELEMENTWISE, Emit, FloatConversion, dtype_range, elementwise_operands
+from edgewright.engine.lower.base import DescribedLowering, Lowering, LoweringContext
 from edgewright.engine.lower.elementwise import emit_elementwise, llvm_type
-from edgewright.ir.graph import Value
+from edgewright.ir.graph import Op, Value
 
 
 class IntElementwise(Lowering):
@@ -30,7 +27,7 @@ class IntElementwise(Lowering):
 
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
-        if node.table is not None or not all(op.kind in ELEMENTWISE for op in node.ops):
+        if node.table is not None or not all(_emitter(op) for op in node.ops):
             return None
         try:
             return cls(node, _validate(node))
@@ -61,6 +58,11 @@ def _validate(node: Node) -> str:
     return module.text()
 
 
+def _emitter(op: Op) -> Emit | None:
+    rule = ELEMENTWISE.get(op.kind)
+    return None if rule is None else rule.emit
+
+
 def _storage_offset(value: Value) -> int:
     """Offset between a stored value and the engine's internal representation."""
     return 0 if value.q is None else storage_offset(value.q)
@@ -74,8 +76,9 @@ def _emit(f: Function, node: Node, inputs: Sequence[Value], regs: Sequence[Reg])
     result: RangedInt | None = None
     for op in node.ops:
         args = [values[v] if v in values else i.constant(scalars[v]) for v in elementwise_operands(op)]
-        result, out = ELEMENTWISE[op.kind](i, op, args), op.outputs[0]
-        assert out is not None
+        emit, out = _emitter(op), op.outputs[0]
+        assert emit is not None and out is not None
+        result = emit(i, op, args)
         low, high = dtype_range(out)
         if result.low < low or result.high > high:
             raise IntRangeError(f"{result.low} to {result.high} as {out.dtype}")
@@ -87,68 +90,30 @@ def _emit(f: Function, node: Node, inputs: Sequence[Value], regs: Sequence[Reg])
 # -------------------------------------------------------------------------------------------------- conversions
 
 
-_QNN_CONVERSIONS = ("qnn.Quantize", "qnn.Dequantize", "qnn.Convert", "qnn.Cast")
+class Conversion(DescribedLowering):
+    """A conversion between float32 and integers with one scale."""
 
-
-class QnnConversion(Lowering):
-    """Quantize, Dequantize, Convert and Cast between float32 and integers with one scale."""
-
-    exact_reads = True
-
-    @classmethod
-    def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
-        if node.op.kind not in _QNN_CONVERSIONS or len(node.ops) > 1:
-            return None
-        operand_and_result = [node.op.args["inputs"][0], node.out]
-        quantized, floats = operand_and_result if operand_and_result[1].q is None else operand_and_result[::-1]
-        supported = (
-            quantized.q is not None
-            and quantized.q.axis is None
-            and quantized.q.dtype.itemsize <= 2
-            and is_float32(floats)
-        )
-        return cls(node) if supported and not operand_and_result[0].constant else None
-
-    def emit(self, context: LoweringContext) -> None:
-        x, out = self.node.op.args["inputs"][0], self.node.out
-
-        def body(f: Function, regs: list[Reg]) -> Reg:
-            i = RangedIntBuilder(f, lane_count(regs[0].type))
-            if out.q is None:
-                return qnn_elementwise.dequantize(i, i.load(regs[0], *dtype_range(x), _storage_offset(x)), x)
-            return i.store(qnn_elementwise.quantize(i, regs[0], out), 8 * out.q.dtype.itemsize, _storage_offset(out))
-
-        emit_elementwise(context, "qnn_convert", [context.storage(x)], context.storage(out), (x.q, out.q), body)
-
-
-class EnnConversion(Lowering):
-    """QUANTIZE and DEQUANTIZE with one scale."""
-
-    exact_reads = True
+    def __init__(self, node: Node, description: FloatConversion) -> None:
+        super().__init__(node)
+        self.data, self.description = description.data, description
+        module = Module()
+        f = module.function("trial", [(vec(4, llvm_type(self.data)), "x")])
+        self.text = f"{self._body(f, [f.arg('x')])} {module.text()}"
 
     @classmethod
-    def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
-        if node.op.kind not in ("enn.QUANTIZE", "enn.DEQUANTIZE") or len(node.ops) > 1:
-            return None
-        operand_and_result = [inputs_of(node.op)[0], result_of(node.op)]
-        quantized, floats = operand_and_result if node.op.kind.endswith("DEQUANTIZE") else operand_and_result[::-1]
-        supported = (
-            quantized.q is not None
-            and quantized.q.axis is None
-            and is_float32(floats)
-            and not operand_and_result[0].constant
-        )
-        return cls(node) if supported else None
+    def accept_description(cls, node: Node, description: FloatConversion) -> Lowering | None:
+        sides = [description.data, node.out]
+        quantized, floats = sides if description.quantize is None else sides[::-1]
+        supported = quantized.q is not None and quantized.q.axis is None and is_float32(floats)
+        return cls(node, description) if supported and not description.data.constant else None
 
     def emit(self, context: LoweringContext) -> None:
-        x, out = inputs_of(self.node.op)[0], result_of(self.node.op)
+        x, out = context.storage(self.data), context.storage(self.node.out)
+        emit_elementwise(context, "convert", [x], out, self.text, self._body)
 
-        def body(f: Function, regs: list[Reg]) -> Reg:
-            i = RangedIntBuilder(f, lane_count(regs[0].type))
-            if out.q is None:
-                return enn_elementwise.dequantize(i, i.load(regs[0], *dtype_range(x), _storage_offset(x)), x)
-            quantized = enn_elementwise.quantize(i, regs[0], out)
-            return i.store(quantized, 8 * out.q.dtype.itemsize, _storage_offset(out))
-
-        key = (x.q, out.q)
-        emit_elementwise(context, "enn_convert", [context.storage(x)], context.storage(out), key, body)
+    def _body(self, f: Function, regs: list[Reg]) -> Reg:
+        i, x, out = RangedIntBuilder(f, lane_count(regs[0].type)), self.data, self.node.out
+        if self.description.dequantize is not None:
+            return self.description.dequantize(i, i.load(regs[0], *dtype_range(x), _storage_offset(x)))
+        assert self.description.quantize is not None and out.q is not None
+        return i.store(self.description.quantize(i, regs[0]), 8 * out.q.dtype.itemsize, _storage_offset(out))

@@ -1,4 +1,4 @@
-"""Vendors' integer pools and reductions: an exact sum, maximum or minimum, then a requantization."""
+"""Integer pools and reductions of other dialects: an exact sum, maximum or minimum, then a requantization."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from edgewright.engine.codegen.builder import Function, Module, Reg, lane_count
 from edgewright.engine.codegen.ranged_int import IntRangeError, RangedInt, RangedIntBuilder
 from edgewright.engine.codegen.requant import affine_of, storage_offset
 from edgewright.engine.codegen.vector import int_max, int_min
-from edgewright.engine.dialects.elementwise import dtype_range
-from edgewright.engine.dialects.reduce import IntReduction, ReduceEpilogue, find_epilogue, int_reduction
 from edgewright.engine.graph.layout import Border, Storage
 from edgewright.engine.graph.nodes import Node
+from edgewright.engine.int_rules import IntReduction, dtype_range
 from edgewright.engine.kernels.elementwise import LoopNest, LoopOperand, plan_loops
 from edgewright.engine.kernels.reduce_strided import Combine, emit_strided_reduce
-from edgewright.engine.lower.base import Lowering, LoweringContext
+from edgewright.engine.lower.base import DescribedLowering, Lowering, LoweringContext
 from edgewright.engine.lower.elementwise import llvm_type
 from edgewright.ir.graph import Value
 
@@ -38,24 +37,19 @@ class StridedInput:
     reduced: tuple[tuple[int, int], ...]
 
 
-class IntReduce(Lowering):
+class IntReduce(DescribedLowering):
     """A reduction of one operand over windows or dimensions."""
 
-    def __init__(self, node: Node, reduction: IntReduction, finish: ReduceEpilogue) -> None:
+    exact_reads = False
+
+    def __init__(self, node: Node, reduction: IntReduction) -> None:
         super().__init__(node)
-        self.reduction, self.finish = reduction, finish
+        self.reduction = reduction
         self.text = self._validate()
 
     @classmethod
-    def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
-        finish = find_epilogue(node.op, context.numerics)
-        if len(node.ops) > 1 or finish is None:
-            return None
-        try:
-            reduction = int_reduction(node.op)
-            return cls(node, reduction, finish) if _fits(node, reduction) else None
-        except IntRangeError:
-            return None
+    def accept_description(cls, node: Node, description: IntReduction) -> Lowering | None:
+        return cls(node, description) if _fits(node, description) else None
 
     def required_border(self) -> tuple[Value, Border] | None:
         top, bottom, left, right = self.reduction.pads
@@ -108,7 +102,7 @@ class IntReduce(Lowering):
         low, high = low * count, high * count
         if low < -(1 << 31) or high >= 1 << 31:
             low, high = -(1 << 31), (1 << 31) - 1  # wraps, as in numpy
-        result = self.finish(i, self.node.op, RangedInt(reduced, low, high), regs[1:])
+        result = reduction.finish(i, RangedInt(reduced, low, high), regs[1:])
         minimum, maximum = dtype_range(out)
         if result.low < minimum or result.high > maximum:
             raise IntRangeError(f"{result.low} to {result.high} as {out.dtype}")

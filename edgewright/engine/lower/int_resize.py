@@ -1,31 +1,30 @@
-"""Vendors' bilinear resize: each pixel is a weighted sum of four, with integer weights."""
+"""Bilinear resize of other dialects: each pixel is a weighted sum of four, with integer weights."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Operand, Reg, lane_count, vec
+from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Operand, Reg, const, lane_count, vec
 from edgewright.engine.codegen.ranged_int import IntRangeError, RangedInt, RangedIntBuilder
 from edgewright.engine.codegen.requant import storage_offset
-from edgewright.engine.dialects.elementwise import dtype_range
-from edgewright.engine.dialects.resize import IntResizeSpec, ResizeAxis, divide_to_float, int_resize_spec, interpolate
 from edgewright.engine.graph.layout import Storage
 from edgewright.engine.graph.nodes import Node, is_float32
+from edgewright.engine.int_rules import BilinearResize, ResizeAxis, dtype_range
 from edgewright.engine.kernels.channel_loop import byte_offset, for_each_channel_vector
 from edgewright.engine.kernels.pack_operand import power_of_two_chunks
-from edgewright.engine.lower.base import Lowering, LoweringContext
+from edgewright.engine.lower.base import DescribedLowering, Lowering, LoweringContext
 from edgewright.engine.lower.elementwise import llvm_type
 from edgewright.ir.graph import Array, Value
 
 _ENTRY = 32  # bytes of a table entry: two offsets, two weights
 
 
-class IntResize(Lowering):
+class IntResize(DescribedLowering):
     """Bilinear resize in exact integers, or in float64 for float32 images."""
 
-    exact_reads = True
-
-    def __init__(self, node: Node, spec: IntResizeSpec) -> None:
+    def __init__(self, node: Node, spec: BilinearResize) -> None:
         super().__init__(node)
         self.spec = spec
         self.is_float = is_float32(spec.data) and is_float32(node.out)
@@ -33,13 +32,14 @@ class IntResize(Lowering):
         self.text = self._validate()
 
     @classmethod
-    def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
-        if len(node.ops) > 1 or node.op.kind.startswith("core."):
+    def accept_description(cls, node: Node, description: BilinearResize) -> Lowering | None:
+        image, out = description.data.bound, node.out.bound
+        if len(image) != 4 or len(out) != 4 or 0 in (*image, *out) or (image[0], image[3]) != (out[0], out[3]):
             return None
-        try:
-            return cls(node, int_resize_spec(node.op, context.numerics))
-        except (IntRangeError, ValueError, LookupError, ArithmeticError):
-            return None
+        for axis, in_size, out_size in zip(description.axes, image[1:3], out[1:3], strict=True):
+            if axis.indices.shape != (2, out_size) or int(axis.indices.min()) < 0 or int(axis.indices.max()) >= in_size:
+                return None
+        return cls(node, description)
 
     def _validate(self) -> str:
         """Emit the arithmetic after the sum once: raises if it may overflow."""
@@ -50,7 +50,7 @@ class IntResize(Lowering):
 
     def _finish_pixel(self, f: Function, total: Reg) -> Reg:
         if self.is_float:
-            return divide_to_float(f, total, self.spec.divisor)
+            return _divide_to_float(f, total, self.spec.divisor)
         i, out = RangedIntBuilder(f, lane_count(total.type)), self.node.out
         result, (low, high) = self.spec.finish(i, RangedInt(total, *self.reach)), dtype_range(out)
         if result.low < low or result.high > high:
@@ -102,7 +102,7 @@ class IntResize(Lowering):
                     in_offset, out_offset = (byte_offset(f, first, storage.layout.item) for storage in (data, out))
                     loaded = [self._load(f, at, in_offset, width) for at in corners]
                     f.store(
-                        self._finish_pixel(f, interpolate(f, loaded, column_weights, row_weights)),
+                        self._finish_pixel(f, _interpolate(f, loaded, column_weights, row_weights)),
                         pixel_out,
                         out_offset,
                     )
@@ -137,7 +137,7 @@ def _storage_offset(value: Value) -> int:
     return 0 if value.q is None else storage_offset(value.q)
 
 
-def _accumulator(spec: IntResizeSpec) -> tuple[str, tuple[int, int]]:
+def _accumulator(spec: BilinearResize) -> tuple[str, tuple[int, int]]:
     """The LLVM type that holds every sum, and the range of the sums."""
     low, high = dtype_range(spec.data)
     weight_bound = spec.axes[0].weight_bound * spec.axes[1].weight_bound
@@ -147,3 +147,21 @@ def _accumulator(spec: IntResizeSpec) -> tuple[str, tuple[int, int]]:
     if max(-low, high) >= 1 << 62:
         raise IntRangeError("sum exceeds 64 bits")
     return ("i32" if max(-low, high) < 1 << 31 else "i64"), (low, high)
+
+
+def _interpolate(f: Function, corners: Sequence[Reg], column_weights: Sequence[Reg], row_weights: Sequence[Reg]) -> Reg:
+    """The weighted sum of the four neighbors, in their common type."""
+    is_float = "double" in corners[0].type
+    times, plus = ("fmul", "fadd") if is_float else ("mul", "add")
+
+    def lerp(a: Reg, b: Reg, weights: Sequence[Reg]) -> Reg:
+        first, second = (f.splat(w, lane_count(a.type)) for w in weights)
+        return f.op(plus, f.op(times, a, first), f.op(times, b, second))
+
+    return lerp(lerp(corners[0], corners[1], column_weights), lerp(corners[2], corners[3], column_weights), row_weights)
+
+
+def _divide_to_float(f: Function, total: Reg, divisor: int) -> Reg:
+    """Divide in float64 and round to float32."""
+    quotient = f.op("fdiv", total, const(divisor, total.type))
+    return f.cast("fptrunc", quotient, vec(lane_count(quotient.type), "float"))

@@ -1,4 +1,4 @@
-"""Gather and scatter of rows by run-time indices: embedding, index_select, index_put into a cache, and TOSA's.
+"""Gather and scatter of rows by run-time indices: embedding, index_select, index_put into a cache.
 
 Out-of-range indices that the model's author must hear of raise: a separate step checks the indices first.
 """
@@ -13,8 +13,9 @@ import numpy as np
 from edgewright.engine.codegen.builder import Module
 from edgewright.engine.graph.layout import Storage
 from edgewright.engine.graph.nodes import Node
+from edgewright.engine.int_rules import BatchedGather, BatchedScatter
 from edgewright.engine.kernels.row_gather import RowGatherSpec, emit_index_check, emit_row_gather, emit_row_scatter
-from edgewright.engine.lower.base import DenseLowering, Lowering, LoweringContext, is_unfused
+from edgewright.engine.lower.base import DenseLowering, DescribedLowering, Lowering, LoweringContext, is_unfused
 from edgewright.engine.lower.move import emit_copy
 from edgewright.engine.lower.static_gather import same_storage
 from edgewright.engine.plan import Address, BoundsCheck
@@ -136,10 +137,8 @@ class RowScatter(DenseLowering):
         )
 
 
-class _BatchedRows(Lowering):
-    """Shared by TOSA's gather and scatter: ``[batch, size, channels]`` values and ``[batch, count]`` indices."""
-
-    exact_reads = True
+class _BatchedRows(DescribedLowering):
+    """Gather and scatter of ``[batch, size, channels]`` values by ``[batch, count]`` indices."""
 
     @property
     def out_of_range(self) -> OutOfRangePolicy:
@@ -172,41 +171,44 @@ class _BatchedRows(Lowering):
         return rows.bound == (batch, length, channels) and count == batch and 0 not in (batch, size, channels, length)
 
 
-class TosaGather(_BatchedRows):
+class BatchedRowGather(_BatchedRows):
     """gather."""
 
+    def __init__(self, node: Node, gather: BatchedGather) -> None:
+        super().__init__(node)
+        self.gather = gather
+
     @classmethod
-    def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
-        args = node.op.args
-        supported = is_unfused(node, "tosa.gather") and cls.fits(args["values"], node.out, args["indices"])
-        return cls(node) if supported else None
+    def accept_description(cls, node: Node, description: BatchedGather) -> Lowering | None:
+        fits = cls.fits(description.values, node.out, description.indices)
+        return cls(node, description) if fits else None
 
     def emit(self, context: LoweringContext) -> None:
-        args = self.node.op.args
-        values, indices, rows = (context.storage(v) for v in (args["values"], args["indices"], self.node.out))
+        operands = (self.gather.values, self.gather.indices, self.node.out)
+        values, indices, rows = (context.storage(v) for v in operands)
         spec = self.gather_spec(values, rows, indices)
         _emit_bounds_check(context, self.out_of_range, indices, spec)
         _emit_rows(context, (values, indices, rows), spec, emit_row_gather)
 
 
-class TosaScatter(_BatchedRows):
+class BatchedRowScatter(_BatchedRows):
     """scatter: copies the values, then overwrites rows."""
 
+    def __init__(self, node: Node, scatter: BatchedScatter) -> None:
+        super().__init__(node)
+        self.scatter = scatter
+
     @classmethod
-    def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
-        if not is_unfused(node, "tosa.scatter"):
-            return None
-        values, rows, indices = (node.op.args[name] for name in ("values", "input", "indices"))
-        supported = (
-            cls.fits(values, rows, indices) and same_storage(values, node.out) and values.bound == node.out.bound
-        )
-        return cls(node) if supported else None
+    def accept_description(cls, node: Node, description: BatchedScatter) -> Lowering | None:
+        values = description.values
+        same = same_storage(values, node.out) and values.bound == node.out.bound
+        return cls(node, description) if same and cls.fits(values, description.rows, description.indices) else None
 
     def emit(self, context: LoweringContext) -> None:
-        args, out = self.node.op.args, context.storage(self.node.out)
-        emit_copy(context, context.storage(args["values"]), out)
+        out = context.storage(self.node.out)
+        emit_copy(context, context.storage(self.scatter.values), out)
         context.barrier = True
-        rows, indices = context.storage(args["input"]), context.storage(args["indices"])
+        rows, indices = context.storage(self.scatter.rows), context.storage(self.scatter.indices)
         spec = self.gather_spec(out, rows, indices)
         _emit_bounds_check(context, self.out_of_range, indices, spec)
         _emit_rows(context, (rows, indices, out), spec, emit_row_scatter)

@@ -15,13 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.engine.codegen.ranged_int import IntRangeError
 from edgewright.engine.codegen.requant import storage_offset
-from edgewright.engine.dialects.static_gather import STATIC_GATHERS, gather_indices
 from edgewright.engine.graph.layout import Storage
 from edgewright.engine.graph.nodes import Node
+from edgewright.engine.int_rules import IndexGather
 from edgewright.engine.kernels.static_gather import StaticGatherSpec, emit_static_gather, offset_table
-from edgewright.engine.lower.base import DenseLowering, Lowering, LoweringContext, is_unfused
+from edgewright.engine.lower.base import DenseLowering, DescribedLowering, Lowering, LoweringContext, is_unfused
 from edgewright.engine.lower.move import emit_copy
 from edgewright.ir.aten.ops import OPS
 from edgewright.ir.graph import Array, Op, Value
@@ -77,24 +76,20 @@ def _mergeable_runs(indices: Array, run: int, stride: int) -> int:
     return count if count > 1 else 0
 
 
-class VendorStaticGather(Lowering):
-    """A vendor's static gather."""
+class TableGather(DescribedLowering):
+    """A gather of another dialect, by its indices."""
 
-    exact_reads = True
-
-    def __init__(self, node: Node, data: Value, tables: list[Array]) -> None:
+    def __init__(self, node: Node, description: IndexGather) -> None:
         super().__init__(node)
-        self.data, self.tables = data, tables
+        self.data, self.tables = description.data, description.indices
 
     @classmethod
-    def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
-        if not is_unfused(node, *STATIC_GATHERS) or not node.out.bound or 0 in node.out.bound:
+    def accept_description(cls, node: Node, description: IndexGather) -> Lowering | None:
+        data, tables, out = description.data, description.indices, node.out
+        if tuple(map(len, tables)) != out.bound or len(tables) != len(data.bound) or not out.bound or 0 in out.bound:
             return None
-        try:
-            data, tables = gather_indices(node.op)
-        except (IntRangeError, ValueError, LookupError):
-            return None
-        return cls(node, data, tables) if same_storage(data, node.out) else None
+        inside = (int(t.min()) >= 0 and int(t.max()) < n for t, n in zip(tables, data.bound, strict=True))
+        return cls(node, description) if same_storage(data, out) and all(inside) else None
 
     def emit(self, context: LoweringContext) -> None:
         data, out = context.storage(self.data), context.storage(self.node.out)

@@ -1,4 +1,4 @@
-"""Pointwise convolutions that XNNPACK runs as a gemm; dynamically quantized, each pixel is a row with its own scale."""
+"""Pointwise convolutions that are computed as a gemm; dynamically quantized, each pixel is a row with its own scale."""
 
 from __future__ import annotations
 

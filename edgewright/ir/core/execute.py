@@ -12,7 +12,7 @@ from typing import Any
 
 from edgewright.errors import ExecutionError, LimitError
 from edgewright.ir.analysis import last_uses
-from edgewright.ir.core import argmax_resize, conv, elementwise, move, pool, size_bounds  # noqa: F401  (registers implementations)
+from edgewright.ir.core import argmax_resize, conv, elementwise, int_norm, move, pool, size_bounds  # noqa: F401  (registers implementations)
 from edgewright.ir.core.aten_fallback import aten_reference
 from edgewright.ir.core.registry import IMPLEMENTATIONS, EvaluationContext, Implementation, raw_array
 from edgewright.ir.dialect import Dialect, FindDialect

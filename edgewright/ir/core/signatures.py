@@ -1,4 +1,4 @@
-"""Element types of core operators, which XNNPACK blobs consist of.
+"""Element types of core operators that files may contain.
 
 Floats are float32 or float16. int8 and uint8 activations are quantized per tensor; data movement and max pooling keep
 their parameters. int8 weights are symmetric, per tensor or per output channel; biases are int32 in the scale of the

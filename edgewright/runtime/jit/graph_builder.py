@@ -10,6 +10,7 @@ import numpy as np
 
 from edgewright.ir.dtypes import DType, bfloat16
 from edgewright.ir.graph import Array, Graph, Op, QParams, Value
+from edgewright.ir.numerics import Numerics
 from edgewright.runtime.tensor import TensorSlot
 
 TransposeCache = dict[tuple[int, tuple[int, ...]], tuple[Array, Array]]
@@ -40,6 +41,7 @@ class GraphBuilder:
         self.input_slots: list[TensorSlot] = []
         self.guards: set[tuple[TensorSlot, int, bool]] = set()  # index tensor, size of the dimension, negatives allowed
         self.macs = 0
+        self.numerics: Numerics | None = None  # of the delegates whose graphs are inlined
         self._values: dict[tuple[TensorSlot, bool], Value] = {}
         self._bound_slots: list[TensorSlot] = []  # keeps slots alive, so that their ids stay unique
         self._view_sources: dict[TensorSlot, Value] = {}

@@ -26,7 +26,7 @@ from edgewright.engine.runner import Runner, make_runner, native_available
 from edgewright.errors import EdgewrightError
 from edgewright.formats import schema
 from edgewright.ir.graph import Graph
-from edgewright.ir.numerics import XNNPACK
+from edgewright.ir.numerics import FLOAT32
 from edgewright.runtime.binding import KernelStep, load
 from edgewright.runtime.delegate_calls import DelegateStep, make_profile
 from edgewright.runtime.input_aliasing import covers, live_in_tensors, overlaps, tensor_indices
@@ -245,14 +245,20 @@ class SegmentBuilder:
         return graph is not None and self.inline_delegate(step, graph, builder, before)
 
     def inline_delegate(self, step: DelegateStep, graph: Graph, builder: GraphBuilder, before: Sequence[Step]) -> bool:
-        """Inline the graph of a delegate."""
+        """Inline the graph of a delegate, unless the segment has one that rounds otherwise."""
+        numerics = step.delegate.numerics
+        if builder.numerics not in (None, numerics):
+            return False
         inputs, outputs = (
             [self.values[i] for i in tensor_indices(ids, self.values)] for ids in (step.inputs, step.outputs)
         )
         views = self.views.intersection(tensor_indices(step.inputs, self.values))
         if before and not all(self._bind_view(view, builder, before) for view in views):
             return False
-        return builder.inline(graph, inputs, outputs)
+        if not builder.inline(graph, inputs, outputs):
+            return False
+        builder.numerics = numerics
+        return True
 
     def add_call(self, step: KernelStep, builder: GraphBuilder, before: Sequence[Step]) -> bool:
         """Lower a kernel call, if nothing reads a result that its lowering does not define."""
@@ -313,7 +319,12 @@ class SegmentBuilder:
             origin = _origin(builder.graph)
             make_origin = None if origin is None else lambda: origin
             runner = make_runner(
-                lambda: builder.graph, XNNPACK, self.memory, self.threads, origin=make_origin, fallback=False
+                lambda: builder.graph,
+                builder.numerics or FLOAT32,
+                self.memory,
+                self.threads,
+                origin=make_origin,
+                fallback=False,
             )
         except EdgewrightError as error:  # the kernels report the error, if there is one
             log.info("calls %d to %d stay with numpy: %s", start, end - 1, error)

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import tosa_reference_model
-from edgewright.backends.ethos_u.dialect.execute import execute
 
+from edgewright.backends.ethos_u.dialect import DIALECT
 from edgewright.backends.ethos_u.npu import decode, run, supported
 from edgewright.backends.ethos_u.ops import BACKEND
 from edgewright.backends.ethos_u.partitioner import to_tosa
@@ -56,7 +56,7 @@ def check(case: Case, target: str) -> Outcome:
         return Outcome(why)
     device = to_tosa(case.copy(), spec)
     tosa = write_tosa(device)
-    twin = execute(device, case.inputs)  # first: it checks shapes, where the reference model would crash
+    twin = DIALECT.execute(device, case.inputs)  # first: it checks shapes, where the reference model would crash
     with quiet():
         made, _ = tosa_reference_model.run(
             tosa, [_given(a, v) for a, v in zip(case.inputs, device.inputs, strict=True)]

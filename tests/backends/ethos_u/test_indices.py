@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from edgewright.backends.ethos_u.dialect.execute import execute
 from torch import Tensor, nn
 
+from edgewright.backends.ethos_u.dialect import DIALECT
 from tests.backends.ethos_u.lowered import lower, quantize
 
 
@@ -26,7 +26,7 @@ def test_an_embedding_runs_on_a_u85_and_its_places_are_narrowed_before() -> None
     assert [v.operator for v in made.report.rejected] == ["cast", "dequantize"]
     ((device, _, _),) = made.groups
     stored = places.numpy().astype(np.int32)
-    (found,) = execute(device, [stored])
+    (found,) = DIALECT.execute(device, [stored])
     (wanted,) = made.reference([stored])
     assert np.array_equal(found, wanted)
     assert len(np.unique(wanted)) > 10

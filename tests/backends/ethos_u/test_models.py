@@ -10,6 +10,7 @@ import pytest
 import torch
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
+from edgewright.backends.ethos_u.dialect.numerics import TOSA_NUMERICS
 from edgewright.backends.ethos_u.quantizer import EthosUQuantizer, get_symmetric_quantization_config
 from edgewright.backends.ethos_u.target import ACCELERATORS, EthosUCompileSpec
 from edgewright.engine import make_plan
@@ -48,7 +49,7 @@ def test_networks_are_one_delegate_that_computes_what_the_reference_model_does(n
     assert_same_as_reference(made)
     if target not in SIMULATED:
         ((device, _, _),) = made.groups
-        assert not [s.label for s in make_plan(device, numerics="tosa").steps if s.python is not None]
+        assert not [s.label for s in make_plan(device, numerics=TOSA_NUMERICS).steps if s.python is not None]
 
 
 @pytest.mark.sample(2)

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from edgewright.backends.ethos_u.dialect.execute import execute
 
+from edgewright.backends.ethos_u.dialect import DIALECT
 from edgewright.backends.ethos_u.lower import TosaLowering
 from edgewright.backends.ethos_u.ops import BACKEND
 from edgewright.backends.ethos_u.partitioner import to_tosa
@@ -124,7 +124,7 @@ def test_flattened_images_meet_reordered_weights(read_again: bool) -> None:
     graph, weight = _flattened(read_again)
     device = to_tosa(graph, EthosUCompileSpec(U55))
     data = np.random.default_rng(2).integers(-128, 128, (2, 3, 4, 6)).astype(np.int8)
-    made = execute(device, [data])
+    made = DIALECT.execute(device, [data])
     pooled = data.reshape(2, 3, 2, 2, 3, 2).max((3, 5)).reshape(2, 18)
     assert weight.q is not None and weight.data is not None
     acc = (pooled.astype(np.int64) - 3) @ weight.data.T.astype(np.int64)
@@ -140,7 +140,7 @@ def _check_device(low: TosaLowering, x: Value, out: Value, target: str) -> None:
     """What Vela makes of a device graph gives the graph's own integers."""
     low.graph.outputs.append(out)
     data = np.random.default_rng(3).integers(-100, 100, x.bound).astype(np.int8)
-    wanted = execute(low.graph, [data])
+    wanted = DIALECT.execute(low.graph, [data])
     compiled = compile_tosa(
         write_tosa(low.graph), EthosUCompileSpec(target), inputs=[data.nbytes], outputs=[wanted[0].nbytes]
     )

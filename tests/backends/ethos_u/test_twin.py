@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from edgewright.backends.ethos_u.dialect.execute import run_op
 
-from edgewright.backends.ethos_u.dialect.check import check, check_op
+from edgewright.backends.ethos_u.dialect import DIALECT
+from edgewright.backends.ethos_u.dialect.table import evaluate
 from edgewright.errors import EdgewrightError, FormatError, LimitError
 from edgewright.ir.graph import Graph, Op, Origin, Value
 
@@ -72,11 +72,11 @@ SOUND = [
 
 @pytest.mark.parametrize("sound", SOUND, ids=[o.kind for o in SOUND])
 def test_what_is_sound_passes_and_runs(sound: Op) -> None:
-    check_op(sound, MEMORY)
+    DIALECT.check_op(sound, MEMORY)
     (out,) = sound.outputs
     assert out is not None
     held = {v: np.zeros(v.bound, v.dtype) for v in sound.inputs()}
-    assert run_op(sound, held).shape == out.bound
+    assert evaluate(sound, held).shape == out.bound
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_what_is_sound_passes_and_runs(sound: Op) -> None:
 )  # fmt: skip
 def test_what_would_read_elsewhere_is_refused(broken: Op, message: str) -> None:
     with pytest.raises(FormatError, match=message):
-        check_op(broken, MEMORY)
+        DIALECT.check_op(broken, MEMORY)
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_what_would_read_elsewhere_is_refused(broken: Op, message: str) -> None:
 )
 def test_what_would_take_too_much_is_refused(greedy: Op) -> None:
     with pytest.raises(LimitError, match="may take 16777216 bytes"):
-        check_op(greedy, MEMORY)
+        DIALECT.check_op(greedy, MEMORY)
 
 
 def test_arguments_of_any_kind_are_errors_of_ours() -> None:
@@ -146,4 +146,4 @@ def test_arguments_of_any_kind_are_errors_of_ours() -> None:
                 broken = Op(sound.kind, {**sound.args, name: value}, sound.outputs, sound.origin)
                 inputs = [v for v in dict.fromkeys(broken.inputs()) if v.data is None]
                 with contextlib.suppress(EdgewrightError):
-                    check(Graph("g", inputs, list(broken.outputs), [broken]), MEMORY)
+                    DIALECT.check(Graph("g", inputs, list(broken.outputs), [broken]), MEMORY)

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
-from edgewright.backends.nxp.dialect.execute import execute
+from edgewright.backends.nxp.dialect import DIALECT
+from edgewright.backends.nxp.dialect.numerics import LITERT_XNNPACK, TFLITE
 from edgewright.backends.nxp.tflite_file import write_tflite
 from edgewright.ir.graph import Array, Graph, Op, QParams, Value
 
@@ -60,5 +61,5 @@ def graph(kind: str, inputs: list[Value], out: Value, **options: Any) -> Graph:
 def differences(made: Graph, inputs: Sequence[Array], kernels: str = "tflite") -> int:
     """How many elements the meaning of a graph and LiteRT's results differ in."""
     wanted = run(write_tflite(made), inputs, kernels)
-    found = execute(made, inputs, "xnnpack" if kernels == "xnnpack" else "tflite")
+    found = DIALECT.execute(made, inputs, LITERT_XNNPACK if kernels == "xnnpack" else TFLITE)
     return sum(int((a != b).sum()) for a, b in zip(wanted, found, strict=True))

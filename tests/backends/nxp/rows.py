@@ -8,7 +8,7 @@ from typing import Any
 
 from edgewright.backends.nxp import INFO
 from edgewright.backends.nxp.build_graph import to_tflite
-from edgewright.backends.nxp.dialect.execute import execute
+from edgewright.backends.nxp.dialect import DIALECT
 from edgewright.backends.nxp.ops import ROWS
 from edgewright.backends.nxp.rules import GLOBAL_RULES
 from edgewright.backends.nxp.tflite_file import write_tflite
@@ -50,6 +50,6 @@ def check(case: Case) -> Outcome:
     if why:
         return Outcome(why)
     device = to_tflite(case.copy(), BACKEND.rows)
-    twin = execute(device, case.inputs)[0]
+    twin = DIALECT.execute(device, case.inputs)[0]
     wanted = run(write_tflite(device), case.inputs, "sum" if case.op.kind == "sum" else "tflite")[0]
     return Outcome([], int(case.off(twin)), int((twin != wanted).sum()))

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgewright.backends.nxp.dialect import rounding
+from edgewright.backends.nxp.dialect.qparams import quantize_output
+from edgewright.ir.fixed_point import quantize_multiplier
 from edgewright.ir.graph import QParams, Value
 from tests.backends.nxp.litert import INT8, differences, graph, numbers, run, value, write_tflite
 
@@ -145,10 +146,10 @@ def test_convolutions_round_twice_and_matrix_products_once() -> None:
 
 
 def test_multipliers_are_normal_and_carry() -> None:
-    mantissa, exponent = rounding.quantize_multiplier([0.5, 1.0, 1 - 2.0**-40, 0.0, 2.0**-40, 3.0])
+    mantissa, exponent = quantize_multiplier([0.5, 1.0, 1 - 2.0**-40, 0.0, 2.0**-40, 3.0])
     assert mantissa.tolist() == [1 << 30, 1 << 30, 1 << 30, 0, 0, 3 << 29]
     assert exponent.tolist() == [0, 1, 1, 0, 0, 2]
 
 
 def test_one_dtype_of_results() -> None:
-    assert rounding.quantize_output(np.asarray([300, -300]), value("y", (2,), 1.0)).dtype == INT8
+    assert quantize_output(np.asarray([300, -300]), value("y", (2,), 1.0)).dtype == INT8

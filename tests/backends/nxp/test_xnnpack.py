@@ -8,7 +8,7 @@ import torch
 
 from edgewright.backends.nxp.build_graph import to_tflite
 from edgewright.backends.nxp.delegate import NeutronDelegate
-from edgewright.backends.nxp.dialect.execute import execute
+from edgewright.backends.nxp.target import generate_neutron_compile_spec
 from edgewright.errors import FormatError, UsageError
 from edgewright.formats.twin_writer import write_twin
 from edgewright.ir.aten.ops import OPS
@@ -70,6 +70,6 @@ def test_a_thousand_images(name: str) -> None:
 def test_other_names_are_refused() -> None:
     made = graph("RELU", [value("x", (2,), 1.0)], value("y", (2,), 1.0))
     with pytest.raises(UsageError, match="tflite or xnnpack"):
-        execute(made, [np.zeros(2, np.int8)], "other")
+        generate_neutron_compile_spec("imxrt700", numerics="other")
     with pytest.raises(FormatError, match="tflite or xnnpack"):
         NeutronDelegate(DelegateBlob("NeutronBackend", write_twin({"": made}), {"numerics": b"other"}, {}))

@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from edgewright.backends.qualcomm.dialect.execute import execute
 
 from edgewright.backends.qualcomm.blob import write_blob
 from edgewright.backends.qualcomm.delegate import QnnDelegate
-from edgewright.backends.qualcomm.dialect.check import check as check_twin
+from edgewright.backends.qualcomm.dialect import DIALECT
 from edgewright.backends.qualcomm.emit import compile_graph
 from edgewright.backends.qualcomm.ops import BACKEND
 from edgewright.backends.qualcomm.options import KEY
@@ -86,8 +85,8 @@ def twin_result(device: Graph, inputs: list[Array]) -> Array:
     twin = make_twin(device)
     assert twin is not None
     graph = read_twin(twin)[""]
-    check_twin(graph, 1 << 32)
-    (made,) = execute(graph, inputs)
+    DIALECT.check(graph, 1 << 32)
+    (made,) = DIALECT.execute(graph, inputs)
     return made
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from edgewright.backends.qualcomm.dialect.execute import execute
 
 from edgewright import engine
 from edgewright.backends.qualcomm import QuantDtype
-from edgewright.backends.qualcomm.dialect.check import check
+from edgewright.backends.qualcomm.dialect import DIALECT
+from edgewright.backends.qualcomm.dialect.numerics import QNN
 from edgewright.backends.qualcomm.dialect.twin import to_twin, unsupported_ops
 from edgewright.backends.qualcomm.ops import BACKEND
 from edgewright.backends.qualcomm.partitioner import QnnPartitioner, to_qnn
@@ -54,11 +54,11 @@ def tried(op: str, bits: float, most: int) -> int:
         device = to_qnn(case.copy(), partitioner.target())
         assert not unsupported_ops(device), case.name
         twin = to_twin(device)
-        check(twin, 1 << 30)
+        DIALECT.check(twin, 1 << 30)
         given = [np.asarray(a).reshape(v.bound) for a, v in zip(case.inputs, twin.inputs, strict=True)]
-        reference = execute(twin, given)
+        reference = DIALECT.execute(twin, given)
         for cpu in cpus():
-            made = engine.compile(twin, threads=1, numerics="qnn", cpu=cpu).run(given)
+            made = engine.compile(twin, threads=1, numerics=QNN, cpu=cpu).run(given)
             assert all(same(w, f) for w, f in zip(reference, made, strict=True)), (case.name, cpu)
         count += 1
     return count
@@ -98,10 +98,10 @@ def test_a_network_is_machine_code(make, scheme) -> None:
         bytes(to_edge_transform_and_lower(exported, partitioner=[partitioner]).to_executorch().buffer)
     )
     (graph,) = read_twin(bytes(program.blob(program.execution_plan[0].delegates[0]))).values()
-    compiled = engine.compile(graph, threads=1, numerics="qnn")
+    compiled = engine.compile(graph, threads=1, numerics=QNN)
     assert not [step.label for step in compiled.plan.steps if step.python is not None]
     given = [x.numpy() for x in inputs]
-    (wanted,), (found,) = execute(graph, given), compiled.run(given)
+    (wanted,), (found,) = DIALECT.execute(graph, given), compiled.run(given)
     if scheme is None:
         assert np.abs(wanted - found).max() <= 2.0**-8 * np.abs(wanted).max()
     else:

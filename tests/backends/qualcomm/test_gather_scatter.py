@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from edgewright.backends.qualcomm.dialect.execute import execute
 from torch import nn
 
 from edgewright.backends.qualcomm import QuantDtype
+from edgewright.backends.qualcomm.dialect import DIALECT
 from edgewright.backends.qualcomm.dialect.twin import to_twin
 from edgewright.errors import ExecutionError, VendorError
 from edgewright.ir.graph import Array, Graph, Op
@@ -169,7 +169,7 @@ def test_places_that_are_not_there_are_what_the_emulator_makes_of_them(
     held: str, kind: str, places: Any, params: dict[str, Any]
 ) -> None:
     device, arrays = alone(kind, held, places, **params)
-    (wanted,) = execute(to_twin(device), arrays)
+    (wanted,) = DIALECT.execute(to_twin(device), arrays)
     np.testing.assert_allclose(emulated_result(device, target_for(), arrays), wanted, 2.0**-9 if held == "half" else 0)
 
 
@@ -180,4 +180,4 @@ def test_rows_that_are_not_there_are_an_error_in_the_emulator_too() -> None:
             with pytest.raises(VendorError):
                 emulated_result(device, target_for(), arrays)
             with pytest.raises(ExecutionError, match="indices must be from 0 to 5"):
-                execute(to_twin(device), arrays)
+                DIALECT.execute(to_twin(device), arrays)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from edgewright.backends.qualcomm.dialect.execute import execute
 
 from edgewright import engine
+from edgewright.backends.qualcomm.dialect import DIALECT
 from edgewright.backends.qualcomm.dialect.int16 import int16_rescale_params, int16_sum_params
+from edgewright.backends.qualcomm.dialect.numerics import QNN
 from edgewright.ir.graph import Array, Graph, Op, QParams, Value
 from tests.engine.vendors import cpus
 
@@ -40,9 +41,9 @@ def graph_of(kind: str, shapes: list[tuple[int, ...]], scales: list[tuple[float,
 
 
 def same_in_machine_code(graph: Graph, given: list[Array]) -> None:
-    (wanted,) = execute(graph, given)
+    (wanted,) = DIALECT.execute(graph, given)
     for cpu in cpus():
-        compiled = engine.compile(graph, threads=1, numerics="qnn", cpu=cpu)
+        compiled = engine.compile(graph, threads=1, numerics=QNN, cpu=cpu)
         assert not [step.label for step in compiled.plan.steps if step.python is not None]
         assert np.array_equal(compiled.run(given)[0], wanted), cpu
 
@@ -63,7 +64,7 @@ def test_sums(kind: str, shapes: list[tuple[int, ...]], scales: list[tuple[float
     exact = (real[0] + real[1] if kind.endswith("Add") else real[0] - real[1]) / np.float32(scales[2][0]) + scales[2][1]
     # A factor is at most half a unit of 15 bits off, for either operand; then comes the last rounding.
     unit = max(q[0] for q in scales[:2]) / scales[2][0] / 2**14
-    assert np.abs(execute(graph, given)[0] - np.clip(exact, 0, 65535)).max() <= 1 + unit * 65536
+    assert np.abs(DIALECT.execute(graph, given)[0] - np.clip(exact, 0, 65535)).max() <= 1 + unit * 65536
 
 
 @pytest.mark.parametrize("scales", SCALES)
@@ -85,7 +86,7 @@ def test_limits_are_those_of_a_change_of_scale(kind: str, scales: list[tuple[flo
     graph.ops[0].args.update(LIMITS[kind])
     given = [mixed((2, 37, 5), 4)]
     same_in_machine_code(graph, given)
-    made, q = execute(graph, given)[0].astype(np.float64), graph.outputs[0].q
+    made, q = DIALECT.execute(graph, given)[0].astype(np.float64), graph.outputs[0].q
     low, high = {"Relu": (0, np.inf), "Relu6": (0, 6), "ReluMinMax": (-1.25, 0.75)}[kind]
     assert q is not None
     least, most = (np.clip(n / q.scale + scales[2][1], 0, 65535) for n in (low, high))
@@ -97,10 +98,10 @@ def test_scales_that_are_alike_add_exactly() -> None:
     graph = graph_of("ElementWiseAdd", [(4, 9)] * 3, [(1e-4, 32768)] * 3)
     a, b = mixed((4, 9), 1), mixed((4, 9), 2)
     wanted = np.clip(a.astype(np.int64) + b - 32768, 0, 65535)
-    assert np.array_equal(execute(graph, [a, b])[0], wanted)
+    assert np.array_equal(DIALECT.execute(graph, [a, b])[0], wanted)
 
 
 def test_a_rounding_half_goes_up() -> None:
     graph = graph_of("ElementWiseAdd", [(4,)] * 3, [(1e-4, 0), (1e-4, 0), (2e-4, 0)])
     a, b = np.array([0, 1, 2, 3], np.uint16), np.array([1, 1, 1, 1], np.uint16)
-    assert execute(graph, [a, b])[0].tolist() == [1, 1, 2, 2]
+    assert DIALECT.execute(graph, [a, b])[0].tolist() == [1, 1, 2, 2]

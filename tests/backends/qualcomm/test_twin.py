@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from edgewright.backends.qualcomm.dialect.execute import execute
 
 from edgewright.backends.qualcomm import (
     QuantDtype,
@@ -19,7 +18,7 @@ from edgewright.backends.qualcomm import (
     generate_qnn_executorch_compiler_spec,
 )
 from edgewright.backends.qualcomm.delegate import CHOICE
-from edgewright.backends.qualcomm.dialect.check import check
+from edgewright.backends.qualcomm.dialect import DIALECT
 from edgewright.backends.qualcomm.dialect.shapes import RULES
 from edgewright.backends.qualcomm.dialect.table import PREFIX, QNN
 from edgewright.backends.qualcomm.partitioner import QnnPartitioner, to_edge_transform_and_lower_to_qnn
@@ -195,18 +194,18 @@ def test_blocks_of_weights_have_scales_of_their_own() -> None:
     )
     args = {"stride": [1, 1], "pad_amount": [[0, 0], [0, 0]], "dilation": [1, 1], "group": 1}
     graph = Graph("g", [x], [y], [Op(f"{PREFIX}Conv2d", {"inputs": [x, w], **args}, [y])])
-    check(graph, 1 << 20)
+    DIALECT.check(graph, 1 << 20)
     given = np.arange(8, dtype=np.uint16).reshape(1, 1, 2, 4)
     scales = np.array([[0.25, 2.0], [0.25, 2.0], [1.0, 0.5], [1.0, 0.5]])  # input channels by output channels
     wanted = (given[0, 0] - 3.0) * 0.5 @ (data[0, 0] * scales)
-    assert np.array_equal(execute(graph, [given])[0][0, 0], np.round(wanted / 0.01) + 32768)
+    assert np.array_equal(DIALECT.execute(graph, [given])[0][0, 0], np.round(wanted / 0.01) + 32768)
     w.q = replace(q, block=3)
     with pytest.raises(FormatError, match="block: must divide the 4 elements of a slice; got 3"):
-        check(graph, 1 << 20)
+        DIALECT.check(graph, 1 << 20)
 
 
 def test_what_holds_together_passes() -> None:
-    check(convolution(), 1 << 20)
+    DIALECT.check(convolution(), 1 << 20)
 
 
 @pytest.mark.parametrize(
@@ -227,12 +226,12 @@ def test_what_holds_together_passes() -> None:
 )
 def test_operators_that_do_not_fit_are_refused(changes, said: str) -> None:
     with pytest.raises(FormatError, match=said):
-        check(convolution(**changes), 1 << 20)
+        DIALECT.check(convolution(**changes), 1 << 20)
 
 
 def test_more_memory_than_is_allowed_is_refused() -> None:
     with pytest.raises(LimitError, match="may take 2000 bytes"):
-        check(convolution(), 2000)
+        DIALECT.check(convolution(), 2000)
 
 
 @pytest.mark.parametrize("scale", [0.0, float("nan"), float("inf"), -1.0])
@@ -240,7 +239,7 @@ def test_scales_must_be_scales(scale: float) -> None:
     graph = convolution()
     graph.inputs[0].q = QParams(scale, 0, np.dtype(np.uint8), 0, 255)
     with pytest.raises(FormatError, match="scale: must be a positive number"):
-        check(graph, 1 << 20)
+        DIALECT.check(graph, 1 << 20)
 
 
 def test_a_twins_header_with_any_field_changed_gives_a_result_or_an_error(quantized) -> None:

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from edgewright.backends.samsung.dialect.execute import execute
 from torch import fx, nn
 from torch.nn import functional as F  # noqa: N812
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
 from edgewright.backends.samsung import EnnQuantizer, Precision, get_quant_config, quantize_module
+from edgewright.backends.samsung.dialect import DIALECT
 from edgewright.errors import UsageError
 from edgewright.ir.graph import Graph
 from tests.backends.samsung.networks import device_graphs, mixed, quantized
@@ -34,7 +34,7 @@ def stored(graph: Graph) -> tuple[set[str], set[str]]:
 
 def run(model: Any, inputs: tuple[torch.Tensor, ...]) -> Any:
     (graph,) = device_graphs(model, inputs)
-    return execute(graph, [x.numpy() for x in inputs])[0]
+    return DIALECT.execute(graph, [x.numpy() for x in inputs])[0]
 
 
 def decibels(wanted: Any, made: Any) -> float:
@@ -69,7 +69,7 @@ def test_networks_are_quantized_whole_and_right(precision: str, per_channel: boo
     assert {str(v.dtype) for v in (*graph.inputs, *graph.outputs)} == {"float32"}
     with torch.no_grad():
         wanted = model(*inputs).numpy()
-    assert decibels(wanted, execute(graph, [inputs[0].numpy()])[0]) > (28 if "8" in precision else 60)
+    assert decibels(wanted, DIALECT.execute(graph, [inputs[0].numpy()])[0]) > (28 if "8" in precision else 60)
 
 
 @pytest.mark.parametrize("precision", TYPES)

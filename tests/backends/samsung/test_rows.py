@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from edgewright.backends.samsung.dialect.execute import execute
 
-from edgewright.backends.samsung.dialect.check import check
+from edgewright.backends.samsung.dialect import DIALECT
 from edgewright.backends.samsung.graph_record import GraphRecord, record_graph
 from edgewright.backends.samsung.ops import BACKEND
 from edgewright.backends.samsung.partitioner import EnnPartitioner, to_enn
@@ -91,8 +90,8 @@ def verified(case: Case) -> bool:
     assert [(node.type, node.params) for node in made.nodes] == expected(case.op), case.name
     check_tensors(made, graph)
     (read,) = read_twin(write_twin({"": graph})).values()
-    check(read, 1 << 30)
-    compare(execute(read, case.inputs)[0], case)
+    DIALECT.check(read, 1 << 30)
+    compare(DIALECT.execute(read, case.inputs)[0], case)
     return True
 
 

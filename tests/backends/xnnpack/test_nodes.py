@@ -12,9 +12,9 @@ from edgewright.backends.xnnpack.blob import read_blob, write_blob
 from edgewright.backends.xnnpack.blob_reader import from_blob
 from edgewright.backends.xnnpack.blob_writer import to_blob
 from edgewright.backends.xnnpack.nodes import NODES
+from edgewright.backends.xnnpack.numerics import XNNPACK
 from edgewright.ir.core.execute import Executor
 from edgewright.ir.graph import Graph
-from edgewright.ir.numerics import XNNPACK
 from edgewright.runtime import Runtime
 from tests.backends.device import program, single, value
 from tests.backends.lowered import relative

@@ -9,15 +9,18 @@ from typing import Any
 import numpy as np
 import pytest
 
+from edgewright.backends.qualcomm.dialect.numerics import QNN
+from edgewright.backends.registry import find_dialect
+from edgewright.backends.xnnpack.numerics import XNNPACK
 from edgewright.engine import compile, make_plan
 from edgewright.engine.codegen import builder
 from edgewright.engine.codegen.builder import CodeSizeError
 from edgewright.engine.runner import ENGINE_VARIABLE, make_runner
 from edgewright.ir.core.execute import Executor
 from edgewright.ir.graph import Graph, Op, Value
-from edgewright.ir.numerics import XNNPACK, get_numerics
 from tests.engine import vendors
 from tests.engine.graphs import biases, check_alike, constant, filters, graph, quantized, random, real
+from tests.support.dialects import NUMERICS
 
 MANY, MORE = 2_000, 30_001  # channels, or other sizes
 MEMORY = 64 << 20
@@ -25,7 +28,7 @@ MEMORY = 64 << 20
 
 def instructions(made: Graph, numerics: str = "xnnpack") -> int:
     """Lines of the largest kernel's text."""
-    plan = make_plan(made, threads=1, numerics=numerics, memory=MEMORY)
+    plan = make_plan(made, threads=1, numerics=NUMERICS[numerics], memory=MEMORY)
     assert len(plan.steps) < 2048
     return max((_text(source).count("\n") for source in plan.kernels.values()), default=0)
 
@@ -180,8 +183,8 @@ def test_chains_of_integer_operators_are_split(count: int) -> None:
     assert max(s.label.count("+") + 1 for s in steps) <= 64
     assert len(steps) == -(-count // 64)
     inputs = [np.arange(64, dtype=np.int32), np.arange(64, dtype=np.int32) * 1_000_003]
-    (found,) = compile(chain, threads=1, numerics="qnn").run(inputs)
-    (expected,) = Executor(chain, get_numerics("qnn"), MEMORY).run(inputs)
+    (found,) = compile(chain, threads=1, numerics=QNN).run(inputs)
+    (expected,) = Executor(chain, QNN, MEMORY, find_dialect).run(inputs)
     assert np.array_equal(found, expected)
 
 

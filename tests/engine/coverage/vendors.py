@@ -25,6 +25,7 @@ from tests.backends.ethos_u import rows as ethos_u
 from tests.backends.nxp import rows as nxp
 from tests.backends.qualcomm import rows as qualcomm
 from tests.support import quantized_calls
+from tests.support.dialects import NUMERICS
 from tests.support.quantized_calls import Case, Scheme
 
 Samples = Callable[[str, Any], Iterator[Case]]
@@ -110,6 +111,6 @@ def _left(vendor: Vendor, op: str, held: Any) -> bool:
 def native(graph: Graph, numerics: str = "xnnpack", cpu: str | None = None) -> bool:
     """Whether all steps of a graph are machine code. Only a plan is made: no code."""
     try:
-        return all(step.python is None for step in make_plan(graph, 1, numerics, cpu).steps)
+        return all(step.python is None for step in make_plan(graph, 1, NUMERICS[numerics], cpu).steps)
     except ExecutionError:  # refused: numpy, or nobody, runs it
         return False

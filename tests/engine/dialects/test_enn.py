@@ -1,5 +1,5 @@
-"""ENN's operators in the engine: integers bit for bit what ``backends/samsung/dialect`` says, real numbers within what half precision
-does."""
+"""ENN's operators in the engine: integers bit for bit what their references say, real numbers within what half
+precision does."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from edgewright.backends.samsung.dialect.execute import execute
 
 from edgewright.backends.samsung import Precision
-from edgewright.backends.samsung.dialect.check import check
+from edgewright.backends.samsung.dialect import DIALECT
+from edgewright.backends.samsung.dialect.numerics import ENN_NUMERICS
 from edgewright.backends.samsung.partitioner import to_enn
 from edgewright.engine import compile
 from edgewright.ir.graph import Array, Graph, Op, Value
@@ -25,9 +25,9 @@ SHARE = 5e-3  # of the largest number of a result: what half precision may be of
 
 def alike(made: Graph, given: Sequence[Array], cpu: str) -> list[str]:
     """Compares results; the operators that numpy did."""
-    compiled = compile(made, threads=1, numerics="enn", cpu=cpu)
+    compiled = compile(made, threads=1, numerics=ENN_NUMERICS, cpu=cpu)
     dirty(compiled)
-    for value, got, want in zip(made.outputs, compiled.run(given), execute(made, given), strict=True):
+    for value, got, want in zip(made.outputs, compiled.run(given), DIALECT.execute(made, given), strict=True):
         assert (got.dtype, got.shape) == (want.dtype, want.shape)
         compare(value, got, want)
     return [s.label for s in compiled.plan.steps if s.python is not None]
@@ -116,8 +116,8 @@ def no_numbers(kind: str, dtype: Any) -> tuple[Graph, list[Array]]:
 def test_no_number_is_stored_as_0(kind: str, dtype: Any) -> None:
     """Of the type that the graph has, whatever type the engine computes with."""
     made, given = no_numbers(kind, dtype)
-    check(made, 1 << 20)
-    wanted = execute(made, given)[0]
+    DIALECT.check(made, 1 << 20)
+    wanted = DIALECT.execute(made, given)[0]
     place = (0, 0) if kind in ("ELTDIV", "QUANTIZE") else (0, 1)
     assert wanted[place] == 0
     for cpu in cpus():

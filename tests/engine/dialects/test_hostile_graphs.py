@@ -8,14 +8,15 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from edgewright.backends.ethos_u.dialect.numerics import TOSA_NUMERICS
 from edgewright.engine import compile, make_plan
 from edgewright.engine.runner import make_runner
 from edgewright.errors import EdgewrightError
 from edgewright.ir.graph import Graph
-from edgewright.ir.numerics import get_numerics
 from tests.engine.dialects import test_tflite, test_tosa
 from tests.engine.lower import test_int16
 from tests.engine.vendors import anything, graph, numbers, plain, stored, tflite, tosa
+from tests.support.dialects import NUMERICS
 
 
 def _pool(kind: str) -> Graph:
@@ -78,7 +79,7 @@ GRAPHS: dict[str, tuple[str, Callable[[], Graph]]] = {
 
 
 def outcome(made: Graph, numerics: str) -> None:
-    compile(made, threads=1, numerics=numerics, memory=1 << 28).run([anything(v) for v in made.inputs])
+    compile(made, threads=1, numerics=NUMERICS[numerics], memory=1 << 28).run([anything(v) for v in made.inputs])
 
 
 @pytest.mark.sample(5)
@@ -102,7 +103,7 @@ def test_runners_reject_a_result_of_another_size() -> None:
     """Sizes follow from the inputs'; one that the graph contradicts is an error."""
     made = _pool("avg_pool2d")
     made.outputs[0].shape = (2, 3, 3, 5)
-    runner = make_runner(lambda: made, get_numerics("tosa"), 1 << 28, 1)
+    runner = make_runner(lambda: made, TOSA_NUMERICS, 1 << 28, 1)
     with pytest.raises(EdgewrightError):
         runner.run([anything(v) for v in made.inputs])
 
@@ -119,6 +120,6 @@ def test_factors_that_are_none(by: int, bits: int) -> None:
     """Left to the reference, which gives whatever numpy does, or says that there is nothing."""
     x, y = plain("x", (4, 33), "int32"), plain("y", (4, 33), "int8")
     made = graph([y], test_tosa.rescale(x, y, by, bits))
-    assert [s.label for s in make_plan(made, numerics="tosa").steps if s.python is not None] == ["tosa.rescale"]
+    assert [s.label for s in make_plan(made, numerics=TOSA_NUMERICS).steps if s.python is not None] == ["tosa.rescale"]
     with contextlib.suppress(EdgewrightError):
         outcome(made, "tosa")

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from edgewright.backends.ethos_u.dialect.execute import execute
 
+from edgewright.backends.ethos_u.dialect import DIALECT
+from edgewright.backends.ethos_u.dialect.numerics import TOSA_NUMERICS
 from edgewright.engine import compile
 from edgewright.errors import ExecutionError
 from edgewright.ir.graph import Graph, Op, Value
@@ -72,12 +73,12 @@ def test_out_of_range_indices_are_an_error_and_touch_nothing_else(kind: str, pla
     made_graph = several(tosa(kind, made, values=values, indices=places, **args))
     words = f"indices must be from -4 to 3; got {place}"
     with pytest.raises(ExecutionError, match=words):
-        execute(made_graph, given)
+        DIALECT.execute(made_graph, given)
     unchanged = [array.copy() for array in given]
     for cpu in cpus():
         memory = np.full((3, *made.bound), 0x5A5A, np.int16)  # the output is the middle one
         with pytest.raises(ExecutionError, match=words):
-            compile(made_graph, threads=1, numerics="tosa", cpu=cpu).run(given, [memory[1]])
+            compile(made_graph, threads=1, numerics=TOSA_NUMERICS, cpu=cpu).run(given, [memory[1]])
         assert (memory[::2] == 0x5A5A).all()
         for array, before in zip(given, unchanged, strict=True):
             np.testing.assert_array_equal(array, before)
@@ -197,7 +198,7 @@ def test_results_that_are_not_as_large_as_they_say(name: str) -> None:
 
     def outcome(made: Graph) -> None:
         given = [np.zeros(v.bound, v.dtype) for v in made.inputs]
-        compile(made, threads=1, numerics="tosa", memory=1 << 28).run(given)
+        compile(made, threads=1, numerics=TOSA_NUMERICS, memory=1 << 28).run(given)
 
     outcome(HOSTILE[name]())
     for dim in range(len(HOSTILE[name]().outputs[0].bound)):
@@ -214,4 +215,5 @@ def test_meaning_of_what_is_made_here() -> None:
     """The graphs above are what the reference runs too."""
     for make in HOSTILE.values():
         made = make()
-        assert execute(made, [np.zeros(v.bound, v.dtype) for v in made.inputs])[0].shape == made.outputs[0].bound
+        (result,) = DIALECT.execute(made, [np.zeros(v.bound, v.dtype) for v in made.inputs])
+        assert result.shape == made.outputs[0].bound

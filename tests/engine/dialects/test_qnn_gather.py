@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from edgewright.backends.qualcomm.dialect.execute import execute
 
+from edgewright.backends.qualcomm.dialect import DIALECT
+from edgewright.backends.qualcomm.dialect.numerics import QNN
 from edgewright.engine import compile
 from edgewright.errors import ExecutionError
 from edgewright.ir.graph import Graph
@@ -62,7 +63,7 @@ def test_what_is_written_where_nothing_is() -> None:
     made = whole("ScatterNd", [x, index, updates], out, reduction=0)
     arrays = [np.full(x.bound, 9, np.uint8), np.array([1, 2, 3, 4], np.uint8)]
     same(made, arrays)
-    (found,) = execute(made, arrays)
+    (found,) = DIALECT.execute(made, arrays)
     assert sorted(np.argwhere(found != arrays[0]).tolist()) == [[2, 2], [5, 4]]
 
 
@@ -87,13 +88,13 @@ def test_rows_that_are_not_there_are_an_error_of_the_same_words(held: str, place
     listed[1, 1] = place
     x, words = given(made.inputs[0], 1), []
     with pytest.raises(ExecutionError) as found:
-        execute(made, [x, listed])
+        DIALECT.execute(made, [x, listed])
     words.append(str(found.value))
     for cpu in cpus():
-        compiled = compile(made, threads=1, numerics="qnn", cpu=cpu)
+        compiled = compile(made, threads=1, numerics=QNN, cpu=cpu)
         with pytest.raises(ExecutionError) as found:
             compiled.run([x, listed])
         words.append(str(found.value))
-        np.testing.assert_array_equal(compiled.run([x, fine])[0], execute(made, [x, fine])[0])  # and on it goes
+        np.testing.assert_array_equal(compiled.run([x, fine])[0], DIALECT.execute(made, [x, fine])[0])  # and on it goes
     assert len(set(words)) == 1
     assert f"qnn.Gather 'y': indices must be from 0 to 5; got {place}\n" in words[0]

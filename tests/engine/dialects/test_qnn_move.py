@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from edgewright.backends.qualcomm.dialect.execute import execute
 
+from edgewright.backends.qualcomm.dialect import DIALECT
+from edgewright.backends.qualcomm.dialect.numerics import QNN as QNN_NUMERICS
 from edgewright.backends.qualcomm.dialect.table import QNN, STORED
 from edgewright.engine import compile
 from edgewright.ir.graph import Graph, Op, QParams, Value
@@ -55,8 +56,8 @@ GRAPHS = {
 def both(made: Graph, x: Any = X) -> list[Any]:
     """By the reference and by machine code."""
     given = [x.reshape(made.inputs[0].bound)]
-    compiled = compile(made, threads=1, numerics="qnn")
-    return [execute(made, given)[0], compiled.run(given)[0]]
+    compiled = compile(made, threads=1, numerics=QNN_NUMERICS)
+    return [DIALECT.execute(made, given)[0], compiled.run(given)[0]]
 
 
 def in_half(x: Any) -> Any:
@@ -84,7 +85,7 @@ def test_the_largest_are_found_among_numbers_of_half_precision() -> None:
     given, best, where = value("x", x.shape), value("b", (1, 3)), value("w", (1, 3), np.int32)
     made = Graph("g", [given], [best, where],
                  [Op("qnn.TopK", {"inputs": [given], "k": 3, "largest": True}, [best, where])])  # fmt: skip
-    for found in (execute(made, [x]), compile(made, threads=1, numerics="qnn").run([x])):
+    for found in (DIALECT.execute(made, [x]), compile(made, threads=1, numerics=QNN_NUMERICS).run([x])):
         assert found[0].tolist() == [[2.0, 1.0, 1.0]] and found[1].tolist() == [[3, 0, 1]]
 
 

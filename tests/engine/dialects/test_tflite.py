@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from edgewright.backends.nxp.dialect.numerics import TFLITE
 from edgewright.ir.graph import Graph, Value
 from tests.engine.vendors import graph, numbers, same, stored, tflite
 
@@ -139,7 +140,7 @@ def test_sums_and_their_activations_are_done_at_once() -> None:
 def plan(made: Graph) -> Any:
     from edgewright.engine import make_plan
 
-    return make_plan(made, threads=1, numerics="tflite").steps
+    return make_plan(made, threads=1, numerics=TFLITE).steps
 
 
 KINDS = ("RELU", "RELU6", "RELU_N1_TO_1", "RELU_0_TO_1", "LOGISTIC", "TANH", "EXP", "LOG", "ABS", "HARD_SWISH",

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from edgewright.backends.ethos_u.dialect.execute import execute
 
+from edgewright.backends.ethos_u.dialect import DIALECT
+from edgewright.backends.ethos_u.dialect.numerics import TOSA_NUMERICS
 from edgewright.engine import Specialized, make_plan
 from edgewright.ir.graph import Graph, Op, Value
-from edgewright.ir.numerics import TOSA
 from tests.engine.dialects.test_tflite import EVERY, window
 from tests.engine.vendors import anything, graph, numbers, plain, same, tosa
 
@@ -26,7 +26,7 @@ def rescale(
 
 def computing_steps(made: Graph) -> list[tuple[str, str]]:
     """Label and kernel of each step of a plan, but for copies at its ends."""
-    steps = make_plan(made, 1, numerics="tosa").steps
+    steps = make_plan(made, 1, numerics=TOSA_NUMERICS).steps
     return [(s.label, s.kernel.rpartition("_")[0]) for s in steps if s.label != "clone"]
 
 
@@ -237,12 +237,12 @@ def test_a_graph_can_be_compiled_twice() -> None:
     """Legalization replaces the operators that zero points come from: it must leave the given graph as it is."""
     made = convolution("conv2d", 0.01, "single", 1, -77, False)
     x = anything(made.inputs[0])
-    (want,) = execute(made, [x])
+    (want,) = DIALECT.execute(made, [x])
     kinds = [op.kind for op in made.ops]
     for _ in range(2):
-        (got,) = Specialized(made, 1, TOSA).run([x])
+        (got,) = Specialized(made, 1, TOSA_NUMERICS).run([x])
         np.testing.assert_array_equal(got, want)
     assert [op.kind for op in made.ops] == kinds
     mixed = graph([y := plain("y", made.outputs[0].bound, "int32")], *made.ops,
                   tosa("cast", y, input=made.outputs[0], dtype="int32"))  # fmt: skip
-    np.testing.assert_array_equal(Specialized(mixed, 1, TOSA).run([x])[0], execute(mixed, [x])[0])
+    np.testing.assert_array_equal(Specialized(mixed, 1, TOSA_NUMERICS).run([x])[0], DIALECT.execute(mixed, [x])[0])

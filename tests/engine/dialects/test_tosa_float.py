@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from edgewright.backends.ethos_u.dialect.execute import execute
 
+from edgewright.backends.ethos_u.dialect import DIALECT
+from edgewright.backends.ethos_u.dialect.numerics import TOSA_NUMERICS
 from edgewright.engine import compile
 from edgewright.ir.graph import Op
 from tests.engine.dialects.test_tflite import window
@@ -29,9 +30,9 @@ def near(*ops: Op, positive: bool = False, native: bool = True) -> None:
     made = graph([op.outputs[0] for op in ops], *ops)
     given = [RNG.standard_normal(v.bound).astype(np.float32) for v in made.inputs]
     given = [np.abs(x) + np.float32(0.1) if positive else x for x in given]
-    wanted = execute(made, given)
+    wanted = DIALECT.execute(made, given)
     for cpu in cpus():
-        compiled = compile(made, threads=1, numerics="tosa", cpu=cpu)
+        compiled = compile(made, threads=1, numerics=TOSA_NUMERICS, cpu=cpu)
         left = [s.label for s in compiled.plan.steps if s.python is not None]
         assert bool(left) is not native, left
         dirty(compiled)

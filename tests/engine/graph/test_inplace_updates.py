@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from edgewright.backends.xnnpack.numerics import XNNPACK
 from edgewright.engine import CompiledGraph, compile
 from edgewright.ir.core.execute import Executor
 from edgewright.ir.graph import Graph, Op, Value
-from edgewright.ir.numerics import XNNPACK
 from tests.engine.graphs import cpus, dirty, graph, random, real
 
 SHAPE = (2, 12, 24)

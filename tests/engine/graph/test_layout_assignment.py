@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from edgewright.backends.xnnpack.numerics import XNNPACK
 from edgewright.engine.graph.layout import Border
 from edgewright.ir.core.execute import Executor
 from edgewright.ir.graph import Graph, Op, QParams, Value
-from edgewright.ir.numerics import XNNPACK
 from tests.engine.graphs import (
     I8,
     biases,

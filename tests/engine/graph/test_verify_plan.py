@@ -8,6 +8,7 @@ from unittest import mock
 import numpy as np
 import pytest
 
+from edgewright.backends.xnnpack.numerics import XNNPACK
 from edgewright.engine import compile
 from edgewright.engine.graph import schedule
 from edgewright.engine.graph.arena import BufferLifetime
@@ -17,7 +18,6 @@ from edgewright.engine.lower import int8_conv
 from edgewright.engine.plan import Address
 from edgewright.ir.core.execute import Executor
 from edgewright.ir.graph import Graph, Op
-from edgewright.ir.numerics import XNNPACK
 from tests.engine.graphs import check_alike, filters, graph, quantized, random, real
 from tests.engine.layout_contexts import neighbours
 from tests.engine.random_operators import SUBJECTS

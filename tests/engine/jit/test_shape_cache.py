@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from edgewright.backends.xnnpack.numerics import XNNPACK
 from edgewright.engine import Specialized
 from edgewright.engine.graph.validate import SHAPE_RULES
 from edgewright.errors import EdgewrightError
 from edgewright.ir.core.execute import IMPLEMENTATIONS, Executor
 from edgewright.ir.graph import Graph, Op, Value
-from edgewright.ir.numerics import XNNPACK
 from tests.engine.graphs import F32, filters, random, real
 from tests.engine.lower.test_conv import conv
 

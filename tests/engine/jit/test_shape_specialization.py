@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from edgewright.backends.xnnpack.numerics import XNNPACK
 from edgewright.engine import Specialized
 from edgewright.engine.profile import Profile
 from edgewright.ir.core.execute import Executor
 from edgewright.ir.graph import Graph, Op, Value
-from edgewright.ir.numerics import XNNPACK
 from tests.engine.graphs import biases, constant, cpus, filters, graph, random, real
 from tests.engine.lower.test_dynamic_gemm import linear as rows_times
 from tests.engine.lower.test_dynamic_gemm import weights

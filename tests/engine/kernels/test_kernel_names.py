@@ -7,6 +7,7 @@ import pytest
 from edgewright.engine.compiler import make_plan
 from edgewright.errors import ExecutionError
 from tests.engine.coverage.vendors import VENDORS
+from tests.support.dialects import NUMERICS
 
 FEW = ("max_pool2d", "amax", "mean", "add", "softmax")
 
@@ -20,7 +21,7 @@ def _texts(op: str) -> dict[str, set[str]]:
         graphs = (vendor.lower(case) for held in vendor.types.values() for case in vendor.samples(op, held))
         for graph in graphs:
             try:
-                plan = None if graph is None else make_plan(graph, 1, vendor.numerics)
+                plan = None if graph is None else make_plan(graph, 1, NUMERICS[vendor.numerics])
             except ExecutionError:
                 continue
             for name, text in {} if plan is None else plan.kernels.items():

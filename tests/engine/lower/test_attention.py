@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from edgewright.backends.xnnpack.numerics import XNNPACK
 from edgewright.engine import make_plan
 from edgewright.engine.graph.match_attention import match_attention
 from edgewright.ir.graph import Graph, Op, Value
-from edgewright.ir.numerics import XNNPACK
 from tests.engine.graphs import (
     U8,
     compare,

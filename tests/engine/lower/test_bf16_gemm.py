@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from edgewright.backends.xnnpack.numerics import XNNPACK
 from edgewright.engine import compile
 from edgewright.engine.isa import _machine, host_isa
 from edgewright.errors import UsageError
 from edgewright.ir.core.execute import Executor
 from edgewright.ir.dtypes import bfloat16
 from edgewright.ir.graph import Graph, Op
-from edgewright.ir.numerics import XNNPACK
 from tests.engine.graphs import constant, dirty, random, real
 from tests.engine.lower.test_conv import conv
 

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from edgewright.backends.xnnpack.numerics import XNNPACK
 from edgewright.engine import make_plan
 from edgewright.ir.core.execute import Executor
 from edgewright.ir.dtypes import bfloat16
 from edgewright.ir.graph import Graph, Op, QParams, Value
-from edgewright.ir.numerics import XNNPACK
 from tests.engine.graphs import I8, biases, compare, constant, cpus, graph, random, real, run, steps_in_python
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from edgewright.backends.ethos_u.dialect.execute import execute as execute_tosa
 
+from edgewright.backends.ethos_u.dialect import DIALECT
 from edgewright.ir.graph import Graph
 from tests.engine.dialects.test_tflite import window
 from tests.engine.dialects.test_tosa import rescale
@@ -62,7 +62,7 @@ def test_depthwise_convolutions(inputs: int, sizes: tuple[int, int, int, int], g
 @pytest.mark.parametrize("inputs", [8, 37])
 def test_depthwise_sums_of_more_than_32_bits(inputs: int) -> None:
     made = convolution(True, inputs, 3, 1, 1, True, 1.0)
-    (sums,) = execute_tosa(graph([made.ops[0].outputs[0]], made.ops[0]), [anything(made.inputs[0])])
+    (sums,) = DIALECT.execute(graph([made.ops[0].outputs[0]], made.ops[0]), [anything(made.inputs[0])])
     assert np.abs(sums).max() > 1 << 31
     same(made, "tosa")
 
@@ -76,7 +76,7 @@ def test_extremes() -> None:
                    pad=[0] * 4, stride=[1, 1], dilation=[1, 1])  # fmt: skip
     given = np.full(x.bound, -32768, np.int16)
     given[:, :, 1] = 32767
-    assert np.abs(execute_tosa(graph([acc], product), [given])[0]).max() > 1 << 31
+    assert np.abs(DIALECT.execute(graph([acc], product), [given])[0]).max() > 1 << 31
     same(graph([out], product, rescale(acc, out, 1 << 14, 40)), "tosa", [given])
 
 

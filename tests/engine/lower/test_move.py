@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from edgewright.backends.xnnpack.numerics import XNNPACK
 from edgewright.engine.jit.shape_specialization import Specializer
 from edgewright.engine.lower.static_gather import GATHER_OPS, separable_indices
 from edgewright.ir.aten.ops import OPS
 from edgewright.ir.graph import Graph, Op, Value
-from edgewright.ir.numerics import XNNPACK
 from tests.engine.graphs import cpus, graph, run, steps_in_python
 
 SHAPE = (2, 12, 5, 7)

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 import torch
 
+from edgewright.backends.registry import find_dialect
 from edgewright.engine import compile
 from edgewright.ir.core.execute import Executor
 from edgewright.ir.graph import Graph, Op
-from edgewright.ir.numerics import get_numerics
 from tests.engine import qnn, vendors
 from tests.engine.graphs import cpus, dirty, graph, real
+from tests.support.dialects import NUMERICS
 
 SHAPE = (2, 7, 6, 21)
 WINDOWS = [  # size, stride, padding before, padding after, ceil mode
@@ -68,9 +69,9 @@ def tosas(window: Any, out: tuple[int, ...]) -> Graph:
 
 def both(made: Graph, numerics: str, x: Any) -> list[Any]:
     """The reference's result, and machine code's with each instruction set."""
-    results = Executor(made, get_numerics(numerics)).run([x])
+    results = Executor(made, NUMERICS[numerics], find_dialect=find_dialect).run([x])
     for cpu in cpus():
-        compiled = compile(made, threads=1, numerics=numerics, cpu=cpu)
+        compiled = compile(made, threads=1, numerics=NUMERICS[numerics], cpu=cpu)
         assert not [step.label for step in compiled.plan.steps if step.python is not None]
         dirty(compiled)
         results += compiled.run([x])

@@ -1,16 +1,17 @@
-"""TOSA 1.0 as a dialect: one table of operators with operands, shapes, types and reference. TOSA defines the rounding, so
-there is one set of numerics. Imports no torch, no vendor code."""
+"""TOSA 1.0 as a dialect: one table of operators with operands, shapes, types and reference.
+
+TOSA defines the rounding, so there is one set of numerics. Imports no torch, no vendor code.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from edgewright.backends.ethos_u.dialect.check import check_row
-from edgewright.backends.ethos_u.dialect.table import PREFIX, TOSA, TosaOp
-from edgewright.ir.dialect import Dialect, array_of
+from edgewright.backends.ethos_u.dialect.numerics import TOSA_NUMERICS
+from edgewright.backends.ethos_u.dialect.table import TOSA, TosaOp, evaluate
+from edgewright.ir.dialect import Dialect
 from edgewright.ir.graph import Array, Graph, Op, Value
-from edgewright.ir.numerics import TOSA as TOSA_NUMERICS
 from edgewright.ir.numerics import Numerics
 
 
@@ -21,20 +22,15 @@ class TosaDialect(Dialect):
         check_row(op, row, memory)
 
     def run_op(self, op: Op, arrays: Mapping[Value, Array], numerics: Numerics) -> Sequence[Array]:
-        row, args, out = TOSA[op.kind.removeprefix(PREFIX)], dict[str, Any](op.args), op.outputs[0]
-        for name in row.tensors:
-            value = args[name]
-            args[name] = [array_of(v, arrays) for v in value] if isinstance(value, list) else array_of(value, arrays)
-        result = row.reference(**args)
-        return [result if out is None or result.dtype == out.dtype else result.astype(out.dtype)]
+        return [evaluate(op, arrays)]
 
     def load_rules(self) -> None:
         from edgewright.backends.ethos_u.dialect import int_rules  # noqa: F401
 
     def to_core(self, graph: Graph, numerics: Numerics) -> Graph:
-        from edgewright.backends.ethos_u.dialect.to_core import translate
+        from edgewright.backends.ethos_u.dialect.to_core import to_core
 
-        return translate(graph, numerics)
+        return to_core(graph, numerics)
 
 
 DIALECT = TosaDialect("tosa", "TOSA", TOSA, TOSA_NUMERICS)

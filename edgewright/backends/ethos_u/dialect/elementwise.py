@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from edgewright.ir.core.index_bounds import OutOfRangePolicy
+from edgewright.ir.fixed_point import apply_scale
 from edgewright.ir.graph import Array
 
 
@@ -25,18 +26,6 @@ def rescale(
     scaled = np.asarray(apply_scale(x, by, bits, rounding == "double")) + output_zp
     limits = np.iinfo(dtype)
     return np.clip(scaled, limits.min, limits.max).astype(dtype)
-
-
-def apply_scale(value: Any, multiplier: Any, shift: Any, double: bool) -> Any:
-    """TOSA's ``apply_scale``: round half up; ``double`` rounds at bit 31 first, away from zero, for shifts above 31."""
-    rounding = np.int64(1) << (shift - 1)
-    if double:
-        extra = np.where(value >= 0, np.int64(1) << 30, -(np.int64(1) << 30))
-        rounding = rounding + np.where(shift > 31, extra, 0)
-    if np.abs(value).max(initial=0) < 1 << 31:
-        return (value * multiplier + rounding) >> shift
-    wide = np.asarray(value).astype(object) * np.asarray(multiplier).astype(object)  # 48 bits times 32
-    return ((wide + np.asarray(rounding).astype(object)) >> np.asarray(shift).astype(object)).astype(np.int64)
 
 
 def table(input: Array, table: Array) -> Array:

@@ -6,7 +6,7 @@ specification passes as tensors (zero points, shapes, shifts) are plain argument
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,8 @@ import numpy as np
 
 from edgewright.backends.ethos_u.dialect import conv_pool, elementwise
 from edgewright.ir.aten.reference import special
+from edgewright.ir.dialect import array_of
+from edgewright.ir.graph import Array, Op, Value
 
 PREFIX = "tosa."
 
@@ -115,3 +117,13 @@ TOSA: dict[str, TosaOp] = {
         TosaOp("scatter", ("values", "indices", "input"), elementwise.scatter),
     )
 }  # fmt: skip
+
+
+def evaluate(op: Op, arrays: Mapping[Value, Array]) -> Array:
+    """The result of an operator for its constants and ``arrays``."""
+    row, args, out = TOSA[op.kind.removeprefix(PREFIX)], dict[str, Any](op.args), op.outputs[0]
+    for name in row.tensors:
+        value = args[name]
+        args[name] = [array_of(v, arrays) for v in value] if isinstance(value, list) else array_of(value, arrays)
+    result: Array = row.reference(**args)
+    return result if out is None or result.dtype == out.dtype else result.astype(out.dtype)

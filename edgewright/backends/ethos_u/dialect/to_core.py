@@ -7,17 +7,17 @@ from dataclasses import replace
 import numpy as np
 
 from edgewright.backends.ethos_u.dialect import to_core_conv  # noqa: F401  (registers its rules)
-from edgewright.backends.ethos_u.dialect.execute import run_op
+from edgewright.backends.ethos_u.dialect.table import evaluate
 from edgewright.backends.ethos_u.dialect.to_core_float import translate_float
 from edgewright.backends.ethos_u.dialect.to_core_rewrite import INT8_RANGES, TosaRewrite, int_pairs, result_of, rule
-from edgewright.engine.dialects.elementwise import ELEMENTWISE
+from edgewright.engine.int_rules import ELEMENTWISE
 from edgewright.ir.graph import Graph, Op
 from edgewright.ir.numerics import Numerics
 
 _MAX_FOLDED = 1 << 12  # elements of a constant that is folded
 
 
-def translate(graph: Graph, numerics: Numerics) -> Graph:
+def to_core(graph: Graph, numerics: Numerics) -> Graph:
     rw = TosaRewrite(graph)
     for op in graph.ops:
         if not _fold_constants(rw, op) and not translate_float(rw, op):
@@ -35,7 +35,7 @@ def _fold_constants(rw: TosaRewrite, op: Op) -> bool:
         return False
     arrays = {v: np.asarray(rw.value(v).data) for v in op.inputs()}
     try:
-        data = np.asarray(run_op(op, arrays), out.dtype)
+        data = np.asarray(evaluate(op, arrays), out.dtype)
     except (ValueError, LookupError, ArithmeticError, TypeError):
         return False  # the reference step reports the error at run time
     rw.values[out] = replace(rw.value(out), data=np.ascontiguousarray(data).reshape(out.bound))

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from edgewright.backends.ethos_u.dialect.table import PREFIX
-from edgewright.engine.dialects.rewrite import GraphRewrite, RuleTable
 from edgewright.ir.graph import Array, Graph, Op, QParams, Value
 from edgewright.ir.requant_scale import FixedPointScale
+from edgewright.ir.rewrite import GraphRewrite, RuleTable
 
 rule: RuleTable[TosaRewrite] = RuleTable(PREFIX)
 INT8_RANGES: dict[Any, tuple[int, int]] = {np.dtype(np.int8): (-128, 127), np.dtype(np.uint8): (0, 255)}

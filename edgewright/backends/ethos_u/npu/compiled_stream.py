@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from edgewright.backends.ethos_u.dialect.numerics import TOSA_NUMERICS
 from edgewright.backends.ethos_u.npu.map_views import ByteRange, CoreGraphBuilder, NotTranslatedError
 from edgewright.backends.ethos_u.npu.trace import Convolution, Executed, Trace
 from edgewright.backends.ethos_u.npu.translate import translate
@@ -31,7 +32,7 @@ Array = np.ndarray[Any, Any]
 _MAX_OPERATIONS = 4096
 _MAX_WEIGHTS = 1 << 26
 _COST_BYTES = 8  # size of the cached budget cost
-_PACKAGE = "backends/ethos_u/npu"
+_SOURCES = ("backends/ethos_u/npu", "backends/ethos_u/dialect", "ir")  # whose changes make cached plans unusable
 _MEMORY = 2 << 30  # limit on temporaries, in bytes
 
 
@@ -72,9 +73,7 @@ class CompiledStream:
         self._weights, self._sizes, self._threads = weights, _sizes(memories), threads
         self._regions = sorted(region for region in memories if memories[region].flags.writeable)
         self._lengths = [memories[region].size for region in self._regions]
-        digest = cache_key(
-            "stream", stream, weights, str(sorted(self._sizes.items())), source_fingerprint(_PACKAGE, "ir")
-        )
+        digest = cache_key("stream", stream, weights, str(sorted(self._sizes.items())), source_fingerprint(*_SOURCES))
         self._origin = PlanSource(digest, lambda name: None, ())
         self._key = self._origin.key(host_isa(), threads, "tosa", _MEMORY)
         self._replay = self._load()
@@ -189,7 +188,7 @@ def _compile_graph(
 
     inputs, outputs = ([value for value, _ in side] for side in (builder.inputs, builder.outputs))
     try:
-        plan = make_plan(Graph("stream", inputs, outputs, builder.ops), threads, "tosa", memory=_MEMORY)
+        plan = make_plan(Graph("stream", inputs, outputs, builder.ops), threads, TOSA_NUMERICS, memory=_MEMORY)
     except EdgewrightError:
         return list(builder.source)
     if any(step.label == "clone" for step in plan.steps):  # copies of inputs or outputs would run out of order

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from edgewright.backends.nxp.dialect.check import check_row
-from edgewright.backends.nxp.dialect.execute import overrides
+from edgewright.backends.nxp.dialect.numerics import TFLITE as TFLITE_NUMERICS
+from edgewright.backends.nxp.dialect.numerics import rounds_like_xnnpack
 from edgewright.backends.nxp.dialect.table import PREFIX, TFLITE, TfliteOp
+from edgewright.backends.nxp.dialect.xnnpack_rounding import OVERRIDES
 from edgewright.ir.dialect import Dialect, array_of
 from edgewright.ir.graph import Array, Graph, Op, Value
-from edgewright.ir.numerics import TFLITE as TFLITE_NUMERICS
 from edgewright.ir.numerics import Numerics
 
 
@@ -21,16 +22,17 @@ class TfliteDialect(Dialect):
 
     def run_op(self, op: Op, arrays: Mapping[Value, Array], numerics: Numerics) -> Sequence[Array]:
         name = op.kind.removeprefix(PREFIX)
-        reference = overrides(numerics.name).get(name, TFLITE[name].reference)
+        overrides = OVERRIDES if rounds_like_xnnpack(numerics) else {}
+        reference = overrides.get(name, TFLITE[name].reference)
         return [reference(op, [array_of(v, arrays) for v in op.args["inputs"]])]
 
     def load_rules(self) -> None:
         from edgewright.backends.nxp.dialect import int_rules  # noqa: F401
 
     def to_core(self, graph: Graph, numerics: Numerics) -> Graph:
-        from edgewright.backends.nxp.dialect.to_core import translate
+        from edgewright.backends.nxp.dialect.to_core import to_core
 
-        return translate(graph, numerics)
+        return to_core(graph, numerics)
 
 
 DIALECT = TfliteDialect("tflite", "TFLite", TFLITE, TFLITE_NUMERICS)

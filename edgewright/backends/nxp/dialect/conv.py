@@ -9,14 +9,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from edgewright.backends.nxp.dialect.rounding import (
-    quantize_output,
-    rescale,
-    rescale_once,
-    scale,
-    scales,
-    subtract_zero_point,
-)
+from edgewright.backends.nxp.dialect.qparams import quantize_output, scale, scales, subtract_zero_point
+from edgewright.ir.fixed_point import rescale, rescale_once
 from edgewright.ir.graph import Array, Op, Value
 
 Reference = Callable[[Op, Sequence[Array]], Array]

@@ -8,17 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.backends.nxp.dialect.rounding import (
+from edgewright.backends.nxp.dialect.qparams import quantize_output, scale, subtract_zero_point, zero_point
+from edgewright.ir.fixed_point import (
     doubling_high_mul,
     multiply_by_quantized,
     quantize_multiplier,
-    quantize_output,
     rescale,
     rounding_divide_by_pot,
-    scale,
-    subtract_zero_point,
-    zero_point,
-)  # fmt: skip
+)
 from edgewright.ir.graph import Array, Op, Value
 
 Function = Callable[[Op, Sequence[Array]], Array]

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.backends.nxp.dialect import conv, elementwise, fixed_point_math, move
+from edgewright.backends.nxp.dialect import conv, elementwise, move, softmax_reduce
 from edgewright.ir.graph import Array, Op
 
 PREFIX = "tflite."
@@ -76,10 +76,10 @@ TFLITE: dict[str, TfliteOp] = {
         TfliteOp("RELU6", 21, 1, elementwise.relu(*elementwise.RELU_RANGES["RELU6"])),
         TfliteOp("RESHAPE", 22, 2, move.reshape, 17, ("new_shape",)),
         TfliteOp("RESIZE_BILINEAR", 23, 2, conv.resize_bilinear, 15, _RESIZE),
-        TfliteOp("SOFTMAX", 25, 1, fixed_point_math.softmax, 9, ("beta",)),
+        TfliteOp("SOFTMAX", 25, 1, softmax_reduce.softmax, 9, ("beta",)),
         TfliteOp("TANH", 28, 1, elementwise.lookup(_tanh)),
         TfliteOp("TRANSPOSE", 39, 2, move.transpose, 26),
-        TfliteOp("MEAN", 40, 2, fixed_point_math.reduce_mean, 27, _REDUCE),
+        TfliteOp("MEAN", 40, 2, softmax_reduce.reduce_mean, 27, _REDUCE),
         TfliteOp("SUB", 41, 2, elementwise.add_sub(-1), 28),
         TfliteOp("EXP", 47, 1, elementwise.lookup(np.exp), 33),
         TfliteOp("PRELU", 54, 2, elementwise.prelu),
@@ -89,7 +89,7 @@ TFLITE: dict[str, TfliteOp] = {
         TfliteOp("SLICE", 65, 3, move.slice_, 48),
         TfliteOp("TRANSPOSE_CONV", 67, 4, conv.with_double_rounding(conv.transpose_conv), 49, _STRIDES),
         TfliteOp("LOG", 73, 1, elementwise.lookup(_log)),
-        TfliteOp("SUM", 74, 2, fixed_point_math.reduce_sum, 27, _REDUCE),
+        TfliteOp("SUM", 74, 2, softmax_reduce.reduce_sum, 27, _REDUCE),
         TfliteOp("RSQRT", 76, 1, elementwise.rsqrt),
         TfliteOp("REDUCE_MAX", 82, 2, move.reduce_extremum(np.max), 27, _REDUCE),
         TfliteOp("REDUCE_MIN", 89, 2, move.reduce_extremum(np.min), 27, _REDUCE),

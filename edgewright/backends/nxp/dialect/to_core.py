@@ -15,17 +15,19 @@ import numpy as np
 
 from edgewright.backends.nxp.dialect.conv import matmul_factor, product_operands, requant_factor
 from edgewright.backends.nxp.dialect.elementwise import RELU_RANGES, clamp_limits
-from edgewright.backends.nxp.dialect.rounding import quantize_multiplier, scale, zero_point
+from edgewright.backends.nxp.dialect.numerics import rounds_like_xnnpack
+from edgewright.backends.nxp.dialect.qparams import scale, zero_point
 from edgewright.backends.nxp.dialect.table import PREFIX
-from edgewright.engine.dialects.rewrite import GraphRewrite, RuleTable
+from edgewright.ir.fixed_point import quantize_multiplier
 from edgewright.ir.graph import Graph, Op, Value
 from edgewright.ir.numerics import Numerics
 from edgewright.ir.requant_scale import FixedPointScale, FloatScale
+from edgewright.ir.rewrite import GraphRewrite, RuleTable
 
 rule: RuleTable[_TfliteRewrite] = RuleTable(PREFIX)
 
 
-def translate(graph: Graph, numerics: Numerics) -> Graph:
+def to_core(graph: Graph, numerics: Numerics) -> Graph:
     rw = _TfliteRewrite(graph, numerics)
     for op in graph.ops:
         rule.apply(rw, op)
@@ -35,7 +37,7 @@ def translate(graph: Graph, numerics: Numerics) -> Graph:
 class _TfliteRewrite(GraphRewrite):
     def __init__(self, graph: Graph, numerics: Numerics) -> None:
         super().__init__(graph)
-        self.fixed_point = numerics.name == "tflite"  # otherwise XNNPACK's rounding, the engine's own
+        self.fixed_point = not rounds_like_xnnpack(numerics)
 
     def fuse_requantization(
         self, op: Op, rounding: str, factor: Callable[[Value, Value, Value], Any] = requant_factor

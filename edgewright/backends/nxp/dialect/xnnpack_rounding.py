@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from edgewright.backends.nxp.dialect import conv, elementwise, fixed_point_math
-from edgewright.backends.nxp.dialect.rounding import quantize_output, scale, scales, subtract_zero_point
+from edgewright.backends.nxp.dialect import conv, elementwise, softmax_reduce
+from edgewright.backends.nxp.dialect.numerics import LITERT_XNNPACK
+from edgewright.backends.nxp.dialect.qparams import quantize_output, scale, scales, subtract_zero_point
 from edgewright.ir.graph import Array, Op, Value
-from edgewright.ir.numerics import XNNPACK
 
 _F32 = np.float32
 _MIN_FACTOR, _MAX_FACTOR = _F32(1 / 256), _F32(128)  # factors of leaky ReLU that XNNPACK supports
@@ -47,7 +47,7 @@ def add_sub(sign: int) -> conv.Reference:
         (a, b), out = _operands(op)
         assert a.q is not None and b.q is not None and out.q is not None
         left, right = subtract_zero_point(a, arrays[0]), sign * subtract_zero_point(b, arrays[1])
-        return XNNPACK.sum(left, right, (a.q, b.q), out.q, None)
+        return LITERT_XNNPACK.sum(left, right, (a.q, b.q), out.q, None)
 
     return function
 
@@ -99,8 +99,8 @@ OVERRIDES: dict[str, conv.Reference] = {
     "MUL": mul,
     "ADD": add_sub(1),
     "SUB": add_sub(-1),
-    "MEAN": fixed_point_math.reduce_single_rounding,
-    "SUM": fixed_point_math.reduce_single_rounding,
+    "MEAN": softmax_reduce.reduce_single_rounding,
+    "SUM": softmax_reduce.reduce_single_rounding,
     "LEAKY_RELU": leaky_relu,
     "RESIZE_BILINEAR": resize_bilinear,
 }

@@ -8,11 +8,11 @@ import numpy as np
 
 from edgewright.backends.qualcomm.dialect.check import check_row, check_value
 from edgewright.backends.qualcomm.dialect.evaluate import evaluate
+from edgewright.backends.qualcomm.dialect.numerics import QNN as QNN_NUMERICS
 from edgewright.backends.qualcomm.dialect.table import QNN, QnnOp
 from edgewright.ir.dialect import Dialect, array_of
 from edgewright.ir.dialect_checks import check_graph
 from edgewright.ir.graph import Array, Graph, GraphError, Op, Value
-from edgewright.ir.numerics import QNN as QNN_NUMERICS
 from edgewright.ir.numerics import Numerics
 
 
@@ -38,15 +38,17 @@ class QnnDialect(Dialect):
     def fit_result(self, op: Op, out: Value, result: Array) -> Array:
         if result.shape != out.bound:
             raise GraphError(f"{op.kind} {out.name!r}", f"must give the shape {out.bound}", value=result.shape)
-        return np.ascontiguousarray(result if result.dtype == out.dtype else result.astype(out.dtype)).reshape(out.bound)
+        return np.ascontiguousarray(result if result.dtype == out.dtype else result.astype(out.dtype)).reshape(
+            out.bound
+        )
 
     def load_rules(self) -> None:
         from edgewright.backends.qualcomm.dialect import int_rules  # noqa: F401
 
     def to_core(self, graph: Graph, numerics: Numerics) -> Graph:
-        from edgewright.backends.qualcomm.dialect.to_core import translate
+        from edgewright.backends.qualcomm.dialect.to_core import to_core
 
-        return translate(graph, numerics)
+        return to_core(graph, numerics)
 
 
 DIALECT = QnnDialect("qnn", "QNN", QNN, QNN_NUMERICS)

@@ -13,8 +13,9 @@ import numpy as np
 from edgewright.backends.qualcomm.dialect.dtypes import from_float, subtract_zero_point, to_float
 from edgewright.backends.qualcomm.dialect.elementwise import BINARY
 from edgewright.backends.qualcomm.dialect.int16 import int16_sum_params
+from edgewright.backends.qualcomm.dialect.numerics import QNN
 from edgewright.ir.graph import Array, Op, QParams, Value
-from edgewright.ir.numerics import QNN, as_float32
+from edgewright.ir.numerics import as_float32
 from edgewright.ir.requant_scale import all_8bit
 
 _F32 = np.float32

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from edgewright.backends.qualcomm.dialect.int16 import Int16Rescale, int16_rescale_params
+from edgewright.backends.qualcomm.dialect.numerics import QNN
 from edgewright.ir.graph import Array, Op, QParams, Value
-from edgewright.ir.numerics import QNN, broadcast_params
+from edgewright.ir.numerics import broadcast_params
 
 _F32 = np.float32
 

@@ -7,6 +7,7 @@ QNN rounds add, sub and mul half up and everything else half to even; int16 sums
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -21,16 +22,27 @@ from edgewright.backends.qualcomm.dialect.int16 import (
     int16_rescale_params,
     int16_sum_params,
 )
+from edgewright.backends.qualcomm.dialect.reduce import mean_factors
 from edgewright.backends.qualcomm.dialect.shapes import OTHER_UNARY
 from edgewright.backends.qualcomm.dialect.table import PREFIX
 from edgewright.engine.codegen.builder import Reg, const, lane_count, vec
 from edgewright.engine.codegen.math_float32 import FUNCTIONS
 from edgewright.engine.codegen.ranged_int import IntRangeError, RangedInt, RangedIntBuilder
 from edgewright.engine.codegen.vector import clamp, round_to_int, to_float32
-from edgewright.engine.dialects.elementwise import ELEMENTWISE, TABLE_ONLY, Args, dtype_range, elementwise_rule
-from edgewright.ir.graph import Op, QParams, Value
+from edgewright.engine.int_rules import (
+    Args,
+    FloatConversion,
+    IntReduction,
+    ReduceEpilogue,
+    describes,
+    dtype_range,
+    elementwise_rule,
+    reduce_axes,
+    tabulate,
+)
+from edgewright.ir.graph import Array, Op, QParams, Value
+from edgewright.ir.numerics import Numerics
 
-TABLE_ONLY |= {PREFIX + name for name in (*OTHER_UNARY, "Prelu", *(f"ElementWise{n}" for n in (*UNARY, *BINARY)))}
 FloatFunction = Callable[[RangedIntBuilder, Op, list[Reg]], Reg]
 _ARITHMETIC = {"Add": "fadd", "Subtract": "fsub", "Multiply": "fmul", "Divide": "fdiv"}
 _ROUND_HALF_UP = ("Add", "Subtract", "Multiply")
@@ -277,5 +289,81 @@ def _abs(i: RangedIntBuilder, op: Op, args: Args) -> RangedInt:
     return _wrap(i, i.largest(args[0], i.sub(i.constant(0), args[0])), out)
 
 
-TABLE_ONLY |= {f"{PREFIX}ElementWiseNeuron", f"{PREFIX}ElementWiseUnary"}
-TABLE_ONLY -= {kind for kind in ELEMENTWISE if kind.startswith(PREFIX)}
+_TABLES = (*(f"ElementWise{n}" for n in (*UNARY, *BINARY, "Neuron", "Unary")), *OTHER_UNARY, "Prelu")
+tabulate(*(PREFIX + name for name in _TABLES))
+
+
+@describes(*(PREFIX + name for name in ("Quantize", "Dequantize", "Convert", "Cast")))
+def _conversion(op: Op, numerics: Numerics) -> FloatConversion:
+    """A conversion between float32 and integers of at most 16 bits with one scale."""
+    (x,), out = _io(op)
+    if out.q is None:
+        _q(x)
+        return FloatConversion(x, dequantize=lambda i, stored: dequantize(i, stored, x))
+    _q(out)
+    return FloatConversion(x, quantize=lambda i, number: quantize(i, number, out))
+
+
+# ----------------------------------------------------------------------------------------------- reductions and pools
+
+
+@describes(*(PREFIX + name for name in ("PoolAvg2d", "PoolAvg3d", "PoolMax2d")))
+def _pool(op: Op, numerics: Numerics) -> IntReduction:
+    """Windows of a pool; padding counts as zero, so only sums may include it."""
+    (x,), out = _io(op)
+    sizes, steps = (tuple(int(n) for n in op.args[name]) for name in ("filter_size", "stride"))
+    pads: list[int] = []
+    for n, m, k, s, (before, after) in zip(x.bound[1:-1], out.bound[1:-1], sizes, steps, op.args["pad_amount"],
+                                           strict=True):  # fmt: skip
+        pads += [int(before), max(int(after) if before else 0, (m - 1) * s + k - n - int(before), 0)]
+    is_max = op.kind.endswith("PoolMax2d")
+    if any(pads) and (is_max or len(sizes) != 2):
+        raise IntRangeError("windows beyond the image")
+    if x.q is None or out.q is None:
+        raise IntRangeError("float operand")
+    if is_max:
+        return IntReduction(x, "max", _max_min(x, out), window=sizes, stride=steps)
+    factors, zero = mean_factors(op), int(np.asarray(x.q.zero_point))
+    padding = (pads[0], pads[1], pads[2], pads[3]) if len(sizes) == 2 else (0, 0, 0, 0)
+    extras = () if factors.size == 1 else (_factor_bits(factors),)
+    finish = _mean_sum(op, x, out, math.prod(sizes))
+    return IntReduction(x, "sum", finish, (), True, sizes, steps, padding, zero, extras)
+
+
+def _factor_bits(factors: Array) -> Value:
+    """Float factors as an int32 constant."""
+    bits = np.ascontiguousarray(factors).view(np.int32)
+    return Value("factors", bits.dtype, bits.shape, tuple(range(bits.ndim)), bits)
+
+
+@describes(*(PREFIX + name for name in ("ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin")))
+def _reduction(op: Op, numerics: Numerics) -> IntReduction:
+    (x,), out = _io(op)
+    keepdims = bool(op.args["keep_dims"])
+    axes = reduce_axes(x, op.args["axes"], keepdims, out)
+    if op.kind.endswith(("Max", "Min")):
+        return IntReduction(x, op.kind[-3:].lower(), _max_min(x, out), axes, keepdims)
+    count = math.prod(x.bound[a] for a in axes)
+    return IntReduction(x, "sum", _mean_sum(op, x, out, count), axes, keepdims)
+
+
+def _max_min(x: Value, out: Value) -> ReduceEpilogue:
+    return lambda i, total, extras: total if x.q == out.q else quantize(i, dequantize(i, total, x), out)
+
+
+def _mean_sum(op: Op, x: Value, out: Value, count: int) -> ReduceEpilogue:
+    """Multiply in float32, round half to even."""
+    if x.q is None and out.q is None and op.kind.endswith("ReduceSum"):
+        return lambda i, total, extras: total
+    if x.q is None or out.q is None:
+        raise IntRangeError("float operand")
+    q, zero, subtract = out.q, int(np.asarray(out.q.zero_point)), int(np.asarray(x.q.zero_point)) * count
+
+    def finish(i: RangedIntBuilder, total: RangedInt, extras: list[Reg]) -> RangedInt:
+        f, floats = i.f, to_float32(i.f, i.narrow(i.plus(total, -subtract)).reg)
+        one = extras[0] if extras else None
+        factor = const(float(mean_factors(op).reshape(())), floats.type) if one is None else f.bitcast(one, floats.type)
+        clamped = clamp(f, f.op("fmul", floats, factor), q.qmin - zero, q.qmax - zero)
+        return RangedInt(f.add(round_to_int(f, clamped), zero), q.qmin, q.qmax)
+
+    return finish

@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from edgewright.backends.qualcomm.dialect.dtypes import convert_elements, from_float, round_to_fp16, subtract_zero_point
+from edgewright.backends.qualcomm.dialect.numerics import QNN
 from edgewright.ir.aten.reference.windows import reach
 from edgewright.ir.graph import Array, Op, Value
-from edgewright.ir.numerics import QNN, as_float32
+from edgewright.ir.numerics import as_float32
 
 Params = Mapping[str, Any]
 

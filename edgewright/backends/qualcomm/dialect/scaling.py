@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from edgewright.backends.qualcomm.dialect.numerics import QNN
 from edgewright.ir.graph import Array, QParams, Value
-from edgewright.ir.numerics import QNN, as_float32
+from edgewright.ir.numerics import as_float32
 from edgewright.ir.requant_scale import FloatScale, all_8bit
 
 _MULTIPLES = 16  # 4-bit multiplier of a block's scale

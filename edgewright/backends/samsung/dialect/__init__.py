@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from edgewright.backends.samsung.dialect.check import check_row
-from edgewright.backends.samsung.dialect.numerics import Values
+from edgewright.backends.samsung.dialect.numerics import ENN_NUMERICS, Values
 from edgewright.backends.samsung.dialect.table import ENN, EnnOp
 from edgewright.ir.dialect import Dialect
 from edgewright.ir.graph import Array, Graph, Op, Value
-from edgewright.ir.numerics import ENN as ENN_NUMERICS
 from edgewright.ir.numerics import Numerics
 
 
@@ -33,9 +32,9 @@ class EnnDialect(Dialect):
         from edgewright.backends.samsung.dialect import int_rules  # noqa: F401
 
     def to_core(self, graph: Graph, numerics: Numerics) -> Graph:
-        from edgewright.backends.samsung.dialect.to_core import translate
+        from edgewright.backends.samsung.dialect.to_core import to_core
 
-        return translate(graph, numerics)
+        return to_core(graph, numerics)
 
 
 DIALECT = EnnDialect("enn", "ENN", ENN, ENN_NUMERICS)

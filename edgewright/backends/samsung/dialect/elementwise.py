@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from edgewright.backends.samsung.dialect.numerics import (
+    ENN_NUMERICS,
     Values,
     all_quantized,
     inputs_of,
@@ -19,7 +20,6 @@ from edgewright.backends.samsung.dialect.numerics import (
 from edgewright.ir import int_rows
 from edgewright.ir.aten.reference import activations, elementwise, norm, norm_variants, reduce
 from edgewright.ir.graph import Array, Op, Value
-from edgewright.ir.numerics import XNNPACK
 from edgewright.ir.requant_scale import mean_scale, product_scale
 
 Reference = Callable[[Values, Op], None]
@@ -42,7 +42,7 @@ def uses_fixed_point_sum(a: Value, b: Value, out: Value) -> bool:
     if not (is_qint8(a) and is_qint8(b) and is_qint8(out)):
         return False
     assert a.q is not None and b.q is not None and out.q is not None
-    return 1 <= XNNPACK.sum_factors((a.q, b.q), out.q)[2] <= 30
+    return 1 <= ENN_NUMERICS.sum_factors((a.q, b.q), out.q)[2] <= 30
 
 
 def add_or_subtract(sign: int, function: Function) -> Reference:
@@ -54,7 +54,7 @@ def add_or_subtract(sign: int, function: Function) -> Reference:
             return float_fn(values, op)
         assert a.q is not None and b.q is not None and out.q is not None
         x, y = (subtract_zero_point(v, values.raw(v)).astype(np.int64) for v in (a, b))
-        return values.set_raw(out, XNNPACK.sum(x, sign * y, (a.q, b.q), out.q, None))
+        return values.set_raw(out, ENN_NUMERICS.sum(x, sign * y, (a.q, b.q), out.q, None))
 
     return reference
 

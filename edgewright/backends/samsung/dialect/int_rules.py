@@ -6,6 +6,7 @@ Sums and products of int8 are core operators instead.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -18,12 +19,19 @@ from edgewright.engine.codegen.float_rescale import rescale_float
 from edgewright.engine.codegen.ranged_int import IntRangeError, RangedInt, RangedIntBuilder
 from edgewright.engine.codegen.requant import Affine, quantize_to_int32, scale_of
 from edgewright.engine.codegen.vector import clamp, to_float32
-from edgewright.engine.dialects.elementwise import TABLE_ONLY, Args, elementwise_rule
-from edgewright.engine.dialects.reduce import int_reduction, reduce_epilogue
+from edgewright.engine.int_rules import (
+    Args,
+    FloatConversion,
+    IntReduction,
+    describes,
+    elementwise_rule,
+    reduce_axes,
+    tabulate,
+)
 from edgewright.ir.graph import Op, Value
+from edgewright.ir.numerics import Numerics
 from edgewright.ir.requant_scale import mean_scale
 
-TABLE_ONLY |= {PREFIX + name for name in (*UNARY, *BINARY, "CLIP")}
 _ARITHMETIC = {"ELTSUM": "fadd", "SUB": "fsub", "ELTMUL": "fmul", "ELTDIV": "fdiv"}
 _SELECTIONS = {"MAXIMUM": "oge", "MIN": "ole"}
 
@@ -50,7 +58,7 @@ def quantize(i: RangedIntBuilder, x: Reg, out: Value) -> RangedInt:
 
 
 def _register(function: Callable[[RangedIntBuilder, Op, list[Reg]], Reg], names: tuple[str, ...]) -> None:
-    @elementwise_rule(*(PREFIX + name for name in names))
+    @elementwise_rule(*(PREFIX + name for name in names), fuses=False)
     def rule(i: RangedIntBuilder, op: Op, args: Args) -> RangedInt:
         floats = [dequantize(i, x, v) for x, v in zip(args, inputs_of(op), strict=True)]
         return quantize(i, function(i, op, floats), result_of(op))
@@ -84,13 +92,32 @@ def _sqrt_call(i: RangedIntBuilder, x: Reg) -> str:
     return f"call {x.type} @{name}({x.type} {x})"
 
 
-@reduce_epilogue(f"{PREFIX}REDUCEMEAN", f"{PREFIX}REDUCESUM")
-def _mean_sum(i: RangedIntBuilder, op: Op, total: RangedInt, extras: list[Reg]) -> RangedInt:
-    x, out, elements = inputs_of(op)[0], result_of(op), int_reduction(op).count
+tabulate(*(PREFIX + name for name in (*UNARY, *BINARY, "CLIP")))
+
+
+@describes(f"{PREFIX}QUANTIZE", f"{PREFIX}DEQUANTIZE")
+def _conversion(op: Op, numerics: Numerics) -> FloatConversion:
+    (x,), out = inputs_of(op), result_of(op)
+    if op.kind.endswith("DEQUANTIZE"):
+        affine_params(x)
+        return FloatConversion(x, dequantize=lambda i, stored: dequantize(i, stored, x))
+    affine_params(out)
+    return FloatConversion(x, quantize=lambda i, number: quantize(i, number, out))
+
+
+@describes(f"{PREFIX}REDUCEMEAN", f"{PREFIX}REDUCESUM")
+def _mean_sum(op: Op, numerics: Numerics) -> IntReduction:
+    x, out, keepdims = inputs_of(op)[0], result_of(op), bool(op.args["keep_dims"])
+    axes = reduce_axes(x, op.args["axis"], keepdims, out)
     if out.q is None or x.q is None:
         raise IntRangeError("float operand")
+    elements = math.prod(x.bound[a] for a in axes)
     scaling = mean_scale(x, out, elements if op.kind.endswith("MEAN") else 1)
     if not scaling.is_valid:
         raise IntRangeError("invalid scale")
-    centered = i.plus(total, -affine_params(x).zero * elements)
-    return RangedInt(rescale_float(i.f, centered.reg, scaling), scaling.low, scaling.high)
+
+    def finish(i: RangedIntBuilder, total: RangedInt, extras: list[Reg]) -> RangedInt:
+        centered = i.plus(total, -affine_params(x).zero * elements)
+        return RangedInt(rescale_float(i.f, centered.reg, scaling), scaling.low, scaling.high)
+
+    return IntReduction(x, "sum", finish, axes, keepdims)

@@ -4,10 +4,10 @@ Samsung documents only that floating point is computed in fp16, and no software 
 model of the NPU and not its exact rounding:
 
 * Floating point is stored in fp16 and computed in float32: every operand and every output is rounded to fp16.
-* Quantization and dequantization follow XNNPACK (``ir/numerics.py``): in float32, multiplying by the reciprocal of the
-  scale, rounding half to even. QUANTIZE reads float32 and DEQUANTIZE returns float32.
-* Integer accumulators are exact, with the bias rounded to their scale. 8-bit accumulators, sums and products are
-  requantized in float32, as in XNNPACK; 16-bit ones in double precision.
+* Quantization and dequantization are in float32, multiplying by the reciprocal of the scale, rounding half to even.
+  QUANTIZE reads float32 and DEQUANTIZE returns float32.
+* Integer accumulators are exact, with the bias rounded to their scale. 8-bit accumulators and products are requantized
+  in float32, 16-bit ones in double precision; 8-bit sums are in 21-bit fixed point.
 * Means and the denominators of softmax and normalization are exact integer sums (``ir/int_rows.py``).
 * All other operators compute in float32. Data movement does not round.
 """
@@ -19,10 +19,38 @@ from collections.abc import Mapping
 import numpy as np
 
 from edgewright.ir.graph import Array, Op, QParams, Value
-from edgewright.ir.numerics import XNNPACK, broadcast_params
+from edgewright.ir.numerics import (
+    Numerics,
+    broadcast_params,
+    convert_by_float32,
+    dequantize_float32,
+    limits_float32,
+    mean_steps_float32,
+    quantize_float32,
+    quantize_rows_int8,
+    requantize_float32,
+    sum_factors_21bit,
+)
 
 _F32, _F64 = np.dtype(np.float32), np.dtype(np.float64)
 _EXACT = 1 << 24  # integers up to this are exact in float32
+
+
+class EnnNumerics(Numerics):
+    """The numerics of ENN graphs."""
+
+    name = "enn"
+    quantize = staticmethod(quantize_float32)
+    dequantize = staticmethod(dequantize_float32)
+    requantize = staticmethod(requantize_float32)
+    convert = staticmethod(convert_by_float32)
+    mean_steps = staticmethod(mean_steps_float32)
+    sum_factors = staticmethod(sum_factors_21bit)
+    limits = staticmethod(limits_float32)
+    quantize_rows = staticmethod(quantize_rows_int8)
+
+
+ENN_NUMERICS = EnnNumerics()
 
 
 def round_to_fp16(x: Array) -> Array:
@@ -39,13 +67,13 @@ def subtract_zero_point(value: Value, raw: Array) -> Array:
 
 def dequantize_array(value: Value, raw: Array) -> Array:
     assert value.q is not None
-    return XNNPACK.dequantize(raw, value.q)
+    return dequantize_float32(raw, value.q)
 
 
 def quantize_array(x: Array, q: QParams) -> Array:
     """Quantize; NaN becomes 0."""
     with np.errstate(all="ignore"):
-        return XNNPACK.quantize(x, q)
+        return quantize_float32(x, q)
 
 
 def constant_float(value: Value) -> Array:

@@ -6,7 +6,6 @@ use the engine's order.
 
 from __future__ import annotations
 
-from edgewright.backends.qualcomm.dialect import int_rules_reduce  # noqa: F401  (registers its rules)
 from edgewright.backends.qualcomm.dialect.binary import is_fixed_point
 from edgewright.backends.qualcomm.dialect.to_core import conv, conv3d, float32, gather, grid_sample, image, move, norm  # noqa: F401  (register their rules)
 from edgewright.backends.qualcomm.dialect.to_core.rewrite import QnnRewrite, io_of, is_float32, rule
@@ -16,7 +15,7 @@ from edgewright.ir.numerics import Numerics
 _SUMS = {"Add": "core.add", "Subtract": "core.sub"}
 
 
-def translate(graph: Graph, numerics: Numerics) -> Graph:
+def to_core(graph: Graph, numerics: Numerics) -> Graph:
     rw = QnnRewrite(graph)
     for op in graph.ops:
         if op not in rw.done:

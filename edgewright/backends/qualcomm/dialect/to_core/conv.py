@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from edgewright.backends.qualcomm.dialect.dtypes import quantize_array, round_to_fp16
+from edgewright.backends.qualcomm.dialect.numerics import QNN
 from edgewright.backends.qualcomm.dialect.scaling import accumulator_bias, accumulator_scale, integer_weights
 from edgewright.backends.qualcomm.dialect.table import PREFIX
 from edgewright.backends.qualcomm.dialect.to_core.rewrite import (
@@ -29,7 +30,7 @@ from edgewright.backends.qualcomm.dialect.to_core.rewrite import (
     same_type,
 )  # fmt: skip
 from edgewright.ir.graph import Array, Op, QParams, Value
-from edgewright.ir.numerics import QNN, as_float32
+from edgewright.ir.numerics import as_float32
 from edgewright.ir.requant_scale import FloatScale, all_8bit, product_scale
 
 _INT8, _INT16 = np.dtype(np.int8), np.dtype(np.int16)

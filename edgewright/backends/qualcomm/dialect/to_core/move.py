@@ -21,8 +21,9 @@ from edgewright.backends.qualcomm.dialect.to_core.rewrite import (
     same_type,
 )  # fmt: skip
 from edgewright.engine.codegen.ranged_int import IntRangeError
-from edgewright.engine.dialects.static_gather import static_gather_rule
+from edgewright.engine.int_rules import IndexGather, describes
 from edgewright.ir.graph import Array, Op, Value
+from edgewright.ir.numerics import Numerics
 
 IndexLists = Sequence[Any]
 
@@ -146,8 +147,11 @@ def _mirror_pad_indices(op: Op) -> list[Array]:
 
 
 _INDEX_TABLES = {"StridedSlice": _ranges, "ResizeNearestNeighbor": _nearest, "Pad": _mirror_pad_indices}
-for _name, _tables in _INDEX_TABLES.items():
-    static_gather_rule(PREFIX + _name)(lambda op, lists=_tables: (op.args["inputs"][0], lists(op)))  # type: ignore[misc]
+
+
+@describes(*(PREFIX + name for name in _INDEX_TABLES))
+def _gather_by_tables(op: Op, numerics: Numerics) -> IndexGather:
+    return IndexGather(op.args["inputs"][0], _INDEX_TABLES[op.kind.removeprefix(PREFIX)](op))
 
 
 def _is_range(listed: Array) -> bool:

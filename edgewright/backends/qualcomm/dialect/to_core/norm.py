@@ -22,8 +22,6 @@ from edgewright.backends.qualcomm.dialect.to_core.rewrite import (
 )
 from edgewright.ir.graph import Op, Value
 
-_SOFTMAX = {"Softmax": "enn.SOFTMAX", "LogSoftmax": "enn.LOGSOFTMAX"}
-
 
 def _move_axis_last(rw: QnnRewrite, op: Op, x: Value, axis: int) -> tuple[Value, list[int]]:
     """The tensor with one dimension moved last, and the inverse permutation."""
@@ -39,7 +37,8 @@ def _softmax(rw: QnnRewrite, op: Op) -> bool:
     name = op.kind.partition(".")[2]
     if is_quantized(x, out):
         operand, inverse = _move_axis_last(rw, op, x, int(op.args["axis"]))
-        result = rw.emit_temporary(_SOFTMAX[name], op, out, operand.bound, inputs=[operand], axis=len(x.bound) - 1)
+        log = name == "LogSoftmax"
+        result = rw.emit_temporary("core.int_softmax", op, out, operand.bound, self=operand, log=log)
     elif is_float32(x, out):
         operand, inverse = _move_axis_last(rw, op, rw.round_half(op, x), int(op.args["axis"]))
         result = (
@@ -93,23 +92,20 @@ def _norm(rw: QnnRewrite, op: Op) -> bool:
 
 def _emit_int_norm(rw: QnnRewrite, op: Op, name: str, x: Value, out: Value, factors: list[Value],
                 shape: tuple[int, ...]) -> Value:  # fmt: skip
-    epsilon = float(op.args["epsilon"])
+    args: dict[str, Any] = {"epsilon": float(op.args["epsilon"]), "center": name != "RmsNorm"}
     if name in ("LayerNorm", "RmsNorm"):
-        flat = rw.reshape(op, x, shape)
-        params = _default_params(factors, shape[1])
-        kind, extra_args = (
-            ("enn.LAYERNORM", {}) if name == "LayerNorm" else ("enn.RMSNORM", {"normalize_shape": [shape[1]]})
-        )
-        used_params = params if name == "LayerNorm" else params[: max(1, len(factors))]
-        result = rw.emit_temporary(kind, op, out, shape, inputs=[flat, *used_params], epsilon=epsilon, **extra_args)
+        weight, bias = _float_params(factors, shape[1])
+        args |= {"weight": weight, "bias": bias if name == "LayerNorm" or len(factors) > 1 else None}
+        args |= {"length": shape[1], "channel_size": 1, "groups": 1}
+        result = rw.emit_temporary("core.int_norm", op, out, shape, self=rw.reshape(op, x, shape), **args)
     else:
+        weight, bias = _float_params(factors, x.bound[1])
         groups = x.bound[1] if name == "InstanceNorm" else int(op.args["group"])
         images = (x.bound[0], x.bound[1], shape[0] * shape[1] // (x.bound[0] * x.bound[1]))
         flat, int16_out = _convert_to(rw, op, rw.reshape(op, x, images), _as_int16(x)), _as_int16(out)
-        operands = [flat, *_default_params(factors, x.bound[1])]
-        result = rw.emit_temporary(
-            "enn.GROUPNORM", op, int16_out, images, inputs=operands, epsilon=epsilon, num_groups=groups
-        )
+        args |= {"weight": weight, "bias": bias, "channel_size": images[2], "groups": groups}
+        length = images[1] // groups * images[2]
+        result = rw.emit_temporary("core.int_norm", op, int16_out, images, self=flat, length=length, **args)
         result = _convert_to(rw, op, result, out)
     return rw.reshape(op, result, x.bound)
 
@@ -139,10 +135,15 @@ def _default_params(factors: list[Value], size: int) -> list[Value]:
     return [*factors, *defaults[len(factors) :]]
 
 
+def _float_params(factors: list[Value], size: int) -> list[Value]:
+    """Weight and bias in float32."""
+    return [make_constant("factor", numbers_of(v, np.asarray(v.data))) for v in _default_params(factors, size)]
+
+
 def _emit_float_norm(rw: QnnRewrite, op: Op, name: str, x: Value, out: Value, factors: list[Value],
                shape: tuple[int, ...]) -> Value:  # fmt: skip
     size = shape[1] if name in ("LayerNorm", "RmsNorm") else x.bound[1]
-    params = [make_constant("factor", numbers_of(v, np.asarray(v.data))) for v in _default_params(factors, size)]
+    params = _float_params(factors, size)
     args: dict[str, Any] = {"weight": params[0], "bias": params[1], "eps": float(op.args["epsilon"])}
     if name in ("LayerNorm", "RmsNorm"):
         kind = "core.layer_norm" if name == "LayerNorm" else "core.rms_norm"

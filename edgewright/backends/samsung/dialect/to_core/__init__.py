@@ -19,7 +19,7 @@ from edgewright.backends.samsung.dialect.table import PREFIX
 from edgewright.backends.samsung.dialect.to_core import conv, move, reduce  # noqa: F401  (register their rules)
 from edgewright.backends.samsung.dialect.to_core.rewrite import EnnRewrite, is_float32, non_empty, rule
 from edgewright.backends.samsung.dialect.to_core.uint16 import uint16_to_int16
-from edgewright.engine.dialects.elementwise import ELEMENTWISE, TABLE_ONLY
+from edgewright.engine.int_rules import ELEMENTWISE
 from edgewright.ir.graph import Graph, Op, Value
 from edgewright.ir.numerics import Numerics
 
@@ -33,10 +33,10 @@ _UNARY = {
 }  # fmt: skip
 
 
-def translate(graph: Graph, numerics: Numerics) -> Graph:
+def to_core(graph: Graph, numerics: Numerics) -> Graph:
     rw = EnnRewrite(uint16_to_int16(graph))
     for op in rw.graph.ops:
-        rule.apply(rw, op, _elementwise if op.kind in ELEMENTWISE or op.kind in TABLE_ONLY else None)
+        rule.apply(rw, op, _elementwise if op.kind in ELEMENTWISE else None)
     for value in rw.graph.outputs:
         rw.nchw(value)
     return rw.finish()

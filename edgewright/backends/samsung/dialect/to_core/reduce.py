@@ -6,6 +6,7 @@ kind and have exact integer lowerings.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -26,6 +27,7 @@ from edgewright.backends.samsung.dialect.to_core.rewrite import (
     widen_to_int16,
 )
 from edgewright.ir.graph import Array, Op, Value
+from edgewright.ir.int_rows import norm_fits_int64
 
 _IMAGE = 4
 
@@ -199,7 +201,7 @@ def _softmax(rw: EnnRewrite, op: Op) -> bool:
     axis = int(op.args["axis"]) % len(x.bound)
     operand, target, inverse = _move_axis_last(rw, op, axis)
     if x.q is not None:
-        rw.emit_nchw(op.kind, op, target, inputs=[operand], axis=len(x.bound) - 1)
+        rw.emit_nchw("core.int_softmax", op, target, self=operand, log=log)
     elif log:
         _log_softmax(rw, op, operand, target)
     else:
@@ -235,8 +237,7 @@ def _norm(rw: EnnRewrite, op: Op) -> bool:
         return False
     name = op.kind.partition(".")[2]
     if x.q is not None:
-        _emit_int_norm(rw, op, is_qint8(x) and name != "LAYERNORM")
-        return True
+        return _emit_int_norm(rw, op, is_qint8(x) and name != "LAYERNORM")
     size = {"LAYERNORM": list(x.bound[-1:]), "RMSNORM": [int(n) for n in op.args.get("normalize_shape", [])]}.get(name)
     args: dict[str, Any] = {"num_groups": int(op.args["num_groups"])} if size is None else {"normalized_shape": size}
     kind = {"LAYERNORM": "core.layer_norm", "RMSNORM": "core.rms_norm", "GROUPNORM": "core.group_norm"}[name]
@@ -247,16 +248,39 @@ def _norm(rw: EnnRewrite, op: Op) -> bool:
     return True
 
 
-def _emit_int_norm(rw: EnnRewrite, op: Op, widen: bool) -> None:
+def _emit_int_norm(rw: EnnRewrite, op: Op, widen: bool) -> bool:
     """Norms over several dimensions need dense rows, which int8 tensors may not have: those are widened to int16."""
     (x, *factors), out = inputs_of(op), result_of(op)
+    args = _int_norm_args(op, x)
+    if not norm_fits_int64(x, args["length"]):
+        return False
+    constants = [_float_constant(v) for v in factors]
+    args |= {"weight": constants[0], "bias": constants[1] if len(constants) > 1 else None}
     if not widen:
-        rw.emit_nchw(op.kind, op, out, **{**op.args, "inputs": [rw.nchw(x), *factors]})
-        return
+        rw.emit_nchw("core.int_norm", op, out, self=rw.nchw(x), **args)
+        return True
     wide_input, wide_output = widen_to_int16(rw.nchw(x)), widen_to_int16(out)
     rw.emit(f"{PREFIX}CLIP", op, wide_input, inputs=[x], **UNLIMITED)
-    rw.emit(op.kind, op, wide_output, **{**op.args, "inputs": [wide_input, *factors]})
+    rw.emit("core.int_norm", op, wide_output, self=wide_input, **args)
     rw.emit_nchw(f"{PREFIX}CLIP", op, out, inputs=[wide_output], **UNLIMITED)
+    return True
+
+
+def _int_norm_args(op: Op, x: Value) -> dict[str, Any]:
+    epsilon, one = float(op.args["epsilon"]), {"channel_size": 1, "groups": 1}
+    if op.kind.endswith("LAYERNORM"):
+        return {"length": x.bound[-1], "epsilon": epsilon, "center": True, **one}
+    if op.kind.endswith("RMSNORM"):
+        length = math.prod(int(n) for n in op.args["normalize_shape"])
+        return {"length": length, "epsilon": epsilon, "center": False, **one}
+    groups, size = int(op.args["num_groups"]), math.prod(x.bound[2:])
+    length = x.bound[1] // groups * size
+    return {"length": length, "epsilon": epsilon, "center": True, "channel_size": size, "groups": groups}
+
+
+def _float_constant(value: Value) -> Value:
+    data = np.ascontiguousarray(constant_float(value).reshape(-1), np.float32)
+    return Value(value.name, data.dtype, data.shape, (0,), data)
 
 
 @rule("PRELU")

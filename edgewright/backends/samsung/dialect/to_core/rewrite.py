@@ -9,8 +9,8 @@ import numpy as np
 
 from edgewright.backends.samsung.dialect.numerics import constant_float, is_qint8
 from edgewright.backends.samsung.dialect.table import PREFIX
-from edgewright.engine.dialects.rewrite import GraphRewrite, RuleTable
 from edgewright.ir.graph import Graph, Op, Value
+from edgewright.ir.rewrite import GraphRewrite, RuleTable
 
 TO_NHWC = (0, 2, 3, 1)  # permutation from NCHW
 TO_NCHW = (0, 3, 1, 2)  # permutation from NHWC; also the NHWC position of each NCHW dimension

@@ -1,7 +1,7 @@
 """Translation of other dialects' graphs to core operators before they are compiled.
 
 A dialect's ``to_core`` translates what it can. Of the operators that it leaves, elementwise integer operators are
-compiled from the dialect's rules (``engine/dialects/elementwise.py``); everything else runs as a step of the numpy
+compiled from the dialect's rules (``engine/int_rules.py``); everything else runs as a step of the numpy
 reference.
 """
 
@@ -10,21 +10,20 @@ from __future__ import annotations
 import numpy as np
 
 from edgewright.backends.registry import find_dialect
-from edgewright.engine.dialects.elementwise import ELEMENTWISE, TABLE_ONLY, elementwise_operands
 from edgewright.engine.graph.validate import SHAPE_RULES, Shape
+from edgewright.engine.int_rules import ELEMENTWISE, elementwise_operands
 from edgewright.ir.dialect import dialects_of
 from edgewright.ir.graph import Graph, Op
 from edgewright.ir.numerics import Numerics
 
 
-def translate(graph: Graph, numerics: Numerics) -> Graph:
+def to_core(graph: Graph, numerics: Numerics) -> Graph:
     """Translate the graph as far as possible. A graph that already contains core operators is returned unchanged."""
     dialects = list(dialects_of(graph, find_dialect))
     for dialect in dialects:
         dialect.load_rules()
     for kind in {op.kind for op in graph.ops if not op.kind.startswith("core.")}:
-        is_elementwise = kind in ELEMENTWISE or kind in TABLE_ONLY
-        SHAPE_RULES.setdefault(kind, _broadcast_shape if is_elementwise else _declared_shape)
+        SHAPE_RULES.setdefault(kind, _broadcast_shape if kind in ELEMENTWISE else _declared_shape)
     if len(dialects) == 1 and all(op.kind.startswith(dialects[0].prefix) for op in graph.ops):
         return dialects[0].to_core(graph, numerics)
     return graph

@@ -1,8 +1,4 @@
-"""Fixed-point exponential, reciprocal and reductions, as in TFLite's softmax, mean and sum.
-
-The functions reproduce gemmlowp's ``fixedpoint/fixedpoint.h``, bit for bit. A raw int32 with ``n`` integer bits
-represents ``raw * 2**(n - 31)`` (gemmlowp's ``FixedPoint<int32, n>``).
-"""
+"""TFLite's softmax, mean and sum, in the fixed-point arithmetic of ``ir/fixed_point.py``."""
 
 from __future__ import annotations
 
@@ -10,72 +6,27 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from edgewright.backends.nxp.dialect.rounding import (
+from edgewright.backends.nxp.dialect.qparams import quantize_output, scale, zero_point
+from edgewright.ir.fixed_point import (
+    DIFF_BITS,
+    SUM_BITS,
     doubling_high_mul,
+    exp_on_negative_values,
     multiply_by_quantized,
+    one_over_one_plus_x,
     quantize_multiplier,
-    quantize_output,
     rounding_divide_by_pot,
-    scale,
-    zero_point,
 )
 from edgewright.ir.graph import Array, Op
-
-_LOW, _HIGH = -(1 << 31), (1 << 31) - 1
-_DIFF_BITS = 5  # integer bits of differences to the row maximum
-SUM_BITS = 12  # integer bits of a row's sum
-NEWTON_START, NEWTON_STEPS = (1515870810, -1010580540), 3  # 48/17 and -32/17 in Q2.29; iterations
-# exp(-1/4), exp(-1/2), exp(-1), … exp(-16) in Q0.31
-_EXP_OF_BIT = (1672461947, 1302514674, 790015084, 290630308, 39332535, 720401, 242)
-
-
-def _saturate(x: Array) -> Array:
-    return np.clip(x, _LOW, _HIGH)
-
-
-def exp_on_negative_values(a: Array, bits: int = _DIFF_BITS) -> Array:
-    """``exp`` for ``a <= 0`` with ``bits`` integer bits; the result has none.
-
-    Splits ``-a`` into a remainder below 1/4, for which a polynomial suffices, and a multiple of 1/4, whose set bits
-    select factors of a table: ``exp(-1/4 * sum of 2**i) = product of exp(-2**i / 4)``.
-    """
-    fraction = 31 - bits
-    quarter = 1 << (fraction - 2)
-    remainder = (a & (quarter - 1)) - quarter
-    result = _exp_on_minus_quarter_to_0(_saturate(remainder << bits))
-    for bit_index, factor in enumerate(_EXP_OF_BIT[: bits + 2]):
-        bit = ((remainder - a) >> (fraction - 2 + bit_index)) & 1
-        result = np.where(bit == 1, doubling_high_mul(result, factor), result)
-    return np.where(a == 0, _HIGH, result)
-
-
-def _exp_on_minus_quarter_to_0(a: Array) -> Array:
-    """``exp`` on [-1/4, 0): Taylor polynomial around -1/8."""
-    base = 1895147668
-    x = a + (1 << 28)
-    x2 = doubling_high_mul(x, x)
-    x3, x4 = doubling_high_mul(x2, x), doubling_high_mul(x2, x2)
-    third = doubling_high_mul(rounding_divide_by_pot(x4, 2) + x3, 715827883)
-    return _saturate(base + doubling_high_mul(x + rounding_divide_by_pot(third + x2, 1), base))
-
-
-def one_over_one_plus_x(a: Array) -> Array:
-    """``1 / (1 + a)`` for ``a`` in [0, 1], by Newton-Raphson division from a linear first estimate."""
-    half = (a + _HIGH + 1) >> 1
-    x = NEWTON_START[0] + doubling_high_mul(half, NEWTON_START[1])
-    for _ in range(NEWTON_STEPS):
-        error = (1 << 29) - doubling_high_mul(half, x)
-        x = x + _saturate(doubling_high_mul(x, error) << 2)
-    return _saturate(x << 1)
 
 
 def softmax_exp_table(op: Op) -> tuple[Array, Array]:
     """``exp`` for each of the 256 possible differences to the row maximum, and the same in the format of the sum; 0
     beyond the range of the fixed-point input (TFLite's ``diff_min``)."""
     x = op.args["inputs"][0]
-    factor = min(float(np.float64(op.args["beta"]) * np.float64(scale(x)) * (1 << (31 - _DIFF_BITS))), 2.0**31 - 1)
+    factor = min(float(np.float64(op.args["beta"]) * np.float64(scale(x)) * (1 << (31 - DIFF_BITS))), 2.0**31 - 1)
     mantissa, exponent = (int(v) for v in quantize_multiplier(factor))
-    max_steps = int(np.floor(((1 << _DIFF_BITS) - 1) * 2.0 ** (31 - _DIFF_BITS) / 2.0**exponent))
+    max_steps = int(np.floor(((1 << DIFF_BITS) - 1) * 2.0 ** (31 - DIFF_BITS) / 2.0**exponent))
     steps = np.arange(256, dtype=np.int64)
     in_range = steps <= max_steps
     exps = np.where(

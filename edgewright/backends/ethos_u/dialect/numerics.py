@@ -1,0 +1,32 @@
+"""TOSA's numerics. TOSA's operators round by themselves: RESCALE carries the only rounding."""
+
+from __future__ import annotations
+
+from edgewright.ir.numerics import (
+    Numerics,
+    convert_by_float32,
+    dequantize_float32,
+    limits_float32,
+    mean_steps_float32,
+    quantize_float32,
+    quantize_rows_int8,
+    requantize_float32,
+    sum_factors_21bit,
+)
+
+
+class TosaNumerics(Numerics):
+    """The numerics of TOSA graphs."""
+
+    name = "tosa"
+    quantize = staticmethod(quantize_float32)
+    dequantize = staticmethod(dequantize_float32)
+    requantize = staticmethod(requantize_float32)
+    convert = staticmethod(convert_by_float32)
+    mean_steps = staticmethod(mean_steps_float32)
+    sum_factors = staticmethod(sum_factors_21bit)
+    limits = staticmethod(limits_float32)
+    quantize_rows = staticmethod(quantize_rows_int8)
+
+
+TOSA_NUMERICS = TosaNumerics()

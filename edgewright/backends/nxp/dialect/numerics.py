@@ -1,0 +1,44 @@
+"""How TFLite's quantized operators round: as the reference kernels, or as LiteRT's XNNPACK delegate."""
+
+from __future__ import annotations
+
+from edgewright.ir.numerics import (
+    Numerics,
+    convert_by_float32,
+    dequantize_float32,
+    limits_float32,
+    mean_steps_float32,
+    quantize_float32,
+    quantize_rows_int8,
+    requantize_float32,
+    sum_factors_21bit,
+)
+
+
+class TfliteNumerics(Numerics):
+    """TFLite's reference kernels, which round by themselves: their convolutions carry a ``scaling``."""
+
+    name = "tflite"
+    quantize = staticmethod(quantize_float32)
+    dequantize = staticmethod(dequantize_float32)
+    requantize = staticmethod(requantize_float32)
+    convert = staticmethod(convert_by_float32)
+    mean_steps = staticmethod(mean_steps_float32)
+    sum_factors = staticmethod(sum_factors_21bit)
+    limits = staticmethod(limits_float32)
+    quantize_rows = staticmethod(quantize_rows_int8)
+
+
+class LitertXnnpackNumerics(TfliteNumerics):
+    """LiteRT with its XNNPACK delegate, whose requantization is one multiplication in float32."""
+
+    name = "xnnpack"
+
+
+TFLITE, LITERT_XNNPACK = TfliteNumerics(), LitertXnnpackNumerics()
+NUMERICS: dict[str, Numerics] = {each.name: each for each in (TFLITE, LITERT_XNNPACK)}  # by name in compile specs
+
+
+def rounds_like_xnnpack(numerics: Numerics) -> bool:
+    """Whether operators round as LiteRT's XNNPACK delegate instead of the reference kernels."""
+    return isinstance(numerics, LitertXnnpackNumerics)
