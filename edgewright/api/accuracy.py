@@ -10,12 +10,13 @@ import numpy as np
 from torch import fx
 
 from edgewright.api.deviation import flips
-from edgewright.api.quantized_graph import DATA_MOVEMENT, operator_name
+from edgewright.api.quantized_graph import operator_name
+from edgewright.ir.aten.ops import OPS
 from edgewright.ir.dtypes import is_floating
 from edgewright.quantize.evaluate import Sqnr
 
+# Of exported programs, before decomposition: some have no row in the op table.
 _INDEX_OPERATORS = {"argmax", "argmin", "argsort", "topk", "sort", "max", "min", "nonzero", "multinomial"}
-_INDEX_PRESERVING = {*DATA_MOVEMENT, "to", "_to", "getitem"}  # an index remains one through these
 
 
 @dataclass(frozen=True)
@@ -60,5 +61,5 @@ def is_choice(node: Any, kind: Any) -> bool:
         name = operator_name(node) if "." in str(node.target) else getattr(node.target, "__name__", "")
         if name in _INDEX_OPERATORS:
             return True
-        node = node.args[0] if name in _INDEX_PRESERVING and node.args else None
+        node = node.args[0] if (OPS.passes_on(node.target) or name == "getitem") and node.args else None
     return False

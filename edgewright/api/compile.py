@@ -160,7 +160,7 @@ class CompileSession:
         dynamic_shapes = settings.dynamic_shapes
         if dynamic_shapes is None and isinstance(model, ExportedProgram) and settings.recipe.quantizes:
             dynamic_shapes = dynamic_shapes_of(self.exported)
-        self.quantization = QuantizationPipeline(self.exported, self.calls, stages, dynamic_shapes)
+        self.quantization = QuantizationPipeline(self.exported, self.calls, stages, dynamic_shapes, settings.runtime)
         self._reference_results: list[list[Any]] | None = None
 
     def _compare_with(self, original: Any) -> None:

@@ -11,8 +11,9 @@ import numpy as np
 import torch
 from torch import fx
 
-from edgewright.api.quantized_graph import DATA_MOVEMENT, is_dequantize, is_quantize, operator_name
+from edgewright.api.quantized_graph import is_dequantize, is_quantize
 from edgewright.backends.table import Rounding
+from edgewright.ir.aten.ops import OPS
 from edgewright.ir.dtypes import is_floating
 from edgewright.quantize.evaluate import BEST
 from edgewright.runtime.method_io import is_torch, to_array
@@ -65,7 +66,7 @@ def step_of(node: Any) -> float | None:
         if is_dequantize(node):
             scale = node.args[1] if "per_tensor" in str(node.target) else None
             return float(scale) if isinstance(scale, int | float) else None
-        is_moved = node.op == "call_function" and operator_name(node) in DATA_MOVEMENT
+        is_moved = node.op == "call_function" and OPS.moves_data(node.target)
         node = node.args[0] if is_moved and node.args else None
     return None
 

@@ -12,7 +12,6 @@ from torch import fx
 from torch.utils import _pytree as pytree
 
 from edgewright.api.quantized_graph import (
-    DATA_MOVEMENT,
     dequantized_node,
     is_dequantize,
     is_quantize,
@@ -20,6 +19,7 @@ from edgewright.api.quantized_graph import (
     operator_name,
 )
 from edgewright.frontend.origin import module_path
+from edgewright.ir.aten.ops import OPS
 
 Values = dict[str, torch.Tensor]
 
@@ -80,10 +80,15 @@ class QuantizedLayers:
         weighted = [n for n in inside if any(is_weight(a) for a in n.all_input_nodes)]
         main = weighted[0] if weighted else anchor
         dequantized = _dequantized_name(anchor)
-        names = [operator_name(n) for n in reversed(inside) if "." in str(n.target)]
-        where = module_path(main), " + ".join(names)
+        called = [n for n in reversed(inside) if "." in str(n.target)]
+        where = module_path(main), " + ".join(map(operator_name, called))
         return QuantizedLayer(
-            anchor.name, dequantized or anchor.name, dequantized, *where, bool(weighted), set(names) <= DATA_MOVEMENT
+            anchor.name,
+            dequantized or anchor.name,
+            dequantized,
+            *where,
+            bool(weighted),
+            all(OPS.moves_data(n.target) for n in called),
         )
 
     def readers(self, layer: QuantizedLayer) -> list[QuantizedLayer]:

@@ -29,7 +29,6 @@ from edgewright.api.checked_method import MORE_SEEDS, CheckedMethod, run_file
 from edgewright.api.deviation import OutputDeviation, bits_of, compare_values, decibels, step_of
 from edgewright.api.graph_interpreter import Override, RoundingNoise, Visitor
 from edgewright.api.quantized_graph import (
-    DATA_MOVEMENT,
     constant_nodes,
     is_conversion,
     is_dequantize,
@@ -41,10 +40,10 @@ from edgewright.api.quantized_graph import (
 )
 from edgewright.errors import EdgewrightError
 from edgewright.frontend.origin import module_path
+from edgewright.ir.aten.ops import OPS
+from edgewright.ir.aten.table import OpClass
 from edgewright.units import share
 
-_PRODUCTS = {"convolution", "conv1d", "conv2d", "conv3d", "linear", "mm", "bmm", "addmm", "matmul",
-             "scaled_dot_product_attention", "conv_transpose1d", "conv_transpose2d", "lstm", "gru"}  # fmt: skip
 _MAX_NAMED_OPERATORS = 4  # operators of a layer to name
 _UNDEFINED = "undefined"  # key of the masks of undefined elements, among results by node and index
 
@@ -209,7 +208,7 @@ class _FaultSearch:
         if not isinstance(node, fx.Node) or node.op != "call_function":
             return f"input {str(node)!r}", "", "quantize"
         inside = operators_before(node, set(self.exposed)) or [node]
-        computing = [n for n in inside if operator_name(n) not in DATA_MOVEMENT] or inside
+        computing = [n for n in inside if not OPS.moves_data(n.target)] or inside
         weighted = [n for n in computing if any(is_weight(a, self._constants) for a in n.all_input_nodes)]
         module = module_path((weighted or computing)[0])
         operators = [operator_name(n) for n in reversed(inside)]
@@ -268,11 +267,15 @@ def layer_results(graph: fx.Graph, returned: Sequence[Any]) -> list[fx.Node]:
 
 def _ends_layer(node: fx.Node) -> bool:
     readers = list(node.users)
-    if any(is_quantize(r) and not is_dynamic(r) for r in readers) or operator_name(node) in DATA_MOVEMENT:
+    if any(is_quantize(r) and not is_dynamic(r) for r in readers) or OPS.moves_data(node.target):
         return False
     if len(readers) > 1:
         return True
-    return bool(readers) and (operator_name(readers[0]) in _PRODUCTS or "choose_qparams" in str(readers[0].target))
+    return bool(readers) and (_is_product(readers[0]) or "choose_qparams" in str(readers[0].target))
+
+
+def _is_product(node: fx.Node) -> bool:
+    return OpClass.PRODUCT in OPS.classes(node.target) or operator_name(node) in ("lstm", "gru")
 
 
 def with_results(exported: ExportedProgram, names: Sequence[str]) -> ExportedProgram:

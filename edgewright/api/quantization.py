@@ -31,11 +31,14 @@ log = logging.getLogger("edgewright.api")
 class QuantizationPipeline:
     """Prepares, calibrates and converts a model. Targets with equal observers share calibration and conversion."""
 
-    def __init__(self, exported: ExportedProgram, calls: Sequence[Call], stages: Stages, dynamic_shapes: Any) -> None:
+    def __init__(
+        self, exported: ExportedProgram, calls: Sequence[Call], stages: Stages, dynamic_shapes: Any, runtime: Any
+    ) -> None:
         self._exported = exported
         self._calls = calls
         self._stages = stages
         self._dynamic_shapes = dynamic_shapes
+        self._runtime = runtime
         self._done: dict[str, ExportedProgram] = {}
         self.unquantized: dict[str, dict[str, str]] = {}  # by target and node: why a layer is not quantized
 
@@ -63,6 +66,7 @@ class QuantizationPipeline:
             from edgewright.quantize.pt2e import prepare_pt2e
 
             quantizer = find_quantizer(target.backend).for_target(target.argument)
+            quantizer.set_runtime(self._runtime)
             apply_recipe(quantizer, recipe, self.modules(), target.name)
             module: Any = self._exported.module()
             original = float_copy(functionalize_buffer_writes(module))

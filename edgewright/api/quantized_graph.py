@@ -10,10 +10,7 @@ from torch import fx
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 
-DATA_MOVEMENT = {
-    "view", "reshape", "flatten", "permute", "transpose", "t", "unsqueeze", "squeeze", "expand", "clone", "slice",
-    "select", "cat", "stack", "split", "chunk", "unbind", "contiguous", "dropout", "alias", "detach",
-}  # fmt: skip
+# Of exported programs, before decomposition: most have no row in the op table.
 _DISCONTINUOUS = {
     "argmax", "argmin", "argsort", "topk", "sort", "histc", "bincount", "bucketize", "searchsorted", "round", "floor",
     "ceil", "trunc", "frac", "sign", "sgn", "floor_divide", "fmod", "remainder", "eq", "ne", "gt", "ge", "lt", "le",

@@ -28,5 +28,4 @@ def find_quantizer(name: str) -> Any:
         return info.load_function(info.quantizer)
     from edgewright.quantize.quantizer import TableQuantizer
 
-    attributes = {"backend": load_backend(name), "no_decompose": find_partitioner(name).no_decompose}
-    return type(f"{name.title().replace('_', '')}Quantizer", (TableQuantizer,), attributes)
+    return type(f"{name.title().replace('_', '')}Quantizer", (TableQuantizer,), {"backend": load_backend(name)})

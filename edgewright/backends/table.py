@@ -15,6 +15,8 @@ import numpy as np
 
 from edgewright.backends.info import BackendInfo
 from edgewright.formats.flatbuffer import Buffer
+from edgewright.ir.aten.ops import OPS
+from edgewright.ir.aten.table import OpClass
 from edgewright.ir.core.quant_params import MAX_SCALE, MIN_SCALE
 from edgewright.ir.graph import Dim, Graph, Op, Value
 from edgewright.ir.ports import Port
@@ -41,6 +43,10 @@ class Rejection:
         return self.rule if self.detail is True else f"{self.rule}; got {self.detail}"
 
 
+# Operators that folding quantization creates. They have no row in the op table.
+CONVERSIONS = (QUANTIZE, DEQUANTIZE, CONVERT, REQUANTIZE) = ("quantize", "dequantize", "convert", "requantize")
+_TRIVIAL = (OpClass.RESHAPE, OpClass.TRANSPOSE, OpClass.BROADCAST, OpClass.CREATION)
+
 FLOAT, STATIC, DYNAMIC = "fp32", "static_quant", "dynamic_quant"
 PRECISIONS = {
     FLOAT: "floating point",
@@ -57,7 +63,8 @@ class OpSpec:
     activations. ``absorbs``: operators that can be fused into its epilogue. ``ports`` override those of the op table.
     ``config``: the name users select the row by. ``legalize`` rewrites a supported operator into other operators of the
     table, or returns None; no value it creates may need a calibrated scale. ``numbers``: operands of a quantized
-    operator may be plain scalars, which the lowering quantizes.
+    operator may be plain scalars, which the lowering quantizes. ``trivial``: a group of such operators alone is not
+    worth a delegate; by default views of a tensor, constants and conversions between types.
     """
 
     op: str
@@ -69,6 +76,13 @@ class OpSpec:
     config: str = ""
     legalize: Callable[[Op, Any], list[Op] | None] | None = None
     numbers: bool = False
+    trivial: bool | None = None
+
+    @property
+    def is_trivial(self) -> bool:
+        if self.trivial is not None:
+            return self.trivial
+        return OPS[self.op].op_class in _TRIVIAL if self.op in OPS else self.op in CONVERSIONS
 
     @property
     def configs(self) -> tuple[str, ...]:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache, cached_property
 from typing import Any
 
 import torch
 
+from edgewright.backends.table import Backend
 from edgewright.errors import UsageError
 from edgewright.formats.operator_signatures import OPERATORS, Kind, Signature
 from edgewright.frontend.custom_ops import is_custom_op, register_host_kernel, signature_of
 from edgewright.hints import not_among
+from edgewright.ir.aten.ops import OPS
 
 aten = torch.ops.aten
 
@@ -84,14 +86,19 @@ class KernelSet:
         return sorted(self.keys)
 
 
+def kernel_set(runtime: str | Sequence[str]) -> KernelSet:
+    """The kernels of a runtime: a named profile, or a custom list of operators. Quantizing and lowering for a runtime
+    decompose what has no kernel in it."""
+    return _kernel_set(runtime if isinstance(runtime, str) else tuple(runtime))
+
+
 @cache
-def kernel_set(profile: str | tuple[str, ...]) -> KernelSet:
-    """The kernels of a named profile, or of a custom list of operators."""
-    if isinstance(profile, tuple):
-        return KernelSet(profile)
-    if profile not in PROFILES:
-        raise not_among("runtime profile", profile, PROFILES)
-    return KernelSet(PROFILES[profile], profile)
+def _kernel_set(runtime: str | tuple[str, ...]) -> KernelSet:
+    if isinstance(runtime, tuple):
+        return KernelSet(runtime)
+    if runtime not in PROFILES:
+        raise not_among("runtime profile", runtime, PROFILES)
+    return KernelSet(PROFILES[runtime], runtime)
 
 
 @cache
@@ -111,6 +118,13 @@ def _op_by_kind(kind: str) -> Any:
     name, _, overload = rest.partition(".")
     packet = getattr(getattr(torch.ops, namespace, None), name, None)
     return getattr(packet, overload, None)
+
+
+@cache
+def composites(backend: Backend) -> frozenset[Any]:
+    """The composite operators that a backend has rows for: quantizing and lowering for it do not decompose them."""
+    rows = [OPS[name] for name in backend.rows if name in OPS]
+    return frozenset(_op_by_kind(overload) for row in rows if row.composite for overload in row.aten)
 
 
 def is_list_output(signature: Signature) -> bool:

@@ -115,8 +115,7 @@ class EdgeProgramManager:
         clash = sorted(set(programs) & set(self.constant_methods))
         if clash:
             raise UsageError("constant_methods", "must not repeat names of methods", value=", ".join(clash))
-        runtime = config.runtime if isinstance(config.runtime, str) else tuple(config.runtime)
-        self.kernels: KernelSet = kernel_set(runtime)
+        self.kernels: KernelSet = kernel_set(config.runtime)
         self._no_decompose = frozenset([*config.preserve_ops, *config._core_aten_ops_exception_list])
         self.partition_reports: dict[str, PartitionReport] = {}  # by method
         self._exported = dict(programs)

@@ -1,6 +1,6 @@
 """In-place results: a result takes over the memory of an operand that dies at the same instruction.
 
-Sound only if the kernel tolerates aliasing, which a runtime does not promise: ``IN_PLACE`` lists the kernels of
+Sound only if the kernel tolerates aliasing, which a runtime does not promise: ``IN_PLACE`` has the kernels of
 ExecuTorch that read an element before they write the same position of the result. Both tensors must have the same
 static shape, dtype and dim order; the operand's live range must end, and the result's start, at this instruction. This
 is register coalescing (Muchnick, "Advanced Compiler Design and Implementation", chapter 16) with blocks for registers.
@@ -14,29 +14,21 @@ from typing import Any
 
 from edgewright.formats import schema
 from edgewright.formats.operator_signatures import OPERATORS, Kind, Signature
+from edgewright.ir.aten.ops import OPS
+from edgewright.ir.aten.table import OpClass
 from edgewright.program.memory import Allocation, Block
-
-_UNARY = (
-    "abs acos acosh asin asinh atan atanh bitwise_not ceil clamp cos cosh elu erf exp expm1 floor gelu hardtanh "
-    "leaky_relu log log10 log1p log2 logical_not logit neg reciprocal relu round rsqrt sigmoid sign sin sinh sqrt tan "
-    "tanh trunc"
-)
-_BINARY = (
-    "add.out add.Scalar_out sub.out sub.Scalar_out mul.out mul.Scalar_out div.out div.Scalar_out div.out_mode "
-    "div.Scalar_mode_out maximum.out minimum.out pow.Tensor_Scalar_out rsub.Scalar_out atan2.out fmod.Tensor_out "
-    "fmod.Scalar_out remainder.Tensor_out remainder.Scalar_out where.self_out"
-)
 
 # Kernels whose last read of an element of these operands precedes the write of the result's element at the same
 # position: a test runs each of them in the stock runtime with operand and result in the same memory.
 IN_PLACE: dict[str, tuple[str, ...]] = {
-    **{f"aten::{name}.out": ("self",) for name in _UNARY.split()},
-    **{f"aten::{name}": ("self", "other") for name in _BINARY.split()},
-    "aten::pow.Tensor_Tensor_out": ("self", "exponent"),
+    **{
+        key: tuple(a.name for a in signature.inputs if a.kind is Kind.TENSOR)
+        for key, signature in OPERATORS.items()
+        if OpClass.ELEMENTWISE in OPS.classes(signature.functional)
+    },
     "aten::native_layer_norm.out": ("input",),
     "aten::_native_batch_norm_legit_no_training.out": ("input",),
 }
-IN_PLACE = {key: names for key, names in IN_PLACE.items() if key in OPERATORS}
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from edgewright.ir.aten.ops import OPS
 from edgewright.quantize.nonfinite import FiniteMinMaxObserver
 
 KEY = "masks"  # key in a node's meta: SOURCE (a mask) or SCORES (masked scores)
@@ -24,10 +25,6 @@ _MARGIN = {8: 12.0, 16: 16.0}  # by bits: the margin below the lowest score at w
 _SOFTMAX = ("softmax", "_softmax", "log_softmax", "_log_softmax")
 _COMBINING = (
     "add", "sub", "mul", "where", "masked_fill", "maximum", "minimum", "full", "full_like", "scalar_tensor", "scatter",
-)  # fmt: skip
-_DATA_MOVEMENT = (
-    "view", "reshape", "_unsafe_view", "expand", "slice", "select", "unsqueeze", "squeeze", "permute", "transpose",
-    "index", "index_select", "clone", "_to_copy", "contiguous", "repeat", "to", "alias",
 )  # fmt: skip
 
 
@@ -115,7 +112,7 @@ class _MaskFinder:
             return _INPUT
         if node.op == "get_attr":
             return SOURCE if self._is_mask(node) else None
-        if name in _DATA_MOVEMENT:
+        if OPS.passes_on(node.target):
             return self.kind(node.all_input_nodes[0])
         if name not in _COMBINING:
             return None

@@ -3,7 +3,7 @@ how."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -18,7 +18,7 @@ from edgewright.hints import did_you_mean
 from edgewright.ir.aten.ops import OPS
 from edgewright.ir.aten.table import OpDef
 from edgewright.ir.graph import Op
-from edgewright.lowering.kernel_resolution import kernel_set
+from edgewright.lowering.kernel_resolution import composites, kernel_set
 from edgewright.quantize.annotate import Annotator, annotate_io
 from edgewright.quantize.attention_masks import finite_masks
 from edgewright.quantize.batch_norm_guard import guard_torchao
@@ -42,7 +42,6 @@ class TableQuantizer(Quantizer):  # type: ignore[misc]
     operator type, global. A setting of None leaves the matching operators in floating point."""
 
     backend: Backend
-    no_decompose: tuple[Any, ...] = ()  # torch operators that the backend's partitioner does not decompose
     inputs_too: ClassVar[bool] = False  # quantize data movement and pooling of the model's inputs as well
     # Quantization schemes by the names that users pass; the first is the default.
     presets: ClassVar[Mapping[str, Callable[[], QuantizationConfig]]] = {
@@ -61,6 +60,7 @@ class TableQuantizer(Quantizer):  # type: ignore[misc]
         self.others: list[Quantizer] = []
         self.unquantized: dict[str, str] = {}  # after annotation, by node: why a layer is not quantized
         self.filter: Callable[[fx.Node], bool] | None = None
+        self.kernels = kernel_set("wheel")
 
     @classmethod
     def for_target(cls, target: str | None) -> Self:
@@ -124,13 +124,19 @@ class TableQuantizer(Quantizer):  # type: ignore[misc]
         self.filter = matches
         return self
 
+    def set_runtime(self, runtime: str | Sequence[str]) -> Self:
+        """The runtime that the model is lowered for, as in ``EdgeCompileConfig(runtime=...)``. What has no kernel there
+        is decomposed before observers are inserted, so that the parts are quantized."""
+        self.kernels = kernel_set(runtime)
+        return self
+
     # ------------------------------------------------------------------------------------------ torchao's interface
 
     def transform_for_annotation(self, model: fx.GraphModule) -> fx.GraphModule:
         """Decompose as lowering does, so that every intermediate value has an observer; fold constant weights unless
         the model is to be trained, fold frozen batch norms, and make attention masks finite."""
         model = model if self._is_qat() else fold_weights(model)
-        rewritten = rewrite_module(model, kernel_set("wheel").supports, frozenset([*_NO_DECOMPOSE, *self.no_decompose]))
+        rewritten = rewrite_module(model, self.kernels.supports, composites(self.backend).union(_NO_DECOMPOSE))
         return finite_masks(fold_frozen_norms(rewritten, self._qat_batch_norms(rewritten)))
 
     def _qat_batch_norms(self, model: fx.GraphModule) -> set[fx.Node]:

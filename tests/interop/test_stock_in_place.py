@@ -49,10 +49,20 @@ def normalised() -> dict[str, Sample]:
     }
 
 
+def same_types(key: str) -> list[Sample]:
+    """Samples of two-operand kernels whose operands both have the shape and the dtype of the result."""
+    chance = np.random.default_rng(6)
+    tensors = [a for a in OPERATORS[key].inputs if a.kind.value == "Tensor"]
+    if len(tensors) != len(OPERATORS[key].inputs) or len(tensors) < 2:
+        return []
+    dtype = np.int32 if "bitwise" in key else np.float32 if "clamp" in key else np.bool_
+    return [Sample(key, [chance.integers(0, 2, (65, 37)).astype(dtype) for _ in tensors])]
+
+
 def samples(key: str, at: int) -> list[tuple[Sample, list[np.ndarray]]]:
     found = []
     wide = normalised()
-    for sample in BY_OPERATOR[key]:
+    for sample in (*BY_OPERATOR[key], *same_types(key)):
         wider = [wide[key] if key in wide else large(sample)] if sample.shapes is None and sample.expect is None else []
         for each in (sample, *wider):
             if not (each.stock and one_layout(each)):

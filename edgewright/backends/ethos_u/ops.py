@@ -290,8 +290,10 @@ def _check_crop(op: Op, target: Any) -> object:
 nonempty_crop = Rule("negative padding must not remove an entire dimension", _check_crop)
 
 
-def _movement_rows(lower: Any, *ops: str, rules: tuple[Rule, ...] = ()) -> tuple[OpSpec, ...]:
-    return tuple(OpSpec(op, lower, (movable_types, *rules), ANY) for op in ops)
+def _movement_rows(
+    lower: Any, *ops: str, rules: tuple[Rule, ...] = (), trivial: bool | None = None
+) -> tuple[OpSpec, ...]:
+    return tuple(OpSpec(op, lower, (movable_types, *rules), ANY, trivial=trivial) for op in ops)
 
 
 _MOVEMENT_ROWS: tuple[OpSpec, ...] = (
@@ -300,13 +302,14 @@ _MOVEMENT_ROWS: tuple[OpSpec, ...] = (
     *_movement_rows(movement.permute, "permute", "transpose", "t"),
     *_movement_rows(movement.view, "view", "reshape", "flatten"),
     *_movement_rows(movement.squeeze, "squeeze", "unsqueeze"),
-    *_movement_rows(movement.slice_dim, "slice", "narrow", "select", "split", "split_with_sizes", "chunk", "unbind"),
+    *_movement_rows(movement.slice_dim, "slice", trivial=True),
+    *_movement_rows(movement.slice_dim, "narrow", "select", "split", "split_with_sizes", "chunk", "unbind"),
     *_movement_rows(movement.flip, "flip"),
     *_movement_rows(movement.roll, "roll"),
     *_movement_rows(movement.pad_by_mode, "pad_by_mode", "reflection_pad", "replication_pad"),
     *_movement_rows(movement.pad, "pad", rules=(nonempty_crop,)),
     *_movement_rows(movement.expand, "expand", "repeat"),
-    *_movement_rows(movement.cat, "cat"),
+    *_movement_rows(movement.cat, "cat", trivial=True),
     *_movement_rows(movement.stack, "stack"),
     *_movement_rows(rearrange.pixel_shuffle, "pixel_shuffle"),
     *_movement_rows(rearrange.pixel_unshuffle, "pixel_unshuffle"),

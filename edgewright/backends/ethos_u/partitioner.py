@@ -33,19 +33,6 @@ from edgewright.lowering.passes.constant_folding import fold_constants
 from edgewright.lowering.passes.legalize import legalize
 
 aten = torch.ops.aten
-NO_DECOMPOSE = (
-    aten.hardswish.default, aten.elu.default, aten.relu6.default, aten.celu.default, aten.selu.default,
-    aten.silu.default, aten.mish.default, aten.softplus.default, aten.logit.default, aten.hardsigmoid.default,
-    aten.prelu.default, aten.glu.default, aten.erfinv.default, aten.sinc.default, aten.square.default,
-    aten.softmax.int, aten.log_softmax.int, aten.layer_norm.default, aten.group_norm.default,
-    aten.instance_norm.default, aten.rms_norm.default, aten.linalg_vector_norm.default,
-    aten.floor_divide.default, aten.conv3d.default, aten.conv3d.padding,
-)  # fmt: skip
-# A partition of data movement only is not worth a delegate.
-_DATA_MOVEMENT = {
-    "permute", "transpose", "t", "view", "reshape", "flatten", "unsqueeze", "squeeze", "expand", "clone", "slice",
-    "cat", "dropout", "requantize",
-}  # fmt: skip
 
 
 class EthosUPartitioner(Partitioner):
@@ -56,7 +43,6 @@ class EthosUPartitioner(Partitioner):
     """
 
     backend = BACKEND
-    no_decompose = NO_DECOMPOSE
 
     def __init__(
         self, compile_spec: EthosUCompileSpec, additional_checks: Sequence[Any] = (), *, verbose: bool = False,
@@ -85,9 +71,6 @@ class EthosUPartitioner(Partitioner):
     def partition(self, exported: ExportedProgram, method: str = "forward") -> ExportedProgram:
         narrow_indices(exported.graph_module)
         return super().partition(exported, method)
-
-    def accepts_group(self, ops: Sequence[Op]) -> bool:
-        return any(op.kind not in _DATA_MOVEMENT for op in ops)
 
     def lower(self, group: Graph) -> LoweredBackendModule:
         device = to_tosa(group, self.compile_spec)
@@ -157,7 +140,7 @@ _ROWS = [
 
 class _TosaPartitioner(Partitioner):
     backend = Backend(BackendInfo("tosa", id="TOSA"), _ROWS, BACKEND.rules)
-    no_decompose = (aten.relu6.default,)
+    no_decompose = frozenset({aten.relu6.default})  # in float, the others are supported as what they decompose into
 
     def __init__(self) -> None:
         super().__init__()

@@ -10,17 +10,10 @@ from typing import Any
 
 from edgewright.backends.ethos_u.pool import prefers_avg_pool
 from edgewright.backends.table import reduced_dims
+from edgewright.ir.aten.ops import OPS
+from edgewright.ir.aten.table import OpClass
 from edgewright.ir.graph import Graph, Op, Value
 
-_RESHAPES = (
-    "view",
-    "reshape",
-    "flatten",
-    "squeeze",
-    "unsqueeze",
-    "dropout",
-    "clone",
-)  # keep the integers, change the shape
 _MATMULS = ("linear", "conv1d", "conv2d")
 
 
@@ -55,7 +48,8 @@ def _reshape_chain(value: Value, readers: dict[Value, list[Op]], outputs: set[Va
     for op in readers.get(value, []):
         if op.kind in _MATMULS and op.args["input"] is value:
             continue
-        out = op.outputs[0] if op.kind in _RESHAPES else None
+        row = OPS.get(op.kind)
+        out = op.outputs[0] if row is not None and row.op_class is OpClass.RESHAPE else None
         rest = _reshape_chain(out, readers, outputs) if out is not None and out.q == value.q else None
         if rest is None:
             return None

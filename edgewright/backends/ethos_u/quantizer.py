@@ -7,7 +7,7 @@ from typing import ClassVar
 from torch import fx
 
 from edgewright.backends.ethos_u.ops import BACKEND
-from edgewright.backends.ethos_u.partitioner import NO_DECOMPOSE, check_spec, narrow_indices
+from edgewright.backends.ethos_u.partitioner import check_spec, narrow_indices
 from edgewright.backends.ethos_u.target import EthosUCompileSpec
 from edgewright.quantize.quantizer import TableQuantizer
 from edgewright.quantize.recipes import QuantizationConfig, symmetric_config
@@ -55,7 +55,6 @@ class EthosUQuantizer(TableQuantizer):
     """
 
     backend = BACKEND
-    no_decompose = NO_DECOMPOSE
     presets: ClassVar = {
         "int8": get_symmetric_quantization_config,
         "a16w8": get_symmetric_a16w8_quantization_config,

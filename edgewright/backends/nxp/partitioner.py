@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import fx
 from torch.export import ExportedProgram
 
@@ -30,23 +29,6 @@ from edgewright.frontend.delegate import LoweredBackendModule
 from edgewright.ir.graph import Graph, Op
 from edgewright.lowering.partition.partitioner import Partitioner
 
-aten = torch.ops.aten
-NO_DECOMPOSE = (aten.hardswish.default, aten.relu6.default, aten.prelu.default, aten.pad.default, aten.softmax.int)
-# A partition of data movement alone is left on the CPU.
-_DATA_MOVEMENT = {
-    "permute",
-    "transpose",
-    "t",
-    "view",
-    "reshape",
-    "flatten",
-    "unsqueeze",
-    "squeeze",
-    "clone",
-    "dropout",
-    "expand",
-}
-
 
 class NeutronPartitioner(Partitioner):
     """Delegates every operator that Neutron supports.
@@ -56,7 +38,6 @@ class NeutronPartitioner(Partitioner):
     """
 
     backend = BACKEND
-    no_decompose = NO_DECOMPOSE
 
     def __init__(
         self,
@@ -90,7 +71,7 @@ class NeutronPartitioner(Partitioner):
         return self.target_spec
 
     def accepts_group(self, ops: Sequence[Op]) -> bool:
-        return self.delegation.allow_no_op_partitions or any(op.kind not in _DATA_MOVEMENT for op in ops)
+        return self.delegation.allow_no_op_partitions or super().accepts_group(ops)
 
     def partition(self, exported: ExportedProgram, method: str = "forward") -> ExportedProgram:
         if not self.options.simulate_only:

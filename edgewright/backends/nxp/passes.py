@@ -15,6 +15,7 @@ from torch import fx
 from torch.ao.quantization.fx import _decomposed  # noqa: F401  (declares the operators)
 
 from edgewright.ir.aten.ops import OPS
+from edgewright.ir.aten.table import OpClass
 from edgewright.quantize.integer_io import integer_io, strip_all_boundary_qdq
 
 if TYPE_CHECKING:
@@ -26,8 +27,9 @@ _MAX_ITERATIONS = 10
 _aten = torch.ops.aten
 _QUANTIZE = torch.ops.quantized_decomposed.quantize_per_tensor.default
 _DEQUANTIZE = torch.ops.quantized_decomposed.dequantize_per_tensor.default
-_MOVEMENT_OPS = ("view", "reshape", "flatten", "permute", "transpose", "t", "squeeze", "unsqueeze", "clone")
-_MOVEMENT_OVERLOADS = {overload for name in _MOVEMENT_OPS for overload in OPS[name].aten}
+_MOVEMENT_OVERLOADS = {
+    overload for row in OPS.values() if row.op_class in (OpClass.RESHAPE, OpClass.TRANSPOSE) for overload in row.aten
+}
 _SQUEEZE_OVERLOADS = {overload for name in ("squeeze", "unsqueeze") for overload in OPS[name].aten}
 _AS_STRIDED = (_aten.as_strided_copy.default, _aten.as_strided.default)
 Pass = Callable[[fx.GraphModule], Any]

@@ -14,7 +14,7 @@ from torchao.quantization.pt2e.quantizer import QuantizationSpec
 from torchao.quantization.pt2e.quantizer.quantizer import Q_ANNOTATION_KEY
 
 from edgewright.backends.nxp.ops import BACKEND
-from edgewright.backends.nxp.partitioner import NO_DECOMPOSE, check_target
+from edgewright.backends.nxp.partitioner import check_target
 from edgewright.backends.nxp.target import DEFAULT, NeutronTargetSpec
 from edgewright.errors import UsageError
 from edgewright.quantize.batching import calibrate, first_call
@@ -38,7 +38,6 @@ class NeutronQuantizer(TableQuantizer):
     """
 
     backend = BACKEND
-    no_decompose = NO_DECOMPOSE
     inputs_too = True
 
     def __init__(

@@ -80,7 +80,7 @@ def _elementwise() -> tuple[OpSpec, ...]:
             numbers=True,
         ),
         _spec("masked_fill", el.masked_fill, common.computed_operand, numbers=True),
-        OpSpec("cast", el.cast, (), (FLOAT,)),
+        OpSpec("cast", el.cast, (), (FLOAT,), trivial=True),
         *(OpSpec(op, el.constant, (), (FLOAT,)) for op in rules.CONSTANT_OPS),
         *(
             OpSpec(op, el.convert, (common.per_tensor_quantized,), (STATIC,))
@@ -166,14 +166,15 @@ def _data_movement() -> tuple[OpSpec, ...]:
         movement.alias: ("clone",),
         movement.permute: ("permute", "transpose", "t"),
         movement.view: ("view", "reshape", "flatten", "squeeze", "unsqueeze"),
-        movement.slices: ("slice", "narrow", "select", "split", "split_with_sizes", "chunk", "unbind"),
+        movement.slices: ("narrow", "select", "split", "split_with_sizes", "chunk", "unbind"),
         movement.flip: ("flip",),
-        movement.cat: ("cat",),
         movement.stack: ("stack",),
         movement.tile: ("expand", "repeat"),
     }
     return (
         *(_spec(op, lower, common.not_scalar) for lower, ops in lowered.items() for op in ops),
+        _spec("slice", movement.slices, common.not_scalar, trivial=True),
+        _spec("cat", movement.cat, common.not_scalar, trivial=True),
         OpSpec("dropout", movement.alias, (rules.all_or_none,), ANY, ports={"out": Same("input")}),
         _spec("pad", movement.pad, common.not_scalar, rules.padding_value),
         *(_spec(op, movement.pad, rules.reflect_padding) for op in ("reflection_pad", "pad_by_mode")),

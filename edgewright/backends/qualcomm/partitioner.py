@@ -6,7 +6,6 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from operator import attrgetter
 from typing import Any
 
 import torch
@@ -20,7 +19,6 @@ from edgewright.backends.qualcomm.estimates import estimate
 from edgewright.backends.qualcomm.exclude import NameExclusions
 from edgewright.backends.qualcomm.index_dtype import IndexNarrowing
 from edgewright.backends.qualcomm.lower import QnnLowering
-from edgewright.backends.qualcomm.no_decompose import NO_DECOMPOSE_NAMES, NOT_WORTH_DELEGATING
 from edgewright.backends.qualcomm.norms import batch_norm_factors
 from edgewright.backends.qualcomm.ops import BACKEND
 from edgewright.backends.qualcomm.options import KEY
@@ -47,7 +45,6 @@ from edgewright.lowering.passes.constant_folding import fold_batch_norms, fold_c
 from edgewright.quantize.state import integer_state
 
 log = logging.getLogger("edgewright.qualcomm")
-NO_DECOMPOSE = tuple(attrgetter(name)(torch.ops.aten) for name in NO_DECOMPOSE_NAMES)
 SIMULATED = " (simulation only: will not run on the device)"  # suffix of the target in a file's metadata
 
 
@@ -63,7 +60,6 @@ class QnnPartitioner(Partitioner):
     """
 
     backend = BACKEND
-    no_decompose = NO_DECOMPOSE
 
     def __init__(
         self, compiler_specs: Sequence[Any], skip_node_id_set: Any = None, skip_node_op_set: Any = None,
@@ -119,9 +115,6 @@ class QnnPartitioner(Partitioner):
         device = QnnLowering(single, BACKEND.rows, self._target).run()
         rejection = probe_for(self._target).rejection(signature(op, outputs), device)
         return [] if rejection is None else [rejection]
-
-    def accepts_group(self, ops: Sequence[Op]) -> bool:
-        return any(op.kind not in NOT_WORTH_DELEGATING for op in ops)
 
     def lower(self, group: Graph) -> LoweredBackendModule:
         device = to_qnn(group, self._target)

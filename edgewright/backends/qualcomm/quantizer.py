@@ -10,7 +10,6 @@ import torch
 from torch import fx
 
 from edgewright.backends.qualcomm.ops import BACKEND
-from edgewright.backends.qualcomm.partitioner import NO_DECOMPOSE
 from edgewright.backends.qualcomm.schemes import ModuleQConfig, QuantDtype, get_qnn_quantization_config
 from edgewright.backends.qualcomm.target import (
     BLOCK_MULTIPLE,
@@ -54,7 +53,6 @@ class QnnQuantizer(TableQuantizer):
     """
 
     backend = BACKEND
-    no_decompose = NO_DECOMPOSE
     presets: ClassVar = {
         "int8": get_qnn_quantization_config,
         "a16w8": lambda: get_qnn_quantization_config(QuantDtype.use_16a8w),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import torch
 from torch.export import ExportedProgram
 
 from edgewright.backends.samsung import sdk
@@ -19,25 +18,12 @@ from edgewright.errors import UsageError
 from edgewright.formats.twin_writer import write_twin
 from edgewright.frontend.delegate import LoweredBackendModule
 from edgewright.ir.aten.ops import OPS
-from edgewright.ir.graph import Graph, Op, verify
+from edgewright.ir.graph import Graph, verify
 from edgewright.lowering.partition.partitioner import Partitioner
 from edgewright.lowering.passes import apply
 from edgewright.lowering.passes.constant_folding import fold_batch_norms, fold_constants
 
-aten = torch.ops.aten
 DEFAULT = "E9955"
-NO_DECOMPOSE = (
-    aten.hardswish.default, aten.max_pool2d.default, aten.linear.default, aten.upsample_bilinear2d.vec,
-    aten.upsample_nearest2d.vec, aten.prelu.default, aten.layer_norm.default,
-    aten.pixel_shuffle.default, aten.hardsigmoid.default, aten.relu6.default, aten.leaky_relu.default,
-    aten.softmax.int, aten.log_softmax.int, aten.group_norm.default, aten.rms_norm.default,
-    aten.adaptive_avg_pool2d.default, aten.gelu.default,
-)  # fmt: skip
-# A partition of data movement and quantization alone is left on the CPU.
-_DATA_MOVEMENT = {
-    "permute", "transpose", "t", "view", "reshape", "flatten", "unsqueeze", "squeeze", "expand", "clone", "dropout",
-    "requantize", "quantize", "dequantize",
-}  # fmt: skip
 _INT16_NOTE = "16-bit integers, which ExecuTorch does not pass to AI LiteCore"
 _UNSIGNED_NOTE = "unsigned integers, which ExecuTorch does not pass to AI LiteCore"
 
@@ -49,7 +35,6 @@ class EnnPartitioner(Partitioner):
     """
 
     backend = BACKEND
-    no_decompose = NO_DECOMPOSE
 
     def __init__(
         self, compile_specs: Sequence[Any] | None = None, *, exclude: Sequence[Any] = (), verbose: bool = False
@@ -78,9 +63,6 @@ class EnnPartitioner(Partitioner):
     def files(self) -> list[bytes]:
         """AI LiteCore is called through an interface: there is no intermediate file to emit."""
         raise UsageError("--emit", "is for backends whose vendor's compiler reads a file", value=self.backend.name)
-
-    def accepts_group(self, ops: Sequence[Op]) -> bool:
-        return any(op.kind not in _DATA_MOVEMENT for op in ops)
 
     def partition(self, exported: ExportedProgram, method: str = "forward") -> ExportedProgram:
         if not self._target.simulate_only:

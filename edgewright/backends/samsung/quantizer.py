@@ -12,7 +12,6 @@ from torchao.quantization.pt2e import FusedMovingAvgObsFakeQuantize, MovingAvera
 from torchao.quantization.pt2e.quantizer import QuantizationSpec
 
 from edgewright.backends.samsung.ops import BACKEND
-from edgewright.backends.samsung.partitioner import NO_DECOMPOSE
 from edgewright.errors import UsageError
 from edgewright.hints import not_among
 from edgewright.quantize.nonfinite import FiniteMinMaxObserver
@@ -75,7 +74,6 @@ class EnnQuantizer(TableQuantizer):
     """
 
     backend = BACKEND
-    no_decompose = NO_DECOMPOSE
     presets: ClassVar = {
         "int8": lambda: get_quant_config(Precision.A8W8, is_per_channel=True),
         "a16w16": lambda: get_quant_config(Precision.A16W16, is_per_channel=True),

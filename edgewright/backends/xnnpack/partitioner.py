@@ -7,8 +7,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-import torch
-
 from edgewright.backends.table import DYNAMIC, FLOAT, STATIC, precision_of
 from edgewright.backends.xnnpack.blob import write_blob
 from edgewright.backends.xnnpack.blob_writer import to_blob
@@ -26,8 +24,6 @@ from edgewright.lowering.passes import apply
 from edgewright.lowering.passes.constant_folding import fold_batch_norms, fold_constants
 from edgewright.lowering.passes.layout import GroupLowering
 
-aten = torch.ops.aten
-
 
 class ConfigPrecisionType(enum.Enum):
     """Precisions that a partitioner can be restricted to."""
@@ -38,11 +34,6 @@ class ConfigPrecisionType(enum.Enum):
 
 
 _EXTRA_BYTES = 64  # XNNPACK's kernels may read past the end of a tensor (XNN_EXTRA_BYTES)
-# A partition of data movement alone is left on the CPU.
-_DATA_MOVEMENT = {
-    "permute", "transpose", "t", "view", "unsqueeze", "squeeze", "expand", "clone", "cast", "quantize", "dequantize",
-    "convert", "slice", "split", "split_with_sizes", "select", "unbind", "stack", "pixel_shuffle",
-}  # fmt: skip
 
 
 class XnnpackPartitioner(Partitioner):
@@ -54,7 +45,6 @@ class XnnpackPartitioner(Partitioner):
     """
 
     backend = BACKEND
-    no_decompose = (aten.hardswish.default, aten.prelu.default, aten.elu.default, aten.rsub.Scalar)
 
     def __init__(
         self,
@@ -76,9 +66,6 @@ class XnnpackPartitioner(Partitioner):
         if row is not None and precision_of(op) not in self.precisions:
             return [f"precision {precision_of(op)} is not among the requested precisions"]
         return super().rejections(op)
-
-    def accepts_group(self, ops: Sequence[Op]) -> bool:
-        return any(op.kind not in _DATA_MOVEMENT for op in ops)
 
     def lower(self, group: Graph) -> LoweredBackendModule:
         group.inputs = [v for v in group.inputs if v.dtype is not None]  # sizes are derived from the tensors

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import ClassVar
 
 from edgewright.backends.xnnpack.ops import BACKEND
-from edgewright.backends.xnnpack.partitioner import XnnpackPartitioner
 from edgewright.quantize.quantizer import TableQuantizer
 from edgewright.quantize.recipes import QuantizationConfig, symmetric_config
 
@@ -36,7 +35,6 @@ class XNNPACKQuantizer(TableQuantizer):
     """
 
     backend = BACKEND
-    no_decompose = XnnpackPartitioner.no_decompose
     presets: ClassVar = {
         "int8": lambda: get_symmetric_quantization_config(is_per_channel=True),
         "dynamic": lambda: get_symmetric_quantization_config(is_per_channel=True, is_dynamic=True),

@@ -6,23 +6,20 @@ from typing import Any
 
 import torch
 
+from edgewright.formats.operator_signatures import OPERATORS
+
 aten = torch.ops.aten
 
 
 def _view_copy_ops() -> dict[Any, Any]:
     """View operators and their copying variants: the memory planner shares storage later where that is safe."""
-    names = (
-        "view.default", "permute.default", "transpose.int", "t.default", "select.int", "slice.Tensor",
-        "unsqueeze.default", "squeeze.dim", "squeeze.dims", "expand.default", "split.Tensor",
-        "split_with_sizes.default", "unbind.int", "diagonal.default", "unfold.default", "as_strided.default",
-        "view_as_real.default", "narrow.default", "detach.default", "alias.default",
-    )  # fmt: skip
     copies = {}
-    for name in names:
+    for signature in OPERATORS.values():
+        namespace, _, name = signature.functional.partition(".")
         packet, _, overload = name.partition(".")
-        copy = getattr(getattr(aten, f"{packet}_copy", None), overload, None)
-        if copy is not None:
-            copies[getattr(getattr(aten, packet), overload)] = copy
+        view = getattr(aten, packet.removesuffix("_copy"), None)
+        if namespace == "aten" and packet.endswith("_copy") and view is not None:
+            copies[getattr(view, overload)] = getattr(getattr(aten, packet), overload)
     return copies
 
 
@@ -32,7 +29,7 @@ RENAMES[aten.reshape.default] = aten.view_copy.default
 RENAMES[aten.adaptive_avg_pool2d.default] = aten._adaptive_avg_pool2d.default
 RENAMES[aten.clip.default] = aten.clamp.default
 RENAMES[aten.true_divide.Tensor] = aten.div.Tensor
-for _op in (aten.detach.default, aten.alias.default):
+for _op in (aten.detach.default, aten.alias.default, aten.lift_fresh.default):  # identities
     RENAMES.pop(_op, None)
 RENAMES.update(
     {

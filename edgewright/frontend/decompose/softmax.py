@@ -14,15 +14,12 @@ from torch import fx
 
 from edgewright.frontend.decompose.canonical import dtype_of, rank_of, rule, to_dtype
 from edgewright.frontend.rewriter import Rewriter
+from edgewright.ir.aten.ops import OPS
+from edgewright.ir.aten.table import OpClass
 
 aten = torch.ops.aten
 _MASKED = float("-inf")
 _MAX_MASK = 1 << 20  # elements of a mask: four megabytes of the file
-_DATA_MOVEMENT = (
-    "view", "_unsafe_view", "reshape", "expand", "permute", "transpose", "t", "unsqueeze", "squeeze", "clone", "slice",
-    "select", "_to_copy",
-)  # fmt: skip
-_PRODUCTS = ("bmm", "mm", "matmul", "linear", "dequantize_per_tensor", "dequantize_per_channel", "dequantize_affine")
 
 
 def _op_name(node: Any) -> str:
@@ -59,10 +56,9 @@ def _split_mask(x: fx.Node, dim: int) -> tuple[fx.Node | None, fx.Node | None]:
 def _is_product(node: Any) -> bool:
     """True for matrix products and dequantized values, possibly reshaped and scaled: finite if their inputs are."""
     while isinstance(node, fx.Node) and node.op == "call_function":
-        name = _op_name(node)
-        if name in _PRODUCTS:
+        if OpClass.PRODUCT in OPS.classes(node.target) or _op_name(node).startswith("dequantize"):
             return True
-        if name not in _DATA_MOVEMENT and node.target not in (aten.mul.Scalar, aten.div.Scalar):
+        if not OPS.passes_on(node.target) and node.target not in (aten.mul.Scalar, aten.div.Scalar):
             return False
         node = node.args[0]
     return False

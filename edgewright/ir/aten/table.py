@@ -1,7 +1,8 @@
 """The op table: every operator that any backend supports, declared once.
 
-An entry has the ATen overloads it matches, the quantization of its operands, its layout class, its numpy reference and
-its shape function. Partitioner, quantizer, lowering, documentation and tests all read it.
+An entry has the ATen overloads it matches, its numpy reference, its shape function, the class of computation that it
+is, and the quantization of its operands. Frontend, quantizer, partitioner, lowering, the runtime's kernels,
+documentation and tests all read it.
 """
 
 from __future__ import annotations
@@ -17,13 +18,25 @@ from edgewright.ir.graph import Op, Value
 from edgewright.ir.ports import Port
 
 
-class LayoutClass(enum.Enum):
-    """How an operator depends on the order of dimensions in memory."""
+class OpClass(enum.Enum):
+    """What an operator does with the elements of its operands: TVM's ``OpPatternKind``, with data movement divided."""
 
-    SPATIAL = "spatial"  # images in and out: channels-last on devices
-    FOLLOW = "follow"  # elementwise: any order
-    AXES = "axes"  # has dimension arguments, which can be remapped with the layout
-    SHAPE = "shape"  # depends on the order of elements: needs the logical layout
+    ELEMENTWISE = "elementwise"  # an element of the result is computed from those at its position
+    PRODUCT = "product"  # sums of products: convolutions, matrix products
+    RESHAPE = "reshape"  # the same elements in the same order
+    TRANSPOSE = "transpose"  # the same elements, dimensions permuted
+    BROADCAST = "broadcast"  # elements repeated along dimensions of size 1
+    SLICE = "slice"  # a range of the elements along a dimension, or several
+    JOIN = "join"  # the elements of several operands
+    GATHER = "gather"  # elements from any other positions
+    CREATION = "creation"  # reads no elements
+    CAST = "cast"
+    OTHER = "other"
+
+
+_MOVEMENT = frozenset(
+    {OpClass.RESHAPE, OpClass.TRANSPOSE, OpClass.BROADCAST, OpClass.SLICE, OpClass.JOIN, OpClass.GATHER}
+)
 
 
 @dataclass(frozen=True)
@@ -31,7 +44,8 @@ class OpDef:
     """An operator of the table.
 
     ``aten``: the functional ATen overloads it matches; it has their argument names. ``when`` distinguishes operators
-    that share an ATen name (``convolution``). ``ports``: one per tensor operand, and ``out``.
+    that share an ATen name (``convolution``). ``composite``: the frontend decomposes it, unless a backend has it.
+    ``ports``: one per tensor operand, and ``out``.
     """
 
     name: str
@@ -39,8 +53,9 @@ class OpDef:
     reference: Callable[..., Any]
     shape: Callable[..., Any]
     ports: Mapping[str, Port] = field(default_factory=dict)
-    layout: LayoutClass = LayoutClass.FOLLOW
+    op_class: OpClass = OpClass.ELEMENTWISE
     when: Callable[[Op], bool] | None = None
+    composite: bool = False
 
     def call(self, args: Mapping[str, Any]) -> tuple[Any, ...]:
         """All results, in order. An overload may have fewer: ``max_pool2d`` drops the indices."""
@@ -78,6 +93,18 @@ class OpTable(Mapping[str, OpDef]):
     def matching(self, overload: str) -> Sequence[OpDef]:
         """The entries of an ATen overload: several if ``when`` distinguishes them by the arguments."""
         return self._by_aten.get(overload, ())
+
+    def classes(self, overload: object) -> set[OpClass]:
+        """The classes of the entries of an overload, by its name or as torch's object; empty if it has no entry."""
+        return {entry.op_class for entry in self.matching(str(overload))}
+
+    def moves_data(self, overload: object) -> bool:
+        """True if every element of the result of an overload is an element of an operand, unchanged."""
+        return bool(self.classes(overload) & _MOVEMENT)
+
+    def passes_on(self, overload: object) -> bool:
+        """True if every element of the result is one of the first operand, unchanged or cast."""
+        return bool(self.classes(overload) & (_MOVEMENT - {OpClass.JOIN} | {OpClass.CAST}))
 
     def __getitem__(self, name: str) -> OpDef:
         return self._entries[name]

@@ -12,7 +12,7 @@ from torch import fx
 from torch.export import ExportedProgram
 from torch.export.graph_signature import ExportGraphSignature, OutputSpec
 
-from edgewright.backends.table import precision_of
+from edgewright.backends.table import CONVERT, QUANTIZE, precision_of
 from edgewright.frontend.delegate import LoweredBackendModule, executorch_call_delegate
 from edgewright.frontend.importer import import_linked
 from edgewright.frontend.replace_graph import with_graph
@@ -20,7 +20,6 @@ from edgewright.ir.analysis import count_macs
 from edgewright.ir.graph import Graph, Op, Value
 from edgewright.lowering.partition.group import duplicate_into_groups, extract, group_ops, readers_of
 from edgewright.lowering.partition.report import PartitionReport, Verdict
-from edgewright.lowering.passes.qdq_folding import CONVERT, QUANTIZE
 from edgewright.runtime.delegates import ResultSpec
 
 Lower = Callable[[Graph], LoweredBackendModule]

@@ -13,6 +13,7 @@ from edgewright.errors import UsageError
 from edgewright.frontend.delegate import LoweredBackendModule
 from edgewright.ir.aten.ops import OPS
 from edgewright.ir.graph import Graph, Op, Origin, verify
+from edgewright.lowering.kernel_resolution import composites
 from edgewright.lowering.partition.apply import Application
 from edgewright.lowering.partition.exclude import as_exclusion
 from edgewright.lowering.partition.report import PartitionReport
@@ -27,7 +28,6 @@ class Partitioner:
     """Base of the backends' partitioners. ``reports``: results of the last lowering, by method."""
 
     backend: Backend
-    no_decompose: tuple[Any, ...] = ()  # torch operators that must not be decomposed for this backend
 
     def __init__(self, exclude: Sequence[Any] = (), *, per_op_mode: bool = False, verbose: bool = False) -> None:
         if isinstance(exclude, str) or not isinstance(exclude, Sequence):
@@ -72,9 +72,15 @@ class Partitioner:
         blob, named = self.backend.emit(group)
         return LoweredBackendModule(self.backend.id, blob, {}, named)
 
+    @property
+    def no_decompose(self) -> frozenset[Any]:
+        """The torch operators that are not decomposed for this backend."""
+        return composites(self.backend)
+
     def accepts_group(self, ops: Sequence[Op]) -> bool:
-        """False to reject an entire group."""
-        return True
+        """False to reject an entire group: one of trivial operators alone is left on the CPU."""
+        rows = [self.backend.rows.get(op.kind) for op in ops]
+        return any(row is None or not row.is_trivial for row in rows)
 
     def rejections(self, op: Op) -> list[str]:
         """All reasons not to delegate an operator, as sentences."""

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from edgewright.backends.table import CONVERT, DEQUANTIZE, QUANTIZE, REQUANTIZE
 from edgewright.ir.aten.table import OpTable
 from edgewright.ir.core.dynamic_conv import is_pointwise_gemm
 from edgewright.ir.graph import Graph, Op, Origin, QParams, Value
@@ -24,8 +25,6 @@ from edgewright.ir.ports import Bias, Index, Weight
 from edgewright.lowering.passes.constant_folding import dequantize_constant
 from edgewright.lowering.passes.qdq_params import AFFINE, PREFIX, is_conversion, static_qparams
 from edgewright.lowering.passes.value_storage import activation_limits, quantize_constants, to_per_channel
-
-QUANTIZE, DEQUANTIZE, CONVERT, REQUANTIZE = "quantize", "dequantize", "convert", "requantize"
 
 
 def fold_quantization(

@@ -60,7 +60,7 @@ def test_annotation_and_lowering_see_the_same_operators(name: str) -> None:
     model, inputs = (Everyday().eval(), (torch.randn(1, 3, 4, 4),)) if name == "everyday" else made(name)
     seen, _ = import_module(XNNPACKQuantizer().transform_for_annotation(graph_of(model, *inputs)))
     exported = torch.export.export(model, inputs)
-    lowered, _ = import_linked(prepare(exported, kernel_set("wheel").supports, XnnpackPartitioner.no_decompose))
+    lowered, _ = import_linked(prepare(exported, kernel_set("wheel").supports, XnnpackPartitioner().no_decompose))
     expected = names(lowered)
     del expected["batch_norm"]  # folded before anything is observed
     assert names(seen) == expected

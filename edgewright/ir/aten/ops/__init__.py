@@ -6,7 +6,7 @@ Conventions:
   stored in the dtype of its value, so arguments that only select that dtype (of a cast) do not affect the reference.
 - The reference returns every result of any of the entry's overloads; an overload with fewer (``max_pool2d``, which
   drops the indices) uses the first ones. ``ports["out"]`` is that of the first result, and of every piece of a split.
-- ``FOLLOW`` also holds for operands that broadcast, once their ranks are equal.
+- ``ELEMENTWISE`` operands may broadcast.
 """
 
 from edgewright.ir.aten.ops import activations as activations

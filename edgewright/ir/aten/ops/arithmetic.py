@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from edgewright.ir.aten.ops.row_builders import define_op
+from collections.abc import Callable
+
+from edgewright.ir.aten.ops.row_builders import define_composite, define_op
 from edgewright.ir.aten.reference import create, unary
 from edgewright.ir.aten.reference import elementwise as ref
 from edgewright.ir.ports import ACT
 
-for _name in ("abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "ceil", "cos", "cosh", "erf", "erfinv", "exp",
-              "expm1", "floor", "log", "log10", "log1p", "log2", "neg", "reciprocal", "round", "rsqrt", "sign", "sin",
-              "sinc", "sinh", "sqrt", "square", "tan", "trunc"):  # fmt: skip
+for _name in ("abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "ceil", "cos", "cosh", "erf", "exp", "expm1",
+              "floor", "log", "log10", "log1p", "log2", "neg", "reciprocal", "round", "rsqrt", "sign", "sin", "sinh",
+              "sqrt", "tan", "trunc"):  # fmt: skip
     define_op(_name, f"{_name}.default", getattr(unary, _name), create.same_shape)
+for _name in ("erfinv", "sinc", "square"):
+    define_composite(_name, f"{_name}.default", getattr(unary, _name), create.same_shape)
 
 
-def _binary(name: str, aten: str) -> None:
-    define_op(name, aten, getattr(ref, name), ref.broadcast_shape, self=ACT, other=ACT, out=ACT)
+def _binary(name: str, aten: str, define: Callable[..., None] = define_op) -> None:
+    define(name, aten, getattr(ref, name), ref.broadcast_shape, self=ACT, other=ACT, out=ACT)
 
 
 for _name in ("add", "sub", "rsub", "mul", "fmod", "remainder"):
     _binary(_name, f"{_name}.Tensor {_name}.Scalar")
 _binary("div", "div.Tensor div.Scalar div.Tensor_mode div.Scalar_mode")
-_binary("floor_divide", "floor_divide.default floor_divide.Scalar")
+_binary("floor_divide", "floor_divide.default floor_divide.Scalar", define_composite)
 _binary("maximum", "maximum.default max.other")
 _binary("minimum", "minimum.default min.other")
 _binary("atan2", "atan2.default")

@@ -1,17 +1,25 @@
-"""Matrix products. All treat the last dimensions as rows and columns, so all need the logical layout."""
+"""Matrix products, and distances."""
 
 from __future__ import annotations
 
-from edgewright.ir.aten.ops.row_builders import define_op
+from edgewright.ir.aten.ops.row_builders import define_composite, define_op
 from edgewright.ir.aten.reference import attention, distance
 from edgewright.ir.aten.reference import linalg as ref
-from edgewright.ir.aten.table import LayoutClass
+from edgewright.ir.aten.table import OpClass
 from edgewright.ir.ports import ACT, BIAS, INDEX, Weight
 
-SHAPE = LayoutClass.SHAPE
+PRODUCT = OpClass.PRODUCT
 
-define_op(
-    "linear", "linear.default", ref.linear, ref.linear_shape, SHAPE, input=ACT, weight=Weight(0), bias=BIAS, out=ACT
+define_composite(
+    "linear",
+    "linear.default",
+    ref.linear,
+    ref.linear_shape,
+    PRODUCT,
+    input=ACT,
+    weight=Weight(0),
+    bias=BIAS,
+    out=ACT,
 )
 # The decomposition of linear; its weight is transposed.
 define_op(
@@ -19,21 +27,21 @@ define_op(
     "addmm.default",
     ref.addmm,
     ref.addmm_shape,
-    SHAPE,
+    PRODUCT,
     self=BIAS,
     mat1=ACT,
     mat2=Weight(1),
     out=ACT,
 )
-define_op("mm", "mm.default", ref.mm, ref.mm_shape, SHAPE, self=ACT, mat2=ACT, out=ACT)
-define_op("bmm", "bmm.default", ref.bmm, ref.bmm_shape, SHAPE, self=ACT, mat2=ACT, out=ACT)
-define_op("matmul", "matmul.default", ref.matmul, ref.matmul_shape, SHAPE, self=ACT, other=ACT, out=ACT)
+define_op("mm", "mm.default", ref.mm, ref.mm_shape, PRODUCT, self=ACT, mat2=ACT, out=ACT)
+define_op("bmm", "bmm.default", ref.bmm, ref.bmm_shape, PRODUCT, self=ACT, mat2=ACT, out=ACT)
+define_op("matmul", "matmul.default", ref.matmul, ref.matmul_shape, PRODUCT, self=ACT, other=ACT, out=ACT)
 define_op(
     "scaled_dot_product_attention",
     "scaled_dot_product_attention.default",
     attention.scaled_dot_product_attention,
     attention.scaled_dot_product_attention_shape,
-    SHAPE,
+    PRODUCT,
     query=ACT,
     key=ACT,
     value=ACT,
@@ -45,7 +53,7 @@ define_op(
     "cdist.default _cdist_forward.default",
     distance.cdist,
     distance.cdist_shape,
-    SHAPE,
+    OpClass.OTHER,
     x1=ACT,
     x2=ACT,
     out=ACT,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from edgewright.ir.aten.table import OPS, LayoutClass, OpDef
+from edgewright.ir.aten.table import OPS, OpClass, OpDef
 from edgewright.ir.graph import Op
 from edgewright.ir.ports import ACT, Port, Same
 
@@ -18,8 +18,9 @@ def define_op(
     aten: str,
     reference: Function,
     shape: Function,
-    layout: LayoutClass = LayoutClass.FOLLOW,
+    op_class: OpClass = OpClass.ELEMENTWISE,
     when: Callable[[Op], bool] | None = None,
+    composite: bool = False,
     /,
     **ports: Port,
 ) -> None:
@@ -28,4 +29,19 @@ def define_op(
     Without ports, it is a function of one activation, ``self``.
     """
     overloads = tuple(o if o.count(".") > 1 else f"aten.{o}" for o in aten.split())
-    OPS.add(OpDef(name, overloads, reference, shape, ports or {"self": ACT, "out": ACT}, layout, when))
+    ports = ports or {"self": ACT, "out": ACT}
+    OPS.add(OpDef(name, overloads, reference, shape, ports, op_class, when, composite))
+
+
+def define_composite(
+    name: str,
+    aten: str,
+    reference: Function,
+    shape: Function,
+    op_class: OpClass = OpClass.ELEMENTWISE,
+    when: Callable[[Op], bool] | None = None,
+    /,
+    **ports: Port,
+) -> None:
+    """Add an entry that the frontend decomposes, unless a backend has it."""
+    define_op(name, aten, reference, shape, op_class, when, True, **ports)
