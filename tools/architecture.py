@@ -15,7 +15,7 @@ PAGE, PICTURE = ROOT / "docs" / "architecture.md", ROOT / "docs" / "architecture
 BEGIN, END = "<!-- packages: begin -->", "<!-- packages: end -->"
 GROUPS = {
     "shared": ("base", "ir", "formats", "backends.framework"),
-    "runs files, without torch": ("engine", "runtime"),
+    "runs files, without torch": ("engine", "lowering.passes", "runtime"),
     "compiles models; delegates run without torch": ("frontend", "lowering", "quantize", "program", "backends"),
     "is called by people": ("api", "compat", "peers", "demo", "cli", "entry"),
 }

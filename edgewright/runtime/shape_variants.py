@@ -140,7 +140,7 @@ class _StaticSegmentBuilder(SegmentBuilder):
         """A reshape of contiguous memory."""
         source, out = self.values[step.inputs[0]], self.values[step.outputs[0]]
         contiguous = all(s.dim_order == tuple(range(len(s.bound))) for s in (source, out))
-        if not contiguous or not builder.supports_float(source, out) or builder.constant(source) is not None:
+        if not contiguous or not builder.supports_float(source, out) or builder.constant_data(source) is not None:
             return False
         builder.emit_to("core.view", out, {"self": builder.value(source), "size": list(out.bound)})
         return True

@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[2]
 PRODUCT = ROOT / "edgewright"
 ORDER = [name for name, _ in packages(PAGE.read_text())]
 FRAMEWORK = {"info", "table", "rules", "registry", "targets", "capture"}
+PASSES = {"passes", "aten_to_core"}
 ENTRY = {"docs", "docs_indexes"}
 
 
@@ -37,6 +38,8 @@ def package_of(module: str) -> str:
         return "entry"
     if parts[0] == "backends" and len(parts) == 2 and parts[1] in FRAMEWORK:
         return "backends.framework"
+    if parts[0] == "lowering" and len(parts) > 1 and parts[1] in PASSES:
+        return "lowering.passes"
     return parts[0] if (PRODUCT / parts[0]).is_dir() else "base"
 
 

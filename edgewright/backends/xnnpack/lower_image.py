@@ -8,8 +8,8 @@ import numpy as np
 
 from edgewright.backends.table import pool_params, reduced_dims
 from edgewright.backends.xnnpack.lower_math import lower_bias
-from edgewright.backends.xnnpack.operands import limits, reshape_size
 from edgewright.ir.graph import Op, Value
+from edgewright.lowering.aten_to_core.operands import limits, reshape_sizes
 from edgewright.lowering.passes.layout import NHWC, NLC, GroupLowering, identity, with_axis
 
 
@@ -26,7 +26,7 @@ def convolution(low: GroupLowering, op: Op) -> None:
     if sequence:
         unsqueezed = low.temporary((image.shape[0], 1, *image.shape[1:]), x)  # type: ignore[arg-type]
         low.emit(
-            "core.view", unsqueezed, self=image, size=[reshape_size(x, 0), 1, reshape_size(x, 2), reshape_size(x, 1)]
+            "core.view", unsqueezed, self=image, size=[reshape_sizes(x)[0], 1, reshape_sizes(x)[2], reshape_sizes(x)[1]]
         )
         image = unsqueezed
     args = {"input": image, "weight": weight, "bias": lower_bias(low, op), "stride": stride, "padding": pads,
@@ -39,7 +39,7 @@ def convolution(low: GroupLowering, op: Op) -> None:
     unsqueezed = low.temporary((result.shape[0], 1, *result.shape[1:]), out)  # type: ignore[arg-type]
     low.emit(kind, unsqueezed, **args)
     low.emit(
-        "core.view", result, self=unsqueezed, size=[reshape_size(out, 0), reshape_size(out, 2), reshape_size(out, 1)]
+        "core.view", result, self=unsqueezed, size=[reshape_sizes(out)[0], reshape_sizes(out)[2], reshape_sizes(out)[1]]
     )
 
 
@@ -102,7 +102,7 @@ def global_avg_pool(low: GroupLowering, op: Op) -> None:
         return
     pooled = low.temporary((x.bound[0], 1, 1, x.bound[1]), out)
     low.emit("core.global_avg_pool2d", pooled, self=low.get(x, NHWC), **limits(op))
-    low.emit("core.view", low.make(out), self=pooled, size=[reshape_size(out, 0), reshape_size(out, 1)])
+    low.emit("core.view", low.make(out), self=pooled, size=[reshape_sizes(out)[0], reshape_sizes(out)[1]])
 
 
 def spatial_max(low: GroupLowering, op: Op) -> None:
@@ -118,7 +118,7 @@ def spatial_max(low: GroupLowering, op: Op) -> None:
              dilation=[1, 1])  # fmt: skip
     if not keepdim:
         order = (0, 2, 1) if len(out.shape) == 3 else (0, 1)
-        low.emit("core.view", low.make(out, order), self=pooled, size=[reshape_size(out, d) for d in order])
+        low.emit("core.view", low.make(out, order), self=pooled, size=[reshape_sizes(out)[d] for d in order])
 
 
 def upsample_bilinear2d(low: GroupLowering, op: Op) -> None:

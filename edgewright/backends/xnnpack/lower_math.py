@@ -2,39 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from edgewright.backends.xnnpack.operands import limits, operand
 from edgewright.ir.graph import Array, Op, QParams, Value
+from edgewright.lowering.aten_to_core.operands import limits
 from edgewright.lowering.passes.layout import NHWC, GroupLowering, common_order, identity, order_with_last
-
-
-def binary(kind: str, first: str = "self", second: str = "other") -> Any:
-    """A node with two inputs."""
-
-    def lower(low: GroupLowering, op: Op) -> None:
-        out = op.outputs[0]
-        assert out is not None
-        order = common_order(low, op, len(out.shape))
-        a, b = operand(low, op, first, order), operand(low, op, second, order)
-        low.emit(kind, low.make(out, order), self=a, other=b, **limits(op))
-
-    return lower
-
-
-def unary(kind: str, **arguments: str) -> Any:
-    """A node with one input; ``arguments`` maps its attributes to the operator's arguments."""
-
-    def lower(low: GroupLowering, op: Op) -> None:
-        source, out = next(op.inputs()), op.outputs[0]
-        assert out is not None
-        order = common_order(low, op, len(out.shape))
-        attributes = {name: op.args[argument] for name, argument in arguments.items()}
-        low.emit(kind, low.make(out, order), self=low.get(source, order), **attributes, **limits(op))
-
-    return lower
 
 
 def softmax(low: GroupLowering, op: Op) -> None:
@@ -44,29 +16,6 @@ def softmax(low: GroupLowering, op: Op) -> None:
     rank = len(x.shape)
     order = order_with_last(op.args["dim"] % rank, rank)
     low.emit("core.softmax", low.make(out, order), self=low.get(x, order))
-
-
-def prelu(low: GroupLowering, op: Op) -> None:
-    """One slope per channel, channels last."""
-    x, slopes, out = op.args["self"], op.args["weight"], op.outputs[0]
-    assert out is not None
-    rank = len(x.shape)
-    order = order_with_last(1, rank) if rank > 1 else identity(rank)
-    channels = int(x.bound[order[-1]])
-    weight = low.constant(np.ascontiguousarray(np.broadcast_to(slopes.data.reshape(-1), (channels,))))
-    low.emit("core.prelu", low.make(out, order), self=low.get(x, order), weight=weight)
-
-
-def clamp(bounds: Any) -> Any:
-    """An activation that is a clamp."""
-
-    def lower(low: GroupLowering, op: Op) -> None:
-        source, out = op.args["self"], op.outputs[0]
-        assert out is not None
-        order = common_order(low, op, len(out.shape))
-        low.emit("core.clamp", low.make(out, order), self=low.get(source, order), limits=bounds(op))
-
-    return lower
 
 
 def lower_bias(low: GroupLowering, op: Op) -> Value | None:

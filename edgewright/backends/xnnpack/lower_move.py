@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from edgewright.backends.xnnpack.operands import reshape_size
 from edgewright.ir.graph import Dim, Op, Value
+from edgewright.lowering.aten_to_core.operands import reshape_sizes
 from edgewright.lowering.passes.layout import GroupLowering, Order, common_order, identity, permuted_order
 
 
@@ -34,7 +34,7 @@ def stack(low: GroupLowering, op: Op) -> None:
     dim = op.args["dim"] % len(out.shape)
     parts = []
     for value in op.args["tensors"]:
-        size = [reshape_size(value, d) for d in range(len(value.shape))]
+        size = [reshape_sizes(value)[d] for d in range(len(value.shape))]
         shape = [*value.bound[:dim], 1, *value.bound[dim:]]
         parts.append(low.temporary(shape, out))
         low.emit("core.view", parts[-1], self=low.get(value), size=[*size[:dim], 1, *size[dim:]])
@@ -53,20 +53,20 @@ def pixel_shuffle(low: GroupLowering, op: Op) -> None:
     """Reshape to ``[N, C/r², r, r, H, W]``, permute to ``[N, C/r², H, r, W, r]``, reshape to the result."""
     x, out, factor = op.args["self"], op.outputs[0], op.args["upscale_factor"]
     assert out is not None
-    batch, channels, height, width = (reshape_size(x, d) for d in range(4))
+    batch, channels, height, width = (reshape_sizes(x)[d] for d in range(4))
     split_size = [batch, channels // factor**2, factor, factor, height, width]
     bound = [x.bound[0], channels // factor**2, factor, factor, *x.bound[2:]]
     dims = [0, 1, 4, 2, 5, 3]
     parts, permuted_parts = low.temporary(bound, out), low.temporary([bound[d] for d in dims], out)
     low.emit("core.view", parts, self=low.get(x), size=split_size)
     low.emit("core.permute", permuted_parts, self=parts, dims=dims)
-    low.emit("core.view", low.make(out), self=permuted_parts, size=[reshape_size(out, d) for d in range(4)])
+    low.emit("core.view", low.make(out), self=permuted_parts, size=[reshape_sizes(out)[d] for d in range(4)])
 
 
 def view(low: GroupLowering, op: Op) -> None:
     x, out = op.args["self"], op.outputs[0]
     assert out is not None
-    low.emit("core.view", low.make(out), self=low.get(x), size=[reshape_size(out, d) for d in range(len(out.shape))])
+    low.emit("core.view", low.make(out), self=low.get(x), size=[reshape_sizes(out)[d] for d in range(len(out.shape))])
 
 
 def slice_(low: GroupLowering, op: Op) -> None:
@@ -117,7 +117,7 @@ def _select_index(low: GroupLowering, op: Op, x: Value, out: Value, dim: int, in
     _slice_dim(low, x, sliced, order, dim, index, 1)
     squeezed_order = tuple(d - (d > dim) for d in order if d != dim)
     low.emit(
-        "core.view", low.make(out, squeezed_order), self=sliced, size=[reshape_size(out, d) for d in squeezed_order]
+        "core.view", low.make(out, squeezed_order), self=sliced, size=[reshape_sizes(out)[d] for d in squeezed_order]
     )
 
 

@@ -54,7 +54,7 @@ from edgewright.backends.xnnpack.rules import (
     unit_step_slice,
 )
 from edgewright.ir.ports import Same
-from edgewright.lowering.passes.value_storage import activation_limits
+from edgewright.lowering.aten_to_core import LOWERINGS, elementwise
 
 ACTIVATIONS = ("relu", "hardtanh", "clamp")
 
@@ -62,8 +62,8 @@ ACTIVATIONS = ("relu", "hardtanh", "clamp")
 BOTH, ALL = (FLOAT, STATIC), (FLOAT, STATIC, DYNAMIC)
 
 
-def _unary(op: str, kind: str = "", config: str = "", **arguments: str) -> OpSpec:
-    return OpSpec(op, lower_math.unary(kind or f"core.{op}", **arguments), config=config)
+def _unary(op: str, config: str, **arguments: str) -> OpSpec:
+    return OpSpec(op, elementwise.unary(f"core.{op}", arguments), config=config)
 
 
 ROWS: tuple[OpSpec, ...] = (
@@ -80,34 +80,34 @@ ROWS: tuple[OpSpec, ...] = (
                config="ConvolutionConfig")
         for op in CONVOLUTIONS
     ),
-    OpSpec("add", lower_math.binary("core.add"), (argument_is("alpha", 1), all_or_none_quantized), BOTH, ACTIVATIONS,
+    OpSpec("add", LOWERINGS["add"], (argument_is("alpha", 1), all_or_none_quantized), BOTH, ACTIVATIONS,
            config="AddConfig"),
-    OpSpec("sub", lower_math.binary("core.sub"), (argument_is("alpha", 1), all_or_none_quantized), BOTH, ACTIVATIONS,
+    OpSpec("sub", LOWERINGS["sub"], (argument_is("alpha", 1), all_or_none_quantized), BOTH, ACTIVATIONS,
            config="SubConfig"),
-    OpSpec("rsub", lower_math.binary("core.sub", "other", "self"), (argument_is("alpha", 1), all_or_none_quantized),
+    OpSpec("rsub", LOWERINGS["rsub"], (argument_is("alpha", 1), all_or_none_quantized),
            BOTH, ACTIVATIONS, config="SubConfig"),
-    OpSpec("mul", lower_math.binary("core.mul"), (all_or_none_quantized,), BOTH, ACTIVATIONS, config="MulConfig"),
-    OpSpec("div", lower_math.binary("core.div"), (argument_is("rounding_mode", None),), config="DivConfig"),
-    OpSpec("maximum", lower_math.binary("core.maximum"), (), config="MaximumConfig"),
-    OpSpec("minimum", lower_math.binary("core.minimum"), (), config="MinimumConfig"),
+    OpSpec("mul", LOWERINGS["mul"], (all_or_none_quantized,), BOTH, ACTIVATIONS, config="MulConfig"),
+    OpSpec("div", LOWERINGS["div"], (argument_is("rounding_mode", None),), config="DivConfig"),
+    OpSpec("maximum", LOWERINGS["maximum"], (), config="MaximumConfig"),
+    OpSpec("minimum", LOWERINGS["minimum"], (), config="MinimumConfig"),
     *(
-        OpSpec(op, lower_math.clamp(lambda o, name=op: activation_limits(name, o)), (same_qparams,), BOTH,
+        OpSpec(op, elementwise.clamp, (same_qparams,), BOTH,
                ports={"out": Same("self")}, config=config)
         for op, config in (("relu", "ReLUConfig"), ("hardtanh", "HardtanhConfig"), ("clamp", "ClampConfig"))
     ),
-    _unary("abs", config="AbsConfig"), _unary("ceil", config="CeilConfig"), _unary("floor", config="FloorConfig"),
-    _unary("neg", config="NegConfig"), _unary("exp", config="ExpConfig"), _unary("log", config="LogConfig"),
-    _unary("sqrt", config="SquareRootConfig"), _unary("rsqrt", config="ReciprocalSquareRootConfig"),
-    _unary("sin", config="SinConfig"), _unary("cos", config="CosConfig"), _unary("tanh", config="TanhConfig"),
-    _unary("sigmoid", config="SigmoidConfig"), _unary("hardswish", config="HardswishConfig"),
-    OpSpec("gelu", lower_math.unary("core.gelu"), (argument_is("approximate", "none"), dtypes_in("float32")),
+    _unary("abs", "AbsConfig"), _unary("ceil", "CeilConfig"), _unary("floor", "FloorConfig"),
+    _unary("neg", "NegConfig"), _unary("exp", "ExpConfig"), _unary("log", "LogConfig"),
+    _unary("sqrt", "SquareRootConfig"), _unary("rsqrt", "ReciprocalSquareRootConfig"),
+    _unary("sin", "SinConfig"), _unary("cos", "CosConfig"), _unary("tanh", "TanhConfig"),
+    _unary("sigmoid", "SigmoidConfig"), _unary("hardswish", "HardswishConfig"),
+    OpSpec("gelu", elementwise.unary("core.gelu"), (argument_is("approximate", "none"), dtypes_in("float32")),
            config="GeluConfig"),
-    _unary("leaky_relu", config="LeakyReLUConfig", negative_slope="negative_slope"),
-    OpSpec("prelu", lower_math.prelu, (constant("weight"),), config="PreluConfig"),
-    OpSpec("elu", lower_math.unary("core.elu", alpha="alpha"), (argument_is("scale", 1), argument_is("input_scale", 1)),
-           config="ELUConfig"),
-    OpSpec("pow", lower_math.unary("core.square"), (exponent_two,), config="PowConfig"),
-    OpSpec("square", lower_math.unary("core.square"), config="PowConfig"),
+    _unary("leaky_relu", "LeakyReLUConfig", negative_slope="negative_slope"),
+    OpSpec("prelu", elementwise.prelu, (constant("weight"),), config="PreluConfig"),
+    OpSpec("elu", elementwise.unary("core.elu", {"alpha": "alpha"}),
+           (argument_is("scale", 1), argument_is("input_scale", 1)), config="ELUConfig"),
+    OpSpec("pow", elementwise.unary("core.square"), (exponent_two,), config="PowConfig"),
+    OpSpec("square", elementwise.unary("core.square"), config="PowConfig"),
     OpSpec("softmax", lower_math.softmax, (not_scalar,), config="SoftmaxConfig"),
     OpSpec("amax", lower_image.spatial_max, (static_spatial_dims,), config="MaxDimConfig"),
     OpSpec("max_dim", lower_image.spatial_max, (static_spatial_dims, first_output_only), config="MaxDimConfig"),

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from edgewright.ir.aten.ops import OPS
+from edgewright.ir.dtypes import DType
 from edgewright.ir.graph import Array, Dim, Graph, Op, Origin, QParams, Value
 
 Order = tuple[int, ...]
@@ -36,40 +37,23 @@ def is_trivial_permutation(shape: Sequence[int], dims: Sequence[int]) -> bool:
     return nontrivial == sorted(nontrivial)
 
 
-class GroupLowering:
-    """Builds the core graph of one group. ``rows`` has a ``lower`` function for each operator."""
+class NotLoweredError(ValueError):
+    """The target dialect cannot express a call, or its arguments are invalid; the runtime leaves it to its kernel."""
 
-    def __init__(self, group: Graph, rows: Any) -> None:
-        self.group = group
-        self.rows = rows
-        self.graph = Graph(group.name)
+
+def require(condition: object, rule: str) -> None:
+    if not condition:
+        raise NotLoweredError(rule)
+
+
+class LoweringContext:
+    """A core graph under construction, with the dim orders in which each tensor of the source graph is available."""
+
+    def __init__(self, name: str) -> None:
+        self.graph = Graph(name)
         self._by_order: dict[Value, dict[Order, Value]] = {}
         self._constants: dict[tuple[Value, Any], Value] = {}
         self.origin = Origin()  # of the current operator
-
-    def run(self) -> Graph:
-        for value in self.group.inputs:
-            stored = self._device(value, value.dim_order)
-            self._by_order[value] = {value.dim_order: stored}
-            self.graph.inputs.append(stored)
-        for op in self.group.ops:
-            self.origin = op.origin
-            self.rows[op.kind].lower(self, op)
-        for value in self.group.outputs:
-            self.graph.outputs.append(self._output(value))
-        return self.graph
-
-    def _output(self, value: Value) -> Value:
-        """A graph output: must be produced by a node, and be distinct from inputs and other outputs."""
-        device_value = self.get(value, value.dim_order)
-        used = {*self.graph.inputs, *self.graph.outputs}
-        if device_value in used or device_value.constant:
-            copy = self._device(value, value.dim_order)
-            self.copy(device_value, copy)
-            return copy
-        return device_value
-
-    # --------------------------------------------------------------------------------------------------- values
 
     def _device(self, value: Value, order: Order) -> Value:
         shape = tuple(value.bound[d] for d in order)
@@ -98,11 +82,15 @@ class GroupLowering:
         if key not in self._constants:
             permuted = self._device(value, order)
             assert value.data is not None
-            permuted.data = np.ascontiguousarray(value.data.transpose(order))
+            permuted.data = self.transpose_constant(value.data, order)
             if value.q is not None and value.q.axis is not None:
                 permuted.q = with_axis(value.q, order.index(value.q.axis % len(order)))
             self._constants[key] = permuted
         return self._constants[key]
+
+    def transpose_constant(self, data: Array, order: Order) -> Array:
+        """The contents of a constant in a dim order."""
+        return np.ascontiguousarray(data.transpose(order))
 
     def constant(self, data: Array, q: QParams | None = None) -> Value:
         """A new constant."""
@@ -127,6 +115,33 @@ class GroupLowering:
         """Append a node."""
         self.graph.ops.append(Op(kind, args, [out], self.origin))
 
+    def compute(self, kind: str, shape: Sequence[int], dtype: DType | None, /, **args: Any) -> Value:
+        """Append a node and return its result, a value between two nodes of one operator."""
+        out = Value("temporary", dtype, tuple(shape), identity(len(shape)))
+        self.emit(kind, out, **args)
+        return out
+
+    def view(self, value: Value, shape: Sequence[int]) -> Value:
+        """A value of the core graph in another shape."""
+        if tuple(shape) == value.bound:
+            return value
+        return self.compute("core.view", shape, value.dtype, self=value, size=list(shape))
+
+    def scalar_dtype(self, dtype: DType) -> DType:
+        """The type in which a number is added to or multiplied with operands of ``dtype``."""
+        return dtype
+
+    def require_in_range(self, index: Value, size: int, *, wrap: bool) -> None:
+        """Raise unless an index tensor is known to fit a dimension of ``size``; ``wrap``: negative indices count from
+        its end."""
+        data = index.data
+        require(data is not None and data.max() < size and data.min() >= (-size if wrap else 0), "must be in range")
+
+    def require_nonzero(self, divisor: Any) -> None:
+        """Raise unless a divisor, a number or a tensor, is known to have no zeros."""
+        data = divisor.data if isinstance(divisor, Value) else divisor
+        require(data is not None and np.all(data), "must not be zero")
+
     def permute(self, source: Value, out: Value, dims: list[int]) -> None:
         """Append a permute."""
         self.emit("core.permute", out, self=source, dims=dims)
@@ -136,11 +151,42 @@ class GroupLowering:
         self.emit("core.clone", out, self=source)
 
 
+class GroupLowering(LoweringContext):
+    """Builds the core graph of one group. ``rows`` has a ``lower`` function for each operator."""
+
+    def __init__(self, group: Graph, rows: Any) -> None:
+        super().__init__(group.name)
+        self.group = group
+        self.rows = rows
+
+    def run(self) -> Graph:
+        for value in self.group.inputs:
+            stored = self._device(value, value.dim_order)
+            self._by_order[value] = {value.dim_order: stored}
+            self.graph.inputs.append(stored)
+        for op in self.group.ops:
+            self.origin = op.origin
+            self.rows[op.kind].lower(self, op)
+        for value in self.group.outputs:
+            self.graph.outputs.append(self._output(value))
+        return self.graph
+
+    def _output(self, value: Value) -> Value:
+        """A graph output: must be produced by a node, and be distinct from inputs and other outputs."""
+        device_value = self.get(value, value.dim_order)
+        used = {*self.graph.inputs, *self.graph.outputs}
+        if device_value in used or device_value.constant:
+            copy = self._device(value, value.dim_order)
+            self.copy(device_value, copy)
+            return copy
+        return device_value
+
+
 def with_axis(q: QParams, axis: int) -> QParams:
     return QParams(q.scale, q.zero_point, q.dtype, q.qmin, q.qmax, axis, q.block, q.dynamic)
 
 
-def common_order(low: GroupLowering, op: Op, rank: int) -> Order:
+def common_order(low: LoweringContext, op: Op, rank: int) -> Order:
     """The dim order of an elementwise operator: that of its operands, if one is not in logical order."""
     orders = [o for v in op.inputs() if not v.constant for o in low.orders(v) if len(o) == rank]
     non_identity = [o for o in orders if o != identity(rank)]

@@ -9,7 +9,6 @@ Importing this package fills the registry.
 from edgewright.runtime.jit import argmax_index as argmax_index
 from edgewright.runtime.jit import composites as composites
 from edgewright.runtime.jit import conv as conv
-from edgewright.runtime.jit import elementwise as elementwise
 from edgewright.runtime.jit import gather as gather
 from edgewright.runtime.jit import image as image
 from edgewright.runtime.jit import layers as layers

@@ -25,7 +25,7 @@ _I64, _BOOL = np.dtype(np.int64), np.dtype(np.bool_)
 @lowers("aten::argmax.out", "aten::argmin.out")
 def _argmax(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
     x, dim, out = a["self"], a["dim"], outs[0]
-    if not g.supports(x, out) or out.dtype != _I64 or g.constant(x) is not None or not x.bound:
+    if not g.supports(x, out) or out.dtype != _I64 or g.constant_data(x) is not None or not x.bound:
         return False
     data, axis = g.value(x), normalize_dim(x, dim)
     if dim is None:
@@ -33,7 +33,7 @@ def _argmax(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
     if axis is None:
         return False
     shape = [1 if d == axis else n for d, n in enumerate(data.bound)]
-    index = g.emit(core_kind(a), shape, {"self": data, "dim": axis, "keepdim": True}, _I64)
+    index = g.emit_core(core_kind(a), shape, {"self": data, "dim": axis, "keepdim": True}, _I64)
     g.macs += math.prod(x.bound)
     g.emit_to("core.view", out, {"self": index, "size": list(out.bound)})
     return True
@@ -45,7 +45,7 @@ MULTI_RESULT |= {"aten::max.dim_max", "aten::min.dim_min", "aten::topk.values"}
 def store_gathered(g: GraphBuilder, x: TensorSlot, dim: int, indices: Value, outs: Sequence[TensorSlot]) -> bool:
     """Store the elements at ``indices`` along a dimension, and the indices themselves."""
     args = {"self": g.value(x), "dim": dim, "index": indices, "sparse_grad": False}
-    elements = g.emit("core.gather", indices.bound, args, x.dtype)
+    elements = g.emit_core("core.gather", indices.bound, args, x.dtype)
     for out, value in zip(outs, (elements, indices), strict=True):
         if math.prod(out.bound) != math.prod(value.bound):
             return False
@@ -57,11 +57,11 @@ def store_gathered(g: GraphBuilder, x: TensorSlot, dim: int, indices: Value, out
 @lowers("aten::max.dim_max", "aten::min.dim_min")
 def _extreme(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
     x, dim = a["self"], normalize_dim(a["self"], a["dim"])
-    if not g.supports_same_dtype(x, outs[0]) or dim is None or outs[1].dtype != _I64 or g.constant(x) is not None:
+    if not g.supports_same_dtype(x, outs[0]) or dim is None or outs[1].dtype != _I64 or g.constant_data(x) is not None:
         return False
     shape = [1 if d == dim else n for d, n in enumerate(x.bound)]
     kind = "core.argmax" if op_name(a) == "max" else "core.argmin"
-    indices = g.emit(kind, shape, {"self": g.value(x), "dim": dim, "keepdim": True}, _I64)
+    indices = g.emit_core(kind, shape, {"self": g.value(x), "dim": dim, "keepdim": True}, _I64)
     return store_gathered(g, x, dim, indices, outs)
 
 
@@ -71,10 +71,10 @@ def _topk(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
     if not g.supports_same_dtype(x, outs[0]) or dim is None or outs[1].dtype != _I64 or not 0 < a["k"] <= x.bound[dim]:
         return False
     shape = [a["k"] if d == dim else n for d, n in enumerate(x.bound)]
-    if g.constant(x) is not None:
+    if g.constant_data(x) is not None:
         return False
     args = {"self": g.value(x), "k": int(a["k"]), "dim": dim, "largest": bool(a["largest"])}
-    return store_gathered(g, x, dim, g.emit("core.topk_indices", shape, args, _I64), outs)
+    return store_gathered(g, x, dim, g.emit_core("core.topk_indices", shape, args, _I64), outs)
 
 
 # --------------------------------------------------------------------------------------------- element gather/scatter
@@ -87,7 +87,7 @@ def _gather_scatter(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> boo
         not g.supports_same_dtype(x, outs[0])
         or dim is None
         or len(index.bound) != len(x.bound)
-        or g.constant(x) is not None
+        or g.constant_data(x) is not None
     ):
         return False
     index_value = lower_index(g, index, x.bound[dim], wrap=False)
@@ -116,7 +116,12 @@ def _gather_scatter(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> boo
 @lowers("aten::index_select.out")
 def _index_select(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
     x, dim = a["self"], normalize_dim(a["self"], a["dim"])
-    if not g.supports_same_dtype(x, outs[0]) or dim is None or len(a["index"].bound) > 1 or g.constant(x) is not None:
+    if (
+        not g.supports_same_dtype(x, outs[0])
+        or dim is None
+        or len(a["index"].bound) > 1
+        or g.constant_data(x) is not None
+    ):
         return False
     index = lower_index(g, a["index"], x.bound[dim], wrap=False)
     if index is None:
@@ -151,9 +156,9 @@ def linearize_indices(g: GraphBuilder, x: TensorSlot, indices: Sequence[Any]) ->
         if linear is None:
             linear = index
         else:
-            base = g.emit("core.mul", linear.bound, {"self": linear, "other": _int64_scalar(size)}, _I64)
+            base = g.emit_core("core.mul", linear.bound, {"self": linear, "other": _int64_scalar(size)}, _I64)
             both = np.broadcast_shapes(linear.bound, index.bound)
-            linear = g.emit("core.add", both, {"self": base, "other": index}, _I64)
+            linear = g.emit_core("core.add", both, {"self": base, "other": index}, _I64)
     assert linear is not None
     if linear.bound != shape:
         return None
@@ -166,10 +171,10 @@ def _normalize_indices(g: GraphBuilder, index: Value, size: int) -> Value:
     if index.data is not None:
         return make_value(index.bound, np.asarray(index.data.astype(np.int64) % size))
     if index.dtype != _I64:
-        index = g.emit("core.cast", index.bound, {"self": index}, _I64)
-    negative = g.emit("core.lt", index.bound, {"self": index, "other": _int64_scalar(0)}, _BOOL)
-    wrapped = g.emit("core.add", index.bound, {"self": index, "other": _int64_scalar(size)}, _I64)
-    return g.emit("core.where", index.bound, {"condition": negative, "self": wrapped, "other": index}, _I64)
+        index = g.emit_core("core.cast", index.bound, {"self": index}, _I64)
+    negative = g.emit_core("core.lt", index.bound, {"self": index, "other": _int64_scalar(0)}, _BOOL)
+    wrapped = g.emit_core("core.add", index.bound, {"self": index, "other": _int64_scalar(size)}, _I64)
+    return g.emit_core("core.where", index.bound, {"condition": negative, "self": wrapped, "other": index}, _I64)
 
 
 def _int64_scalar(n: int) -> Value:
@@ -180,7 +185,9 @@ def _int64_scalar(n: int) -> Value:
 def _index(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
     x = a["self"]
     linear = (
-        linearize_indices(g, x, a["indices"]) if g.supports_same_dtype(x, outs[0]) and g.constant(x) is None else None
+        linearize_indices(g, x, a["indices"])
+        if g.supports_same_dtype(x, outs[0]) and g.constant_data(x) is None
+        else None
     )
     if linear is None:
         return False
@@ -192,7 +199,7 @@ def _index(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
 @lowers_fallback("aten::index_put.out")
 def _index_put(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
     x, values = a["self"], a["values"]
-    if not g.supports_same_dtype(x, values, outs[0]) or a["accumulate"] or g.constant(x) is not None:
+    if not g.supports_same_dtype(x, values, outs[0]) or a["accumulate"] or g.constant_data(x) is not None:
         return False
     if _is_mask(a["indices"], x) and math.prod(values.bound) == 1:
         fill = g.view(g.value(values), ())
@@ -210,10 +217,10 @@ def _index_put(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
         if len(rows.bound) > len(shape):
             return False
         args = {"self": rows, "size": list(shape), "implicit": False}
-        rows = g.emit("core.expand", shape, args, x.dtype)
+        rows = g.emit_core("core.expand", shape, args, x.dtype)
     indices = [index if d == dim else None for d in range(dim + 1)]
     args = {"self": data, "indices": indices, "values": rows, "accumulate": False}
-    result = g.emit("core.index_put", data.bound, args, x.dtype)
+    result = g.emit_core("core.index_put", data.bound, args, x.dtype)
     g.emit_to("core.view", outs[0], {"self": result, "size": list(outs[0].bound)})
     return True
 

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from edgewright.errors import EdgewrightError
-from edgewright.ir.graph import Array
+from edgewright.formats.operator_signatures import operators
+from edgewright.ir.aten.ops import OPS
+from edgewright.ir.graph import Array, Op, Value
+from edgewright.lowering.aten_to_core import LOWERINGS as ATEN_TO_CORE
+from edgewright.lowering.passes.layout import identity
+from edgewright.runtime.jit.cost import call_cost
 from edgewright.runtime.jit.graph_builder import GraphBuilder, make_value
-from edgewright.runtime.jit.registry import FALLBACKS, LOWERINGS, Args
+from edgewright.runtime.jit.registry import FALLBACKS, LOWERINGS, MULTI_RESULT, Args
 from edgewright.runtime.registry import all_kernels
 from edgewright.runtime.tensor import TensorSlot
 
@@ -24,6 +29,8 @@ _CREATION_OPS = {f"aten::{name}" for name in ("full.out", "ones.out", "zeros.out
                                          "scalar_tensor.out", "empty.out")}  # fmt: skip
 _CREATION_OPS |= {*_SHAPE_ONLY, "dim_order_ops::_empty_dim_order.out"}
 _INVALID = (EdgewrightError, ValueError, LookupError, ArithmeticError, TypeError)  # reported when the call runs
+# Kernels that compute an operator of the op table, but are not an out variant of it.
+_KINDS: dict[str, str] = {}
 # Operators along a dimension: rank-0 operands are lowered as rank 1.
 _RANK1_OPS = {f"aten::{name}" for name in (
     "argmax.out", "argmin.out", "max.dim_max", "min.dim_min", "topk.values", "cumsum.out", "any.out", "any.dims_out",
@@ -36,7 +43,7 @@ _RANK1_OPS = {f"aten::{name}" for name in (
 
 def has_lowering(key: str) -> bool:
     """Whether calls of a kernel can be lowered at all."""
-    return key in LOWERINGS or key in FALLBACKS or key in _CREATION_OPS
+    return key in LOWERINGS or key in FALLBACKS or key in _CREATION_OPS or bool(_rows(key).intersection(ATEN_TO_CORE))
 
 
 def lower_call(g: GraphBuilder, args: Args, outs: Sequence[TensorSlot]) -> bool:
@@ -51,7 +58,67 @@ def lower_call(g: GraphBuilder, args: Args, outs: Sequence[TensorSlot]) -> bool:
         return False
 
 
+def _rows(key: str) -> set[str]:
+    rows = OPS.matching(operators()[key].functional) if key in operators() else ()
+    return {_KINDS[key]} if key in _KINDS else {row.name for row in rows}
+
+
+def op_kind(key: str, args: Args) -> str:
+    """The operator of the op table that a kernel computes; empty if there is none."""
+    if key in _KINDS:
+        return _KINDS[key]
+    rows = OPS.matching(operators()[key].functional) if key in operators() else ()
+    call = Op("", dict(args), [])
+    return next((row.name for row in rows if row.when is None or row.when(call)), "")
+
+
+def _lower_op(g: GraphBuilder, args: Args, outs: Sequence[TensorSlot]) -> bool | None:
+    """Lower a call by its operator's function of ``lowering/aten_to_core``; None if it has none."""
+    key = args["key"]
+    values = {name: _as_value(g, argument) for name, argument in args.items() if name != "key"}
+    kind = op_kind(key, values)
+    lower = ATEN_TO_CORE.get(kind)
+    if lower is None:
+        return None
+    outs = outs if key in MULTI_RESULT else outs[:1]
+    if not g.supports(*_slots(args), *outs) or not _shapes_match(key, values, outs):
+        return False
+    results = [Value("v", out.dtype, out.bound, identity(len(out.bound))) for out in outs]
+    op = Op(kind, values, list(results))
+    lower(g, op)
+    g.macs += call_cost(op)
+    for out, value in zip(outs, results, strict=True):
+        g.bind_result(out, value)
+    return True
+
+
+def _as_value(g: GraphBuilder, argument: Any) -> Any:
+    if isinstance(argument, list):
+        return [_as_value(g, x) for x in argument]
+    return g.source(argument) if isinstance(argument, TensorSlot) else argument
+
+
+def _shapes_match(key: str, args: Mapping[str, Any], outs: Sequence[TensorSlot]) -> bool:
+    """Whether the results have the shapes that the call computes; a kernel resizes or reports those that do not."""
+    shape = all_kernels()[key].shape
+    assert shape is not None
+    shapes = shape(*(_without_contents(a) for a in args.values()))
+    shapes = shapes if isinstance(shapes, list) else [shapes]
+    return all(out.bound == tuple(expected) for out, expected in zip(outs, shapes, strict=False))
+
+
+def _without_contents(argument: Any) -> Any:
+    if isinstance(argument, list):
+        return [_without_contents(a) for a in argument]
+    if not isinstance(argument, Value):
+        return argument
+    return np.broadcast_to(np.zeros((), argument.dtype), argument.bound)
+
+
 def _apply_lowerings(g: GraphBuilder, args: Args, outs: Sequence[TensorSlot]) -> bool:
+    lowered = _lower_op(g, args, outs)
+    if lowered is not None:
+        return lowered
     rows = ([LOWERINGS[args["key"]]] if args["key"] in LOWERINGS else []) + FALLBACKS.get(args["key"], [])
     return any(row(g, args, outs) for row in rows)
 
@@ -67,7 +134,7 @@ def _fold_constants(g: GraphBuilder, args: Args, outs: Sequence[TensorSlot]) -> 
     if not (slots or key in _CREATION_OPS) or any(o.dynamic or o.dtype.kind not in "fiub" for o in outs):
         return False
     shape_only = key in _SHAPE_ONLY
-    if not shape_only and any(g.constant(slot) is None for slot in slots):
+    if not shape_only and any(g.constant_data(slot) is None for slot in slots):
         return False
     if (
         any(not s.bound and s.dynamic for s in slots)
@@ -98,7 +165,7 @@ def _load_constants(g: GraphBuilder, argument: Any, shape_only: bool) -> Any:
     if not isinstance(argument, TensorSlot):
         return argument
     contents: Array | None = (
-        np.broadcast_to(np.zeros((), argument.dtype), argument.bound) if shape_only else g.constant(argument)
+        np.broadcast_to(np.zeros((), argument.dtype), argument.bound) if shape_only else g.constant_data(argument)
     )
     return contents
 

@@ -25,13 +25,15 @@ def emit_float(g: GraphBuilder, kind: str, a: Value, b: Any = None, shape: Seque
     if b is not None:
         args["other"] = b if isinstance(b, Value) else make_value((), np.asarray(b, np.float32))
     broadcast = np.broadcast_shapes(a.bound, args["other"].bound if b is not None else ())
-    return g.emit(kind, broadcast if shape is None else shape, args)
+    return g.emit_core(kind, broadcast if shape is None else shape, args)
 
 
 def emit_select(g: GraphBuilder, comparison: str, x: Value, limit: float, on_true: Value, on_false: Value) -> Value:
     """``where(x <comparison> limit, on_true, on_false)``."""
-    condition = g.emit(comparison, x.bound, {"self": x, "other": make_value((), np.asarray(limit, np.float32))}, _BOOL)
-    return g.emit("core.where", x.bound, {"condition": condition, "self": on_true, "other": on_false})
+    condition = g.emit_core(
+        comparison, x.bound, {"self": x, "other": make_value((), np.asarray(limit, np.float32))}, _BOOL
+    )
+    return g.emit_core("core.where", x.bound, {"condition": condition, "self": on_true, "other": on_false})
 
 
 def store(g: GraphBuilder, value: Value, out: TensorSlot) -> bool:
@@ -47,7 +49,7 @@ def store(g: GraphBuilder, value: Value, out: TensorSlot) -> bool:
 @lowers_fallback("aten::gelu.out")
 def _activation(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
     x, name = a["self"], op_name(a)
-    if not g.supports(x, outs[0]) or g.constant(x) is not None or not (name == "glu" or x.bound == outs[0].bound):
+    if not g.supports(x, outs[0]) or g.constant_data(x) is not None or not (name == "glu" or x.bound == outs[0].bound):
         return False
     result = _ACTIVATIONS[name](g, emit_cast(g, x, _F32), a)
     g.macs += TRANSCENDENTAL_COST * math.prod(x.bound)
@@ -72,10 +74,10 @@ def _logit(g: GraphBuilder, x: Value, a: Args) -> Value | None:
     if eps is not None and eps >= 0:
         epsilon = np.asarray(eps, dtype)
         low, high = (make_value((), v.astype(np.float32)) for v in (epsilon, np.asarray(1 - epsilon, dtype)))
-        above = g.emit(
+        above = g.emit_core(
             "core.where", x.bound, {"condition": _emit_compare(g, "core.gt", x, high), "self": high, "other": x}
         )
-        x = g.emit(
+        x = g.emit_core(
             "core.where", x.bound, {"condition": _emit_compare(g, "core.lt", x, low), "self": low, "other": above}
         )
     rest = emit_float(g, "core.add", emit_float(g, "core.neg", x), 1.0)
@@ -83,7 +85,7 @@ def _logit(g: GraphBuilder, x: Value, a: Args) -> Value | None:
 
 
 def _emit_compare(g: GraphBuilder, comparison: str, x: Value, limit: Value) -> Value:
-    return g.emit(comparison, x.bound, {"self": x, "other": limit}, _BOOL)
+    return g.emit_core(comparison, x.bound, {"self": x, "other": limit}, _BOOL)
 
 
 def _glu(g: GraphBuilder, x: Value, a: Args) -> Value | None:
@@ -94,7 +96,7 @@ def _glu(g: GraphBuilder, x: Value, a: Args) -> Value | None:
     halves = []
     for i in (0, 1):
         start = [i * lengths[d] if d == dim % rank else 0 for d in range(rank)]
-        halves.append(g.emit("core.slice", lengths, {"self": x, "start": start, "length": lengths}))
+        halves.append(g.emit_core("core.slice", lengths, {"self": x, "start": start, "length": lengths}))
     return emit_float(g, "core.mul", halves[0], emit_float(g, "core.sigmoid", halves[1]))
 
 
@@ -109,13 +111,13 @@ _ACTIVATIONS = {"leaky_relu": _leaky_relu, "elu": _elu, "logit": _logit, "glu": 
 @lowers("aten::_log_softmax.out")
 def _log_softmax(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
     x, rank = a["self"], len(a["self"].bound)
-    if not g.supports_float(x, *outs) or not rank or not -rank <= a["dim"] < rank or g.constant(x) is not None:
+    if not g.supports_float(x, *outs) or not rank or not -rank <= a["dim"] < rank or g.constant_data(x) is not None:
         return False
     dim, data = a["dim"] % rank, g.value(x)
     shape = [1 if d == dim else n for d, n in enumerate(x.bound)]
     args = {"dim": [dim], "keepdim": True}
-    shifted = emit_float(g, "core.sub", data, g.emit("core.amax", shape, {"self": data, **args}))
-    total = g.emit("core.sum", shape, {"self": emit_float(g, "core.exp", shifted), **args})
+    shifted = emit_float(g, "core.sub", data, g.emit_core("core.amax", shape, {"self": data, **args}))
+    total = g.emit_core("core.sum", shape, {"self": emit_float(g, "core.exp", shifted), **args})
     g.macs += TRANSCENDENTAL_COST * math.prod(x.bound)
     return emit_typed(g, "core.sub", outs[0], {"self": shifted, "other": emit_float(g, "core.log", total)}, _F32)
 
@@ -128,16 +130,16 @@ MULTI_RESULT |= {"aten::var_mean.correction_out"}
 @lowers("aten::var.correction_out", "aten::var.out", "aten::var_mean.correction_out")
 def _variance(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
     x, dims = a["self"], reduced_dims(a["self"], a["dim"])
-    if not g.supports(x, *outs) or dims is None or not dims or g.constant(x) is not None:
+    if not g.supports(x, *outs) or dims is None or not dims or g.constant_data(x) is not None:
         return False
     correction = a["correction"] if "correction" in a else int(bool(a["unbiased"]))
     count = math.prod(x.bound[d] for d in dims)
     divisor = max(count - (1 if correction is None else correction), 0)
     shape = [1 if d in dims else n for d, n in enumerate(x.bound)]
     args, data = {"dim": dims, "keepdim": True}, emit_cast(g, x, _F32)
-    mean = g.emit("core.mean", shape, {"self": data, **args})
+    mean = g.emit_core("core.mean", shape, {"self": data, **args})
     square = emit_float(g, "core.square", emit_float(g, "core.sub", data, mean))
-    variance = emit_float(g, "core.div", g.emit("core.sum", shape, {"self": square, **args}), float(divisor))
+    variance = emit_float(g, "core.div", g.emit_core("core.sum", shape, {"self": square, **args}), float(divisor))
     g.macs += TRANSCENDENTAL_COST * math.prod(x.bound)
     values = (variance, mean)[: len(outs)]
     if any(math.prod(v.bound) != math.prod(o.bound) for v, o in zip(values, outs, strict=True)):
@@ -150,8 +152,8 @@ def _batch_norm(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
     """One multiply and one add per channel: the statistics are constants."""
     x, names = a["input"], ("weight", "bias", "running_mean", "running_var")
     slots = [a[name] for name in names]
-    constants = [g.constant(s) for s in slots]
-    if not g.supports_float(x, outs[0], *slots) or len(x.bound) < 2 or g.constant(x) is not None:
+    constants = [g.constant_data(s) for s in slots]
+    if not g.supports_float(x, outs[0], *slots) or len(x.bound) < 2 or g.constant_data(x) is not None:
         return False
     all_constant = all(
         s is None or (h is not None and h.shape == x.bound[1:2]) for s, h in zip(slots, constants, strict=True)
@@ -182,7 +184,7 @@ def emit_matmul(g: GraphBuilder, a: TensorSlot, b: TensorSlot) -> Value | None:
     if not g.supports_float(a, b) or not fits:
         return None
     g.macs += math.prod(a.bound) * b.bound[1]
-    return g.emit("core.bmm", (a.bound[0], b.bound[1]), {"self": g.value(a), "other": g.value(b)})
+    return g.emit_core("core.bmm", (a.bound[0], b.bound[1]), {"self": g.value(a), "other": g.value(b)})
 
 
 @lowers_fallback("aten::mm.out")

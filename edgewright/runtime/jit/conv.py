@@ -20,9 +20,9 @@ def _pair(numbers: Sequence[int]) -> list[int]:
 
 @lowers("aten::convolution.out")
 def _convolution(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
-    x, w, b = a["input"], g.constant(a["weight"]), a["bias"]
+    x, w, b = a["input"], g.constant_data(a["weight"]), a["bias"]
     lists = [_pair(a[name]) for name in ("stride", "padding", "dilation")]
-    constant = w is not None and w.ndim == 4 and w.dtype == x.dtype and (b is None or g.constant(b) is not None)
+    constant = w is not None and w.ndim == 4 and w.dtype == x.dtype and (b is None or g.constant_data(b) is not None)
     if (
         not (g.supports_float(x, b, *outs) and g.is_image(x) and constant and all(lists))
         or a["transposed"]
@@ -36,7 +36,7 @@ def _convolution(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
     args = {
         "input": g.value_nhwc(x),
         "weight": make_value(filters.shape, np.ascontiguousarray(filters)),
-        "bias": None if b is None else make_value(b.bound, g.constant(b)),
+        "bias": None if b is None else make_value(b.bound, g.constant_data(b)),
         "stride": stride,
         "padding": [pads[0], pads[0], pads[1], pads[1]],
         "dilation": dilation,
@@ -51,7 +51,7 @@ def _convolution(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
 def _batch_norm(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
     """Fold the batch norm into the weights and bias of the convolution that produces its input."""
     x, slots = a["input"], [a[n] for n in ("weight", "bias", "running_mean", "running_var")]
-    values = [g.constant(s) for s in slots]
+    values = [g.constant_data(s) for s in slots]
     if not g.supports_float(x, outs[0], *slots) or any(
         v is None and s is not None for v, s in zip(values, slots, strict=True)
     ):
@@ -92,23 +92,23 @@ def _emit_linear(
 
 @lowers("aten::addmm.out")
 def _addmm(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
-    bias = g.constant(a["self"])
+    bias = g.constant_data(a["self"])
     if bias is None or a["beta"] != 1 or a["alpha"] != 1:
         return False
-    return _emit_linear(g, a["mat1"], g.constant(a["mat2"]), bias, outs[0], transposed=True)
+    return _emit_linear(g, a["mat1"], g.constant_data(a["mat2"]), bias, outs[0], transposed=True)
 
 
 @lowers("aten::mm.out")
 def _mm(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
-    return _emit_linear(g, a["self"], g.constant(a["mat2"]), None, outs[0], transposed=True)
+    return _emit_linear(g, a["self"], g.constant_data(a["mat2"]), None, outs[0], transposed=True)
 
 
 @lowers("aten::linear.out")
 def _linear(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
-    bias = g.constant(a["bias"])
+    bias = g.constant_data(a["bias"])
     if a["bias"] is not None and bias is None:
         return False
-    return _emit_linear(g, a["input"], g.constant(a["weight"]), bias, outs[0], transposed=False)
+    return _emit_linear(g, a["input"], g.constant_data(a["weight"]), bias, outs[0], transposed=False)
 
 
 _TO_NHWC, _TO_NCHW = (0, 2, 3, 1), (0, 3, 1, 2)
@@ -132,10 +132,12 @@ def weights_ohwi(w: Array, groups: int, transposed: bool) -> Array:
 
 @lowers_fallback("aten::convolution.out")
 def _convolution_1d_or_transposed(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
-    x, w, b, out = a["input"], g.constant(a["weight"]), a["bias"], outs[0]
+    x, w, b, out = a["input"], g.constant_data(a["weight"]), a["bias"], outs[0]
     rank = len(x.bound) - 2
-    constant = w is not None and w.dtype == x.dtype and w.ndim == rank + 2 and (b is None or g.constant(b) is not None)
-    if not (g.supports_float(x, b, out) and constant and rank in (1, 2)) or w is None or g.constant(x) is not None:
+    constant = (
+        w is not None and w.dtype == x.dtype and w.ndim == rank + 2 and (b is None or g.constant_data(b) is not None)
+    )
+    if not (g.supports_float(x, b, out) and constant and rank in (1, 2)) or w is None or g.constant_data(x) is not None:
         return False
     groups, transposed = int(a["groups"]), bool(a["transposed"])
     channels = w.shape[1] * groups if transposed else w.shape[0]
@@ -149,17 +151,17 @@ def _convolution_1d_or_transposed(g: GraphBuilder, a: Args, outs: Sequence[Tenso
     data = np.ascontiguousarray(weights_ohwi(w.reshape(*w.shape[:2], -1, w.shape[-1]), groups, transposed))
     args = {
         "input": image, "weight": make_value(data.shape, data),
-        "bias": None if b is None else make_value(b.bound, g.constant(b)),
+        "bias": None if b is None else make_value(b.bound, g.constant_data(b)),
         "stride": stride, "dilation": dilation, "groups": groups, "padding": [pads[0], pads[0], pads[1], pads[1]],
         "output_padding": output_padding if transposed else [0, 0],
     }  # fmt: skip
     shape = (x.bound[0], *((1,) if rank == 1 else ()), *out.bound[2:], channels)
     g.macs += math.prod(out.bound) * math.prod(w.shape[1:])
-    result = g.emit("core.conv_transpose2d" if transposed else "core.conv2d", shape, args)
+    result = g.emit_core("core.conv_transpose2d" if transposed else "core.conv2d", shape, args)
     if rank == 2:
         g.bind(out, result, nhwc=True)
     else:
-        nchw = g.emit("core.permute", tuple(shape[d] for d in _TO_NCHW), {"self": result, "dims": list(_TO_NCHW)})
+        nchw = g.emit_core("core.permute", tuple(shape[d] for d in _TO_NCHW), {"self": result, "dims": list(_TO_NCHW)})
         g.emit_to("core.view", out, {"self": nchw, "size": list(out.bound)})
     return True
 
@@ -169,4 +171,6 @@ def _nhwc_input(g: GraphBuilder, x: TensorSlot, rank: int) -> Value:
     if rank == 2:
         return g.value_nhwc(x)
     planes = g.view(g.value(x), (*x.bound[:2], 1, x.bound[2]))
-    return g.emit("core.permute", tuple(planes.bound[d] for d in _TO_NHWC), {"self": planes, "dims": list(_TO_NHWC)})
+    return g.emit_core(
+        "core.permute", tuple(planes.bound[d] for d in _TO_NHWC), {"self": planes, "dims": list(_TO_NHWC)}
+    )

@@ -39,7 +39,7 @@ def lower_index(g: GraphBuilder, slot: Any, size: int, *, wrap: bool) -> Value |
         or not size
     ):
         return None
-    data = g.constant(slot)
+    data = g.constant_data(slot)
     if data is not None:
         in_range = int(data.max()) < size and int(data.min()) >= (-size if wrap else 0)
         return g.value(slot) if in_range else None
@@ -136,7 +136,9 @@ def _split(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
         lengths = [size if d == dim else n for d, n in enumerate(x.bound)]
         args = {"self": g.value(x), "start": starts, "length": lengths}
         if unbound:
-            g.emit_to("core.view", out, {"self": g.emit("core.slice", lengths, args, x.dtype), "size": list(out.bound)})
+            g.emit_to(
+                "core.view", out, {"self": g.emit_core("core.slice", lengths, args, x.dtype), "size": list(out.bound)}
+            )
         else:
             g.emit_to("core.slice", out, args)
         start += size
@@ -166,7 +168,7 @@ def _quantized_embedding(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -
     for kind, slot in (("core.sub", zeros), ("core.mul", scales)):
         if slot is not None:
             params = _gather_rows(g, g.view(g.value(slot), (slot.bound[0], groups)), flat)
-            params = params if params.dtype == _F32 else g.emit("core.cast", params.bound, {"self": params}, _F32)
+            params = params if params.dtype == _F32 else g.emit_core("core.cast", params.bound, {"self": params}, _F32)
             data = emit_float(g, kind, data, g.view(params, (count, groups, 1)))
     g.macs += 4 * math.prod(out.bound)
     return store(g, data, out)
@@ -174,22 +176,22 @@ def _quantized_embedding(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -
 
 def _gather_rows(g: GraphBuilder, table: Value, index: Value) -> Value:
     shape = (index.bound[0], *table.bound[1:])
-    return g.emit("core.index", shape, {"self": table, "indices": [index]}, table.dtype)
+    return g.emit_core("core.index", shape, {"self": table, "indices": [index]}, table.dtype)
 
 
 def _unpack(g: GraphBuilder, rows: Value, bits: int) -> Value:
     """Unpack sub-byte elements to float32."""
     if bits == 8:
-        return g.emit("core.cast", rows.bound, {"self": rows}, _F32)
+        return g.emit_core("core.cast", rows.bound, {"self": rows}, _F32)
     if rows.dtype != _U8:
-        rows = g.emit("core.cast", rows.bound, {"self": rows}, _U8)
+        rows = g.emit_core("core.cast", rows.bound, {"self": rows}, _U8)
     shape_1, parts = (*rows.bound, 1), []
     for shift in _SHIFTS[bits]:
         args = {"self": rows, "other": make_value((), np.asarray(shift, np.uint8))}
-        shifted = g.emit("core.bitwise_right_shift", rows.bound, args, _U8)
+        shifted = g.emit_core("core.bitwise_right_shift", rows.bound, args, _U8)
         args = {"self": shifted, "other": make_value((), np.asarray(2**bits - 1, np.uint8))}
-        parts.append(g.view(g.emit("core.bitwise_and", rows.bound, args, _U8), shape_1))
+        parts.append(g.view(g.emit_core("core.bitwise_and", rows.bound, args, _U8), shape_1))
     shape = (*rows.bound, len(parts))
-    interleaved = g.emit("core.cat", shape, {"tensors": parts, "dim": len(shape) - 1}, _U8)
+    interleaved = g.emit_core("core.cat", shape, {"tensors": parts, "dim": len(shape) - 1}, _U8)
     flat = g.view(interleaved, (rows.bound[0], rows.bound[1] * len(parts)))
-    return emit_float(g, "core.sub", g.emit("core.cast", flat.bound, {"self": flat}, _F32), float(2 ** (bits - 1)))
+    return emit_float(g, "core.sub", g.emit_core("core.cast", flat.bound, {"self": flat}, _F32), float(2 ** (bits - 1)))

@@ -11,6 +11,7 @@ import numpy as np
 from edgewright.ir.dtypes import DType, bfloat16
 from edgewright.ir.graph import Array, Graph, Op, QParams, Value
 from edgewright.ir.numerics import Numerics
+from edgewright.lowering.passes.layout import NHWC, LoweringContext, Order, identity
 from edgewright.runtime.tensor import TensorSlot
 
 TransposeCache = dict[tuple[int, tuple[int, ...]], tuple[Array, Array]]
@@ -20,32 +21,109 @@ FLOATS = (_F32, np.dtype(np.float16), bfloat16)
 DTYPES = (*FLOATS, *(np.dtype(t) for t in ("bool", "uint8", "int8", "int16", "int32", "int64")))
 MIN_MACS = 1_000_000  # below, numpy finishes before the engine has compiled
 TRANSCENDENTAL_COST = 10  # cost of a transcendental function, in multiply-accumulates
-_TO_NHWC, _TO_NCHW = (0, 2, 3, 1), (0, 3, 1, 2)
 
 
-class GraphBuilder:
+class GraphBuilder(LoweringContext):
     """Builds a core graph from kernel calls.
 
-    A slot has up to two values: one in its logical dimension order and, for images, one in NHWC. Lowerings ask for the
-    layout they compute in; ``_in_layout`` inserts a permute the first time a slot is needed in the other one. This is
-    layout propagation in its simplest form: elementwise operators follow their operands (``prefers_nhwc``), so between
-    two convolutions nothing is permuted.
+    Calls are operators of the ATen dialect (``make_op``) on values that stand for the contents of tensor slots. A slot
+    from outside becomes an input of the graph when a lowering first reads it.
     """
 
     def __init__(
         self, has_single_reader: Callable[[TensorSlot], bool], transposed: TransposeCache | None = None
     ) -> None:
+        super().__init__("segment")
         self.transposed: TransposeCache = {} if transposed is None else transposed  # constants, each with its source
-        self.graph = Graph("segment")
         self.has_single_reader = has_single_reader  # exactly one call reads the tensor, and nothing else observes it
         self.input_slots: list[TensorSlot] = []
         self.guards: set[tuple[TensorSlot, int, bool]] = set()  # index tensor, size of the dimension, negatives allowed
         self.macs = 0
         self.numerics: Numerics | None = None  # of the delegates whose graphs are inlined
-        self._values: dict[tuple[TensorSlot, bool], Value] = {}
-        self._bound_slots: list[TensorSlot] = []  # keeps slots alive, so that their ids stay unique
+        self._bound: dict[TensorSlot, Value] = {}  # the contents of slots that the graph reads or computes
+        self._outside: dict[TensorSlot, Value] = {}
+        self._slots: dict[Value, TensorSlot] = {}  # of values from outside
         self._view_sources: dict[TensorSlot, Value] = {}
         self.producers: dict[Value, Op] = {}
+
+    # ------------------------------------------------------------------------------------------------------- slots
+
+    def source(self, slot: TensorSlot) -> Value:
+        """The value that stands for the contents of a slot."""
+        value = self._bound.get(slot) or self._outside.get(slot)
+        if value is None:
+            data = self.constant_data(slot)
+            value = Value("v", slot.dtype, slot.bound, slot.dim_order, data)
+            self._outside[slot] = value
+            self._slots[value] = slot
+        return value
+
+    def is_bound(self, slot: TensorSlot) -> bool:
+        """Whether the graph has a value for the slot already."""
+        return slot in self._bound
+
+    def bind_result(self, slot: TensorSlot, value: Value) -> None:
+        """Make ``value``, which the graph defines, the contents of ``slot``."""
+        self._bound[slot] = value
+
+    def bind_constant(self, slot: TensorSlot, data: Array) -> None:
+        self._bound[slot] = Value("v", data.dtype, data.shape, identity(data.ndim), data)
+
+    def constant_data(self, slot: TensorSlot | None) -> Array | None:
+        """The contents of a constant of the file, or of a folded one; None for anything else."""
+        if slot is None:
+            return None
+        bound = self._bound.get(slot)
+        if bound is not None:
+            return bound.data
+        is_constant = slot.memory is not None and not slot.memory.flags.writeable and not slot.mutated
+        return slot.array if is_constant else None
+
+    def orders(self, value: Value) -> list[Order]:
+        unread = self._slots.get(value) if value not in self._by_order and not value.constant else None
+        return super().orders(value) if unread is None else [unread.dim_order]
+
+    def get(self, value: Value, order: Order | None = None) -> Value:
+        slot = self._slots.get(value)
+        if slot is not None and value not in self._by_order and not value.constant:
+            self._bound.setdefault(slot, value)
+            stored = self._device(value, slot.dim_order)
+            self.graph.inputs.append(stored)
+            self.input_slots.append(slot)
+            self.alias(value, slot.dim_order, stored)
+        return super().get(value, order)
+
+    def value_in_dim_order(self, slot: TensorSlot) -> Value:
+        """The slot's value in its memory layout."""
+        return self.get(self.source(slot), slot.dim_order)
+
+    # ---------------------------------------------------------------------------------------------------- operators
+
+    def emit(self, kind: str, out: Value, /, **args: Any) -> None:
+        super().emit(kind, out, **args)
+        self.producers[out] = self.graph.ops[-1]
+
+    def transpose_constant(self, data: Array, order: Order) -> Array:
+        """A transposed constant; the same array for the same arguments, so that weights are packed once."""
+        if order == identity(data.ndim):
+            return np.ascontiguousarray(data)
+        key = (id(data), tuple(order))
+        if key not in self.transposed:
+            self.transposed[key] = (data, np.ascontiguousarray(data.transpose(order)))
+        return self.transposed[key][1]
+
+    def scalar_dtype(self, dtype: DType) -> DType:
+        """Kernels of 16-bit types compute in float32, with numbers that are not rounded."""
+        return _F32 if dtype in FLOATS else dtype
+
+    def require_nonzero(self, divisor: Any) -> None:
+        slot = self._slots.get(divisor) if isinstance(divisor, Value) else None
+        if slot is None or divisor.constant:
+            super().require_nonzero(divisor)
+        else:
+            self.guards.add((slot, 0, False))  # checked before each run
+
+    # -------------------------------------------------------------------------------------- lowerings of kernel calls
 
     def supports_float(self, *slots: TensorSlot | None) -> bool:
         """Static, non-empty tensors of one floating-point dtype."""
@@ -58,7 +136,7 @@ class GraphBuilder:
         return all(s is None or self._supports(s) for s in slots)
 
     def _supports(self, slot: TensorSlot) -> bool:
-        bound = self._values.get((slot, False)) or self._values.get((slot, True))
+        bound = self._bound.get(slot)
         supported = slot.dtype in DTYPES and not slot.dynamic and 0 not in slot.bound
         return supported and (bound is None or bound.q is None)
 
@@ -70,100 +148,42 @@ class GraphBuilder:
     def is_image(slot: TensorSlot) -> bool:
         return len(slot.bound) == 4
 
-    def constant(self, slot: TensorSlot | None) -> Array | None:
-        """The contents of a constant of the file, or of a folded one; None for anything else."""
-        if slot is None:
-            return None
-        bound = self._values.get((slot, False))
-        if bound is not None:
-            return bound.data
-        is_constant = slot.memory is not None and not slot.memory.flags.writeable and not slot.mutated
-        return slot.array if is_constant else None
-
     def value(self, slot: TensorSlot) -> Value:
         """The slot's value in logical dimension order."""
-        return self._in_layout(slot, False)
+        return self.get(self.source(slot))
 
     def value_nhwc(self, slot: TensorSlot) -> Value:
         """The slot's value in NHWC."""
-        return self._in_layout(slot, True)
+        return self.get(self.source(slot), NHWC)
 
     def prefers_nhwc(self, slots: Sequence[TensorSlot]) -> bool:
         """Whether an elementwise operator on ``slots`` should compute in NHWC: one of them already is."""
         same = all(self.is_image(s) and s.bound == slots[0].bound for s in slots)
-        return same and any((s, True) in self._values for s in slots)
-
-    def is_bound(self, slot: TensorSlot) -> bool:
-        """Whether the graph has a value for the slot already."""
-        return (slot, False) in self._values or (slot, True) in self._values
-
-    def _in_layout(self, slot: TensorSlot, nhwc: bool) -> Value:
-        if not self.is_bound(slot):
-            self._import_slot(slot)
-        if (slot, nhwc) not in self._values:
-            value = self._values[slot, not nhwc]
-            order = _TO_NHWC if nhwc else _TO_NCHW
-            other = make_value(tuple(value.bound[d] for d in order), dtype=value.dtype)
-            if value.data is not None:
-                other.data = self.transpose_constant(value.data, order)
-            else:
-                self._append("core.permute", other, {"self": value, "dims": list(order)})
-            self._values[slot, nhwc] = other
-        return self._values[slot, nhwc]
-
-    def transpose_constant(self, data: Array, dims: Sequence[int]) -> Array:
-        """A transposed constant; the same array for the same arguments, so that weights are packed once."""
-        key = (id(data), tuple(dims))
-        if key not in self.transposed:
-            self.transposed[key] = (data, np.ascontiguousarray(data.transpose(dims)))
-        return self.transposed[key][1]
-
-    def _import_slot(self, slot: TensorSlot) -> None:
-        """Bind a tensor from outside the graph: a constant, or an input in its memory layout."""
-        data, nhwc = self.constant(slot), slot.dim_order == _TO_NHWC
-        if data is not None:
-            value, nhwc = make_value(slot.bound, np.ascontiguousarray(data).reshape(slot.bound)), False
-        else:
-            value = make_value(tuple(slot.bound[d] for d in slot.dim_order), dtype=slot.dtype)
-            self.graph.inputs.append(value)
-            self.input_slots.append(slot)
-        self.bind(slot, value, nhwc=nhwc)
+        return same and any(s in self._bound and NHWC in self.orders(self._bound[s]) for s in slots)
 
     def bind(self, slot: TensorSlot, value: Value, *, nhwc: bool) -> None:
         """Make ``value`` the contents of ``slot``; a float32 value is rounded to a 16-bit slot's dtype."""
         if value.dtype == _F32 != slot.dtype and slot.dtype in FLOATS:
-            value = self.emit("core.convert", value.bound, {"self": value}, slot.dtype)
-        self._bound_slots.append(slot)
-        self._values.pop((slot, not nhwc), None)
-        self._values[slot, nhwc] = value
+            value = self.emit_core("core.convert", value.bound, {"self": value}, slot.dtype)
+        if value.data is not None:
+            self.bind_constant(slot, value.data.transpose(0, 3, 1, 2) if nhwc else value.data)
+            return
+        source = Value("v", value.dtype, slot.bound, identity(len(slot.bound)), q=value.q)
+        self.alias(source, NHWC if nhwc else identity(len(slot.bound)), value)
+        self.bind_result(slot, source)
 
     def emit_to(self, kind: str, out: TensorSlot, args: dict[str, Any], *, nhwc: bool = False) -> None:
         """Append an operator whose result is ``out``."""
-        shape = tuple(out.bound[d] for d in _TO_NHWC) if nhwc else out.bound
-        value = make_value(shape, dtype=out.dtype)
-        self._append(kind, value, args)
-        self.bind(out, value, nhwc=nhwc)
+        shape = tuple(out.bound[d] for d in NHWC) if nhwc else out.bound
+        self.bind(out, self.emit_core(kind, shape, args, out.dtype), nhwc=nhwc)
 
-    def emit(self, kind: str, shape: Sequence[int], args: dict[str, Any], dtype: DType | None = None) -> Value:
+    def emit_core(self, kind: str, shape: Sequence[int], args: dict[str, Any], dtype: DType | None = None) -> Value:
         """Append an operator and return its result, a value internal to the graph."""
         value = make_value(shape, dtype=dtype)
-        self._append(kind, value, args)
+        self.emit(kind, value, **args)
         return value
 
-    def view(self, value: Value, shape: Sequence[int]) -> Value:
-        """``value`` in another shape."""
-        if tuple(shape) == value.bound:
-            return value
-        return self.emit("core.view", shape, {"self": value, "size": list(shape)}, value.dtype)
-
-    @staticmethod
-    def float_scalar(number: Any) -> Array:
-        return np.asarray([number], _F32)
-
-    def _append(self, kind: str, value: Value, args: dict[str, Any]) -> None:
-        op = Op(kind, args, [value])
-        self.graph.ops.append(op)
-        self.producers[value] = op
+    # ---------------------------------------------------------------------------------------------------- delegates
 
     def inline(self, graph: Graph, inputs: Sequence[TensorSlot], outputs: Sequence[TensorSlot]) -> bool:
         """Append all operators of another core graph, whose inputs and outputs are in memory layout."""
@@ -175,15 +195,16 @@ class GraphBuilder:
             return False
         for value, slot in zip(graph.inputs, inputs, strict=True):
             if value.q is not None and not self.is_bound(slot):
-                self._import_slot(slot)
-                self._values[slot, False].q = value.q
+                self.source(slot).q = value.q
         mapping = {v: self.value_in_dim_order(s) for v, s in zip(graph.inputs, inputs, strict=True)}
         for op in graph.ops:
             op_outputs = [None if v is None else mapping.setdefault(v, replace(v)) for v in op.outputs]
             args = {name: _substitute(argument, mapping) for name, argument in op.args.items()}
             self.graph.ops.append(Op(op.kind, args, op_outputs, op.origin))
         for value, slot in zip(graph.outputs, outputs, strict=True):
-            self.bind(slot, mapping[value], nhwc=slot.dim_order == _TO_NHWC)
+            contents = Value("v", value.dtype, slot.bound, slot.dim_order, q=value.q)
+            self.alias(contents, slot.dim_order, mapping[value])
+            self.bind_result(slot, contents)
         self.macs += MIN_MACS
         return True
 
@@ -200,9 +221,9 @@ class GraphBuilder:
         ):
             return False
         if value.q is None:
-            return slot.dtype in FLOATS and (contiguous or slot.dim_order == _TO_NHWC)
-        bound, per_tensor = self._values.get((slot, False)), value.q.axis is None and value.q.dynamic is None
-        same = self.constant(slot) is None if bound is None else bound.q == value.q
+            return slot.dtype in FLOATS and (contiguous or slot.dim_order == NHWC)
+        bound, per_tensor = self._bound.get(slot), value.q.axis is None and value.q.dynamic is None
+        same = self.constant_data(slot) is None if bound is None else bound.q == value.q
         return contiguous and per_tensor and same and value.q.dtype == slot.dtype and slot.dtype.itemsize == 1
 
     def bind_view(self, slot: TensorSlot, view: TensorSlot) -> bool:
@@ -215,10 +236,6 @@ class GraphBuilder:
             self.emit_to("core.view", view, {"self": source, "size": list(view.bound)})
             self._view_sources[view] = source
         return True
-
-    def value_in_dim_order(self, slot: TensorSlot) -> Value:
-        """The slot's value in its memory layout."""
-        return self._in_layout(slot, slot.dim_order == _TO_NHWC)
 
 
 def _substitute(argument: Any, values: Mapping[Value, Value]) -> Any:

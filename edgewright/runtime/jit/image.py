@@ -41,7 +41,12 @@ def resize_filter(narrow: ColumnKernel, size: int) -> dict[str, Value]:
 def emit_separable(g: GraphBuilder, x: TensorSlot, out: TensorSlot, sides: Sequence[ColumnKernel]) -> bool:
     """Emit a resize along the height, then along the width."""
     rank = len(x.bound)
-    if not g.supports_float(x, out) or rank not in (3, 4) or g.constant(x) is not None or max(x.bound[-2:]) > _MAX_SIDE:
+    if (
+        not g.supports_float(x, out)
+        or rank not in (3, 4)
+        or g.constant_data(x) is not None
+        or max(x.bound[-2:]) > _MAX_SIDE
+    ):
         return False
     nhwc = g.prefers_nhwc([x])
     value, dims = (g.value_nhwc(x), (1, 2)) if nhwc else (g.value(x), (rank - 2, rank - 1))
@@ -52,7 +57,7 @@ def emit_separable(g: GraphBuilder, x: TensorSlot, out: TensorSlot, sides: Seque
     if tuple(b["starts"].bound[0] for b in filters) != out.bound[-2:]:
         return False
     tall = (*value.bound[: dims[0]], out.bound[-2], *value.bound[dims[0] + 1 :])
-    resized = g.emit("core.separable_resize", tall, {"self": value, "dim": dims[0], **filters[0]})
+    resized = g.emit_core("core.separable_resize", tall, {"self": value, "dim": dims[0], **filters[0]})
     g.emit_to("core.separable_resize", out, {"self": resized, "dim": dims[1], **filters[1]}, nhwc=nhwc)
     g.macs += 4 * math.prod(out.bound)
     return True
@@ -145,19 +150,24 @@ def _max_pool(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
 def _grid_sample(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
     """Gathers the neighbors of each point and sums them with their weights."""
     x, grid, out = a["input"], a["grid"], outs[0]
-    if not g.supports_float(x, grid, out) or len(x.bound) != 4 or len(grid.bound) != 4 or g.constant(x) is not None:
+    if (
+        not g.supports_float(x, grid, out)
+        or len(x.bound) != 4
+        or len(grid.bound) != 4
+        or g.constant_data(x) is not None
+    ):
         return False
     batch, channels, *sizes = x.bound
     if grid.bound[0] != batch or grid.bound[3] != 2 or out.bound != (batch, channels, *grid.bound[1:3]):
         return False
     rows = math.prod(grid.bound[:3])
-    points = g.emit("core.view", (rows, 2), {"self": g.value(grid), "size": [rows, 2]})
+    points = g.emit_core("core.view", (rows, 2), {"self": g.value(grid), "size": [rows, 2]})
     size = [batch * math.prod(sizes), channels]
-    flat_image = g.emit("core.view", size, {"self": g.value_nhwc(x), "size": size})
+    flat_image = g.emit_core("core.view", size, {"self": g.value_nhwc(x), "size": size})
     sampling = Sampling(int(a["interpolation_mode"]), int(a["padding_mode"]), bool(a["align_corners"]))
-    total = lower_grid_sample(g.emit, flat_image, points, batch, sizes, sampling)
+    total = lower_grid_sample(g.emit_core, flat_image, points, batch, sizes, sampling)
     shape = [batch, *grid.bound[1:3], channels]
-    image = g.emit("core.view", shape, {"self": total, "size": shape})
+    image = g.emit_core("core.view", shape, {"self": total, "size": shape})
     g.bind(out, image, nhwc=True)
     g.macs += math.prod(out.bound) * 16
     return True

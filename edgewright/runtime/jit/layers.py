@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from edgewright.runtime.jit.graph_builder import TRANSCENDENTAL_COST, GraphBuilder, make_value
+from edgewright.runtime.jit.graph_builder import TRANSCENDENTAL_COST, GraphBuilder
 from edgewright.runtime.jit.registry import Args, core_kind, lowers
 from edgewright.runtime.tensor import TensorSlot
 
@@ -59,8 +59,8 @@ def _softmax(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
         g.emit_to("core.softmax", outs[0], {"self": g.value(x)})
         return True
     dims = [*(d for d in range(rank) if d != axis), axis]
-    transposed = g.emit("core.permute", [x.bound[d] for d in dims], {"self": g.value(x), "dims": dims})
-    probabilities = g.emit("core.softmax", transposed.bound, {"self": transposed})
+    transposed = g.emit_core("core.permute", [x.bound[d] for d in dims], {"self": g.value(x), "dims": dims})
+    probabilities = g.emit_core("core.softmax", transposed.bound, {"self": transposed})
     g.emit_to("core.permute", outs[0], {"self": probabilities, "dims": [dims.index(d) for d in range(rank)]})
     return True
 
@@ -88,32 +88,6 @@ def emit_reduction(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot], kind: s
         return False
     dims = [int(d) for d in a.get("dim") or []]
     g.emit_to(kind, outs[0], {"self": g.value(x), "dim": dims, "keepdim": bool(a.get("keepdim"))})
-    return True
-
-
-@lowers("aten::mul.Scalar_out", "aten::add.Scalar_out", "aten::sub.Scalar_out", "aten::div.Scalar_out")
-def _scalar_binary(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
-    x, other = a["self"], a["other"]
-    if (
-        not g.supports_float(x, *outs)
-        or x.bound != outs[0].bound
-        or a.get("alpha", 1) != 1
-        or g.constant(x) is not None
-    ):
-        return False
-    nhwc = g.prefers_nhwc([x])
-    number = make_value((1,), g.float_scalar(other))
-    args = {"self": g.value_nhwc(x) if nhwc else g.value(x), "other": number}
-    g.emit_to(core_kind(a), outs[0], args, nhwc=nhwc)
-    return True
-
-
-@lowers("aten::pow.Tensor_Scalar_out")
-def _square(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
-    x = a["self"]
-    if not g.supports_float(x, *outs) or x.bound != outs[0].bound or a["exponent"] != 2:
-        return False
-    g.emit_to("core.square", outs[0], {"self": g.value(x)})
     return True
 
 

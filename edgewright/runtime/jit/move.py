@@ -12,7 +12,7 @@ from edgewright.runtime.tensor import TensorSlot
 
 
 def _extends_segment(g: GraphBuilder, x: TensorSlot, outs: Sequence[TensorSlot]) -> bool:
-    return g.supports_same_dtype(x, *outs) and (g.is_bound(x) or bool(g.graph.ops)) and g.constant(x) is None
+    return g.supports_same_dtype(x, *outs) and (g.is_bound(x) or bool(g.graph.ops)) and g.constant_data(x) is None
 
 
 def _emit_permute(g: GraphBuilder, x: TensorSlot, outs: Sequence[TensorSlot], dims: list[int]) -> bool:
@@ -79,7 +79,7 @@ def _select(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
     if not -size <= a["index"] < size:
         return False
     args = _slice_args(g, x, dim, a["index"] % size, 1)
-    part = g.emit("core.slice", args["length"], args, x.dtype)
+    part = g.emit_core("core.slice", args["length"], args, x.dtype)
     g.emit_to("core.view", outs[0], {"self": part, "size": list(outs[0].bound)})
     return math.prod(part.bound) == math.prod(outs[0].bound)
 
@@ -122,7 +122,7 @@ def _stack(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
         return False
     dim = a["dim"] % rank
     size = [*operands[0].bound[:dim], 1, *operands[0].bound[dim:]]
-    parts = [g.emit("core.view", size, {"self": g.value(x), "size": size}, x.dtype) for x in operands]
+    parts = [g.emit_core("core.view", size, {"self": g.value(x), "size": size}, x.dtype) for x in operands]
     g.emit_to("core.cat", outs[0], {"tensors": parts, "dim": dim})
     return True
 
@@ -130,7 +130,7 @@ def _stack(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
 @lowers("aten::permute_copy.out", "aten::t_copy.out")
 def _permute_or_fold(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
     """Transpose a constant (the weights of a product) at load; anything else is a permute."""
-    data = g.constant(a["self"])
+    data = g.constant_data(a["self"])
     if data is None:
         return lower_permute(g, a, outs)
     if not g.supports_float(a["self"], *outs) or data.ndim > 2:
@@ -138,7 +138,7 @@ def _permute_or_fold(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bo
     dims = [int(d) + (data.ndim if d < 0 else 0) for d in a.get("dims", range(data.ndim)[::-1])]
     if sorted(dims) != list(range(data.ndim)):
         return False
-    transposed = g.transpose_constant(data, dims)
+    transposed = g.transpose_constant(data, tuple(dims))
     if transposed.shape != outs[0].bound:
         return False
     g.bind(outs[0], make_value(transposed.shape, transposed), nhwc=False)
@@ -148,7 +148,7 @@ def _permute_or_fold(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bo
 @lowers("aten::view_copy.out")
 def _view(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
     x = a["self"]
-    if not g.supports_same_dtype(x, *outs) or not g.is_bound(x) or g.constant(x) is not None:
+    if not g.supports_same_dtype(x, *outs) or not g.is_bound(x) or g.constant_data(x) is not None:
         return False
     if math.prod(x.bound) != math.prod(outs[0].bound):
         return False
@@ -159,7 +159,12 @@ def _view(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
 @lowers("dim_order_ops::_clone_dim_order.out", "aten::clone.out")
 def _clone(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
     x = a["self"]
-    if not g.supports_float(x, *outs) or not g.is_bound(x) or g.constant(x) is not None or x.bound != outs[0].bound:
+    if (
+        not g.supports_float(x, *outs)
+        or not g.is_bound(x)
+        or g.constant_data(x) is not None
+        or x.bound != outs[0].bound
+    ):
         return False
     nhwc = g.prefers_nhwc([x])
     g.bind(outs[0], g.value_nhwc(x) if nhwc else g.value(x), nhwc=nhwc)

@@ -22,7 +22,7 @@ _EXACT = 1 << 24  # float32 represents all integers below
 
 def _constant_params(g: GraphBuilder, param: Any, shape: Sequence[int]) -> Any:
     """Constant quantization parameters in ``shape``; None if they are not constant."""
-    data = g.constant(param) if isinstance(param, TensorSlot) else np.asarray(param)
+    data = g.constant_data(param) if isinstance(param, TensorSlot) else np.asarray(param)
     return None if data is None or data.size != math.prod(shape) else data.reshape(shape)
 
 
@@ -40,7 +40,7 @@ def _param_shape(x: TensorSlot, a: Args) -> tuple[int, ...] | None:
 def _qparams(g: GraphBuilder, a: Args) -> tuple[Any, Any] | None:
     """Scales and zero points, if both are constant."""
     x, shape = a["input"], _param_shape(a["input"], a)
-    if shape is None or not g.supports(x) or g.constant(x) is not None:
+    if shape is None or not g.supports(x) or g.constant_data(x) is not None:
         return None
     zero = a["zero_points"] if "zero_points" in a else a["zero_point"]
     scales = _constant_params(g, a["scales"] if "scales" in a else a["scale"], shape)
@@ -80,9 +80,9 @@ def _quantize(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
         _float_constant(zeros),
     )
     clamped = emit_float(g, "core.minimum", emit_float(g, "core.maximum", shifted, float(low)), float(high))
-    is_nan = g.emit("core.isnan", clamped.bound, {"self": clamped}, np.dtype(np.bool_))
+    is_nan = g.emit_core("core.isnan", clamped.bound, {"self": clamped}, np.dtype(np.bool_))
     args = {"condition": is_nan, "self": _float_constant(np.float32(low)), "other": clamped}
-    g.emit_to("core.cast", out, {"self": g.emit("core.where", clamped.bound, args)})
+    g.emit_to("core.cast", out, {"self": g.emit_core("core.where", clamped.bound, args)})
     g.macs += 4 * math.prod(x.bound)
     return True
 
@@ -93,6 +93,6 @@ def _dequantize(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
     if params is None or not g.supports_float(*outs) or x.dtype.kind not in "iu" or x.bound != outs[0].bound:
         return False
     scales, zeros = params
-    widened = g.emit("core.cast", x.bound, {"self": g.value(x)}, _F32)
+    widened = g.emit_core("core.cast", x.bound, {"self": g.value(x)}, _F32)
     centered = emit_float(g, "core.sub", widened, _float_constant(zeros))
     return emit_typed(g, "core.mul", outs[0], {"self": centered, "other": _float_constant(scales)}, _F32)

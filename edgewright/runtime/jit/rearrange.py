@@ -31,7 +31,7 @@ def _to_python(argument: Any) -> Any:
 @lowers(*(f"aten::{name}" for name in _OP_NAMES))
 def _rearrange(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
     x = a["input"] if "input" in a else a["self"]
-    if not g.supports_same_dtype(x, outs[0]) or g.constant(x) is not None or not x.bound:
+    if not g.supports_same_dtype(x, outs[0]) or g.constant_data(x) is not None or not x.bound:
         return False
     if "as_strided" in a["key"] and x.dim_order != tuple(range(len(x.bound))):  # it reads raw memory
         return False
@@ -39,11 +39,11 @@ def _rearrange(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
     args = {n: g.value(v) if v is x else _to_python(v) for n, v in a.items() if n != "key"}
     if name == "roll" and not args["dims"]:  # rolls the flattened tensor
         flat, size = (math.prod(x.bound),), {"size": list(outs[0].bound)}
-        flattened = g.emit("core.view", flat, {"self": g.value(x), "size": list(flat)}, x.dtype)
+        flattened = g.emit_core("core.view", flat, {"self": g.value(x), "size": list(flat)}, x.dtype)
         g.emit_to(
             "core.view",
             outs[0],
-            {"self": g.emit(f"core.{name}", flat, {**args, "self": flattened, "dims": [0]}, x.dtype), **size},
+            {"self": g.emit_core(f"core.{name}", flat, {**args, "self": flattened, "dims": [0]}, x.dtype), **size},
         )
         return True
     g.emit_to(f"core.{name}", outs[0], args)
@@ -58,7 +58,7 @@ def _strided_slice(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool
         return False
     dim = a["dim"] % rank
     start, end, step = slice(a["start"], a["end"], a["step"]).indices(x.bound[dim])
-    if end <= start or g.constant(x) is not None:
+    if end <= start or g.constant_data(x) is not None:
         return False
     strides = [math.prod(x.bound[d + 1 :]) for d in range(rank)]
     offset = start * strides[dim]
@@ -95,7 +95,9 @@ def _cat_mixed_dtypes(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> b
         return False
     if stacked:
         sizes = [[*p.bound[:dim], 1, *p.bound[dim:]] for p in parts]
-        parts = [g.emit("core.view", s, {"self": p, "size": s}, out.dtype) for p, s in zip(parts, sizes, strict=True)]
+        parts = [
+            g.emit_core("core.view", s, {"self": p, "size": s}, out.dtype) for p, s in zip(parts, sizes, strict=True)
+        ]
     g.emit_to("core.cat", out, {"tensors": parts, "dim": dim})
     return True
 
@@ -109,7 +111,7 @@ def _constant_pad(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
         not g.supports_same_dtype(x, outs[0])
         or len(widths) % 2
         or len(widths) > 2 * rank
-        or g.constant(x) is not None
+        or g.constant_data(x) is not None
         or not rank
     ):
         return False
@@ -122,7 +124,7 @@ def _constant_pad(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
     data = g.value(x)
     if tuple(lengths) != x.bound:
         start = [max(-low, 0) for low, _ in pairs]
-        data = g.emit("core.slice", lengths, {"self": data, "start": start, "length": lengths}, x.dtype)
+        data = g.emit_core("core.slice", lengths, {"self": data, "start": start, "length": lengths}, x.dtype)
     before, after = ([max(p[i], 0) for p in pairs] for i in (0, 1))
     kind, attrs = ("core.pad", {"before": before, "after": after, "value": float(a["value"])})
     if not any((*before, *after)):
@@ -134,7 +136,7 @@ def _constant_pad(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
 @lowers("aten::tril.out")
 def _tril(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
     x, rank = a["self"], len(a["self"].bound)
-    if not g.supports_same_dtype(x, outs[0]) or rank < 2 or g.constant(x) is not None:
+    if not g.supports_same_dtype(x, outs[0]) or rank < 2 or g.constant_data(x) is not None:
         return False
     mask = np.tril(np.ones(x.bound[-2:], np.bool_), max(-(1 << 31), min(int(a["diagonal"]), 1 << 31)))
     args = {"condition": make_value(mask.shape, mask), "self": g.value(x), "other": emit_cast(g, 0, x.dtype)}
@@ -146,12 +148,12 @@ def _tril(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
 def _copy(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
     """``src`` in the shape and type of ``self``."""
     x, source, out = a["self"], a["src"], outs[0]
-    if not g.supports(x, source, out) or x.bound != out.bound or g.constant(source) is not None:
+    if not g.supports(x, source, out) or x.bound != out.bound or g.constant_data(source) is not None:
         return False
     result = emit_cast(g, source, x.dtype)
     if result.bound != out.bound:
         size = list(out.bound)
-        result = g.emit("core.expand", size, {"self": result, "size": size, "implicit": False}, result.dtype)
+        result = g.emit_core("core.expand", size, {"self": result, "size": size, "implicit": False}, result.dtype)
     g.emit_to("core.cast" if result.dtype != out.dtype else "core.clone", out, {"self": result})
     return True
 
@@ -164,12 +166,12 @@ def _fill(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
         not g.supports_same_dtype(x, out)
         or not g.supports(value)
         or math.prod(value.bound) != 1
-        or g.constant(value) is not None
+        or g.constant_data(value) is not None
     ):
         return False
     scalar = emit_cast(g, value, out.dtype)
-    flat = g.emit("core.view", (1,), {"self": scalar, "size": [1]}, out.dtype)
+    flat = g.emit_core("core.view", (1,), {"self": scalar, "size": [1]}, out.dtype)
     size = list(out.bound) or [1]
-    filled = g.emit("core.expand", size, {"self": flat, "size": size, "implicit": False}, out.dtype)
+    filled = g.emit_core("core.expand", size, {"self": flat, "size": size, "implicit": False}, out.dtype)
     g.emit_to("core.view", out, {"self": filled, "size": list(out.bound)})
     return True

@@ -30,7 +30,7 @@ def flatten_reduced(g: GraphBuilder, data: Value, dims: Sequence[int], out: Tens
     order = [*outer, *dims]
     shape = [data.bound[d] for d in order]
     if order != sorted(order):
-        data = g.emit("core.permute", shape, {"self": data, "dims": order}, data.dtype)
+        data = g.emit_core("core.permute", shape, {"self": data, "dims": order}, data.dtype)
     count = math.prod(shape[len(outer) :])
     if math.prod(shape[: len(outer)]) != math.prod(out.bound):
         return None
@@ -43,7 +43,7 @@ def emit_integer_reduction(g: GraphBuilder, kind: str, data: Value, dims: Sequen
     if rows is None:
         return False
     args = {"self": rows, "dim": [len(rows.bound) - 1], "keepdim": False}
-    result = g.emit(kind, rows.bound[:-1], args, data.dtype)
+    result = g.emit_core(kind, rows.bound[:-1], args, data.dtype)
     result = g.view(result, out.bound)
     g.macs += math.prod(data.bound)
     return emit_typed(g, "core.clone" if data.dtype == out.dtype else "core.cast", out, {"self": result}, out.dtype)
@@ -66,7 +66,7 @@ def _reduction(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
     x, out, name = a["self"], outs[0], op_name(a)
     kind = {"max": "core.amax", "min": "core.amin"}.get(name, f"core.{name}")
     dims = reduced_dims(x, a.get("dim"))
-    if not g.supports(x, out) or g.constant(x) is not None or dims is None or not x.bound:
+    if not g.supports(x, out) or g.constant_data(x) is not None or dims is None or not x.bound:
         return False
     operand_dtype = x.dtype if a.get("dtype") is None else to_numpy(int(a["dtype"]))
     exact = kind in ("core.sum", "core.prod")
@@ -74,10 +74,10 @@ def _reduction(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
     if dtype not in DTYPES or (kind == "core.mean" and dtype != _F32):
         return False
     data = emit_cast(g, x, operand_dtype)
-    data = data if operand_dtype == dtype else g.emit("core.cast", data.bound, {"self": data}, dtype)
+    data = data if operand_dtype == dtype else g.emit_core("core.cast", data.bound, {"self": data}, dtype)
     if dtype != _F32:
         return bool(dims) and emit_integer_reduction(g, kind, data, dims, out)
-    result = g.emit(kind, [1 if d in dims else n for d, n in enumerate(x.bound)],
+    result = g.emit_core(kind, [1 if d in dims else n for d, n in enumerate(x.bound)],
                      {"self": data, "dim": dims, "keepdim": True}, _F32)  # fmt: skip
     if math.prod(result.bound) != math.prod(out.bound):
         return False
@@ -90,7 +90,7 @@ def _reduction(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
 def _any(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
     x, out = a["self"], outs[0]
     dims = reduced_dims(x, a.get("dim"), empty_is_all=False)
-    if not g.supports(x, out) or g.constant(x) is not None or dims is None or not x.bound:
+    if not g.supports(x, out) or g.constant_data(x) is not None or dims is None or not x.bound:
         return False
     data = emit_cast(g, x, _BOOL)
     if not dims:
@@ -103,10 +103,10 @@ def _any(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
 def _cumsum(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
     x, out, dim = a["self"], outs[0], normalize_dim(a["self"], a["dim"])
     operand_dtype = x.dtype if a["dtype"] is None else to_numpy(int(a["dtype"]))
-    if not g.supports(x, out) or dim is None or operand_dtype not in DTYPES or g.constant(x) is not None:
+    if not g.supports(x, out) or dim is None or operand_dtype not in DTYPES or g.constant_data(x) is not None:
         return False
     dtype = _I64 if is_integral(operand_dtype) else _F32
     data = emit_cast(g, x, operand_dtype)
-    data = data if operand_dtype == dtype else g.emit("core.cast", data.bound, {"self": data}, dtype)
+    data = data if operand_dtype == dtype else g.emit_core("core.cast", data.bound, {"self": data}, dtype)
     g.macs += math.prod(x.bound)
     return emit_typed(g, "core.cumsum", out, {"self": data, "dim": dim}, dtype)

@@ -22,7 +22,7 @@ def _copy(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
     """Bind a tensor to a value that the segment computes."""
     target, source = a["self"], a["src"]
     supported = g.supports_same_dtype(target, source) and target.bound == source.bound and g.is_bound(source)
-    if not supported or source is target or g.constant(source) is not None:
+    if not supported or source is target or g.constant_data(source) is not None:
         return False
     g.bind(target, g.value(source), nhwc=False)
     return True
@@ -51,7 +51,7 @@ def _scatter(g: GraphBuilder, a: Args, outs: Sequence[TensorSlot]) -> bool:
         return False
     rows = g.value(values)
     if values.bound != shape:
-        rows = g.emit("core.view", shape, {"self": rows, "size": list(shape)}, x.dtype)
+        rows = g.emit_core("core.view", shape, {"self": rows, "size": list(shape)}, x.dtype)
     emit_index_put(g, x, dim, _index_constant(np.asarray(positions, np.int64)), rows, outs[0])
     return True
 
