@@ -194,6 +194,11 @@ _SPLIT_OPS = {
     aten.tensor_split.sections, aten.tensor_split.indices,
 }  # fmt: skip
 
+# Operators that return their argument itself or a copy, depending on its strides and dtype.
+SAME_OR_COPY = (
+    aten.contiguous.default, aten.to.dtype, aten.to.dtype_layout, aten.to.device, aten.to.other, aten.type_as.default,
+    aten.dropout.default, aten.feature_dropout.default, aten.alpha_dropout.default,
+)  # fmt: skip
 VIEW_INVERSES: dict[Any, ViewInverse] = {
     aten.select.int: lambda rw, outer, new, dim, index: rw.call(
         aten.select_scatter.default, outer, new, dim, index, val=outer.meta["val"]
@@ -215,14 +220,7 @@ VIEW_INVERSES: dict[Any, ViewInverse] = {
         ),
         _unreshape,
     ),
-    **dict.fromkeys(
-        (
-            aten.detach.default, aten.alias.default, aten.lift_fresh.default, aten.contiguous.default, aten.to.dtype,
-            aten.to.dtype_layout, aten.to.device, aten.to.other, aten.type_as.default, aten.dropout.default,
-            aten.feature_dropout.default, aten.alpha_dropout.default,
-        ),
-        _identity,
-    ),
+    **dict.fromkeys((aten.detach.default, aten.alias.default, aten.lift_fresh.default, *SAME_OR_COPY), _identity),
 }  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from torch import fx
 from torch.utils import _pytree as pytree
 
 from edgewright.frontend.aliases import (
+    SAME_OR_COPY,
     AliasTracker,
     NeedsRetrace,
     ViewOp,
@@ -24,11 +25,7 @@ aten = torch.ops.aten
 _ASSERTIONS = {aten._assert_async.msg, aten._assert_async.default}
 
 # Operators that return a view of their argument, the argument itself or a copy, depending on its strides and dtype.
-_VIEW_OR_COPY = {
-    aten.reshape.default, aten.reshape_as.default, aten.flatten.using_ints, aten.contiguous.default, aten.to.dtype,
-    aten.to.dtype_layout, aten.to.device, aten.to.other, aten.type_as.default, aten.dropout.default,
-    aten.feature_dropout.default, aten.alpha_dropout.default,
-}  # fmt: skip
+_VIEW_OR_COPY = {aten.reshape.default, aten.reshape_as.default, aten.flatten.using_ints, *SAME_OR_COPY}
 
 
 class Functionalizer:

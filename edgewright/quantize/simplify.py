@@ -11,11 +11,11 @@ import torch
 from torch import fx
 
 from edgewright.frontend.decompose.matmul import transposed_weight
+from edgewright.ir.aten.ops import OPS
 
 aten = torch.ops.aten
-_SPLITS = (aten.split.Tensor, aten.split_with_sizes.default, aten.chunk.default, aten.unbind.int)
+_SPLITS = {overload for name in ("split", "split_with_sizes", "chunk", "unbind") for overload in OPS[name].aten}
 _CONSTANT = ("get_attr",)
-_COPIES = (aten.split_copy.Tensor, aten.split_with_sizes_copy.default, aten.unbind_copy.int)
 
 
 def simplify_operators(module: fx.GraphModule) -> fx.GraphModule:
@@ -23,7 +23,7 @@ def simplify_operators(module: fx.GraphModule) -> fx.GraphModule:
     a transposed constant by a linear layer, and any other ``addmm`` by a product and a sum."""
     for node in list(module.graph.nodes):
         only_items = all(u.target is operator.getitem for u in node.users)
-        if node.target in (*_SPLITS, *_COPIES) and only_items:
+        if str(node.target) in _SPLITS and only_items:
             _split_to_slices(module.graph, node)
         elif node.target is aten.var_mean.correction and only_items:
             _split_var_mean(module.graph, node)

@@ -28,7 +28,6 @@ from edgewright.backends.ethos_u.elementwise import nonzero_alpha
 from edgewright.backends.ethos_u.lookup_table import same_width, table_precision, unary
 from edgewright.backends.ethos_u.rearrange import MAX_SLICES
 from edgewright.backends.ethos_u.rules import (
-    ACTIVATIONS,
     COMMON_RULES,
     INTEGERS,
     all_quantized,
@@ -58,13 +57,14 @@ from edgewright.backends.table import (
 )
 from edgewright.ir.graph import Op, Value
 from edgewright.ir.ports import ACT, INDEX, Same
+from edgewright.lowering.passes.value_storage import CLAMPS
 
 INT = (STATIC,)
 
 # --------------------------------------------------------------------------- arithmetic, tables, softmax, normalization
 
 # Functions of one operand: int8 and int16 lookup tables from the reference; in float, TOSA's operator, or '' for none.
-_TABLES = {
+TABLES = {
     "abs": "abs", "acos": "", "acosh": "", "asin": "", "asinh": "", "atan": "", "atanh": "", "cos": "cos", "cosh": "",
     "erf": "erf", "erfinv": "", "exp": "exp", "expm1": "", "log": "log", "log10": "", "log1p": "", "log2": "",
     "neg": "", "rsqrt": "rsqrt", "sin": "sin", "sinc": "", "sinh": "", "sqrt": "", "square": "",
@@ -79,11 +79,11 @@ _REAL = {"weight": INDEX, "bias": INDEX}  # constants that stay float until lowe
 
 def _arithmetic(op: str, lower: Any, *rules: Rule) -> OpSpec:
     """An operator on two tensors, or a tensor and a scalar."""
-    return OpSpec(op, lower, (same_width, table_precision, *rules), INT, ACTIVATIONS, numbers=True)
+    return OpSpec(op, lower, (same_width, table_precision, *rules), INT, CLAMPS, numbers=True)
 
 
 def _norm(op: str, lower: Any, *rules: Rule) -> OpSpec:
-    return OpSpec(op, lower, (constant_parameters, *rules), INT, ACTIVATIONS, ports=_REAL)
+    return OpSpec(op, lower, (constant_parameters, *rules), INT, CLAMPS, ports=_REAL)
 
 
 _MATH_ROWS: tuple[OpSpec, ...] = (
@@ -98,8 +98,8 @@ _MATH_ROWS: tuple[OpSpec, ...] = (
     _arithmetic("maximum", elementwise.add_or_compare("maximum")),
     _arithmetic("minimum", elementwise.add_or_compare("minimum")),
     _arithmetic("pow", unary(), elementwise.one_tensor),
-    *(OpSpec(op, elementwise.clamp, (same_width, elementwise.ordered_bounds), INT) for op in ACTIVATIONS),
-    *(OpSpec(op, unary(name), (same_width, table_precision), INT, ACTIVATIONS) for op, name in _TABLES.items()),
+    *(OpSpec(op, elementwise.clamp, (same_width, elementwise.ordered_bounds), INT) for op in CLAMPS),
+    *(OpSpec(op, unary(name), (same_width, table_precision), INT, CLAMPS) for op, name in TABLES.items()),
     *(OpSpec(op, division.rounding(op), (same_width,), INT) for op in ("ceil", "floor", "round", "trunc")),
     OpSpec("reciprocal", division.reciprocal, (same_width, division.quotient_precision), INT),
     OpSpec("sign", division.sign, (same_width,), INT),
@@ -231,11 +231,11 @@ _IMAGE_ROWS: tuple[OpSpec, ...] = (
     *(_image_row(op, pool.max_pool, first_output_only) for op in ("max_pool1d", "max_pool2d")),
     _image_row("adaptive_max_pool2d", pool.adaptive_max_pool2d, first_output_only, max_regions),
     *(
-        _image_row(op, pool.avg_pool, window_size, positive_divisor, window_count_multiple, absorbs=ACTIVATIONS)
+        _image_row(op, pool.avg_pool, window_size, positive_divisor, window_count_multiple, absorbs=CLAMPS)
         for op in ("avg_pool1d", "avg_pool2d")
     ),
     *(
-        _image_row(op, pool.adaptive_avg_pool, max_regions, adaptive_window_size, absorbs=ACTIVATIONS)
+        _image_row(op, pool.adaptive_avg_pool, max_regions, adaptive_window_size, absorbs=CLAMPS)
         for op in ("adaptive_avg_pool1d", "adaptive_avg_pool2d")
     ),
     *(
@@ -246,9 +246,9 @@ _IMAGE_ROWS: tuple[OpSpec, ...] = (
         OpSpec(op, resize.bilinear, BILINEAR, ANY, ports={"out": Same(name)})
         for op, name in (("upsample_bilinear2d", "input"), ("resize_bilinear2d", "self"))
     ),
-    _image_row("mean", reduce.sum_or_mean(True), max_summed, absorbs=ACTIVATIONS),
-    _image_row("sum", reduce.sum_or_mean(False), max_summed, absorbs=ACTIVATIONS),
-    _image_row("cumsum", reduce.cumsum, max_summed, absorbs=ACTIVATIONS),
+    _image_row("mean", reduce.sum_or_mean(True), max_summed, absorbs=CLAMPS),
+    _image_row("sum", reduce.sum_or_mean(False), max_summed, absorbs=CLAMPS),
+    _image_row("cumsum", reduce.cumsum, max_summed, absorbs=CLAMPS),
     *(
         OpSpec(op, reduce.reduce_each_dim("reduce_max"), (all_quantized, first_output_only), ANY)
         for op in ("amax", "max_dim")
@@ -475,15 +475,13 @@ ROWS: tuple[OpSpec, ...] = (
             conv.convolution,
             (constant_weights, stride_limit),
             INT,
-            ACTIVATIONS,
+            CLAMPS,
             legalize=legalize_convolution,
         )
         for op in ("conv1d", "conv2d", "conv_transpose1d", "conv_transpose2d")
     ),
-    OpSpec(
-        "conv3d", conv.convolution, (constant_weights, conv3d_unit), INT, ACTIVATIONS, legalize=legalize_convolution
-    ),
-    OpSpec("linear", conv.linear, (constant_weights,), INT, ACTIVATIONS),
+    OpSpec("conv3d", conv.convolution, (constant_weights, conv3d_unit), INT, CLAMPS, legalize=legalize_convolution),
+    OpSpec("linear", conv.linear, (constant_weights,), INT, CLAMPS),
     OpSpec("mm", conv.matmul, (int8_matmul,), INT),
     OpSpec("bmm", conv.matmul, (int8_matmul,), INT),
     OpSpec("requantize", requantize.requantize, (), INT),

@@ -14,7 +14,7 @@ from torch.export import ExportedProgram
 from edgewright.backends.ethos_u.blob import write_blob
 from edgewright.backends.ethos_u.lower import TosaLowering
 from edgewright.backends.ethos_u.npu import supported
-from edgewright.backends.ethos_u.ops import BACKEND
+from edgewright.backends.ethos_u.ops import BACKEND, TABLES
 from edgewright.backends.ethos_u.pool_scale import keep_input_scale
 from edgewright.backends.ethos_u.target import ACCELERATORS, EthosUCompileSpec
 from edgewright.backends.ethos_u.tosa_file import write_tosa
@@ -31,6 +31,7 @@ from edgewright.lowering.partition.partitioner import Partitioner
 from edgewright.lowering.passes import apply
 from edgewright.lowering.passes.constant_folding import fold_constants
 from edgewright.lowering.passes.legalize import legalize
+from edgewright.lowering.passes.value_storage import CLAMPS
 
 aten = torch.ops.aten
 
@@ -129,8 +130,8 @@ def to_tosa(group: Graph, target: EthosUCompileSpec | None) -> Graph:
 # Operators with a floating-point lowering.
 _FLOAT_OPS = {
     "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "linear", "mm", "bmm", "add", "sub", "mul",
-    "maximum", "minimum", "relu", "relu6", "hardtanh", "clamp", "batch_norm", "abs", "ceil", "cos", "erf", "exp",
-    "floor", "log", "reciprocal", "rsqrt", "sigmoid", "sin", "tanh",
+    "maximum", "minimum", "batch_norm", "ceil", "floor", "reciprocal", *CLAMPS,
+    *(op for op, name in TABLES.items() if name),
 }  # fmt: skip
 _ROWS = [
     replace(row, precisions=(FLOAT, STATIC) if row.op in _FLOAT_OPS else row.precisions)

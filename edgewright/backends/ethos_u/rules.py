@@ -15,7 +15,6 @@ from edgewright.backends.table import OK, Rule, constant, conv_argument, max_ran
 from edgewright.ir.graph import Op, Value
 
 INTEGERS = ("int8", "int16", "int32")
-ACTIVATIONS = ("relu", "hardtanh", "clamp", "relu6")  # clamps, which most operators fuse into their RESCALE
 
 
 def on_family(target: Any, *families: str) -> bool:

@@ -9,9 +9,9 @@ from edgewright.backends.nxp import INFO, conv, elementwise, movement, pool, rul
 from edgewright.backends.nxp.rules import GLOBAL_RULES
 from edgewright.backends.table import STATIC, Backend, OpSpec, Rule, argument_is, constant
 from edgewright.ir.ports import INDEX, Port, Range, Same, Tied, Weight
+from edgewright.lowering.passes.value_storage import CLAMPS
 
 INT = (STATIC,)
-ACTIVATIONS = ("relu", "relu6", "hardtanh", "clamp")
 UNIT, SIGNED = (
     Range(0, 255 / 256),
     Range(-1, 127 / 128),
@@ -25,7 +25,7 @@ def _row(op: str, lower: Any, *checks: Rule, **ports: Port) -> OpSpec:
 
 def _fused(op: str, lower: Any, *checks: Rule, numbers: bool = False, **ports: Port) -> OpSpec:
     """A row that can fuse a following activation."""
-    return OpSpec(op, lower, checks, INT, ACTIVATIONS, ports=ports, numbers=numbers)
+    return OpSpec(op, lower, checks, INT, CLAMPS, ports=ports, numbers=numbers)
 
 
 def _movement(lower: Any, *ops: str, extra_rules: tuple[Rule, ...] = ()) -> tuple[OpSpec, ...]:

@@ -20,9 +20,9 @@ from edgewright.backends.table import (
     static_shape,
 )
 from edgewright.ir.ports import ACT, INDEX, Same
+from edgewright.lowering.passes.value_storage import CLAMPS
 
 ANY = (STATIC, FLOAT)
-ACTIVATIONS = ("relu", "relu6", "hardtanh", "clamp")
 _FLOAT_PORTS = {"weight": INDEX, "bias": INDEX}  # constants that stay floating point until lowering
 constant_weights = constant("weight", "bias")
 
@@ -31,8 +31,8 @@ def _convolutions() -> tuple[OpSpec, ...]:
     checks = (constant_weights, rules.all_or_none, common.batched_images, rules.conv_transpose_params)
     kinds = ("conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
     return (
-        *(OpSpec(op, conv.convolution, checks, ANY, ACTIVATIONS) for op in kinds),
-        OpSpec("linear", conv.linear, (constant_weights, rules.all_or_none, common.not_scalar), ANY, ACTIVATIONS),
+        *(OpSpec(op, conv.convolution, checks, ANY, CLAMPS) for op in kinds),
+        OpSpec("linear", conv.linear, (constant_weights, rules.all_or_none, common.not_scalar), ANY, CLAMPS),
         OpSpec("mm", conv.matmul, (rules.all_or_none,), ANY),
         OpSpec("bmm", conv.matmul, (rules.all_or_none,), ANY),
     )
@@ -53,7 +53,7 @@ def _elementwise() -> tuple[OpSpec, ...]:
     return (
         *(_spec(op, el.elementwise(kind), *_UNARY_RULES.get(op, ())) for op, kind in of_one.items()),
         _spec("asin", el.elementwise(el.UNARY["asin"]), precisions=(STATIC,)),
-        *(_spec(op, el.clamp, rules.scalar_limits) for op in ACTIVATIONS),
+        *(_spec(op, el.clamp, rules.scalar_limits) for op in CLAMPS),
         _spec("elu", el.elu, rules.elu_scales),
         _spec("hardsigmoid", el.hardsigmoid),
         _spec("leaky_relu", el.leaky_relu),
@@ -98,7 +98,7 @@ def _binary(op: str, lower: Any, *extra_rules: Rule, precisions: tuple[str, ...]
         common.true_division,
         *extra_rules,
     )
-    return OpSpec(op, lower, checks, precisions, ACTIVATIONS, numbers=True)
+    return OpSpec(op, lower, checks, precisions, CLAMPS, numbers=True)
 
 
 def _comparison(op: str, kind: str) -> OpSpec:

@@ -19,9 +19,9 @@ from edgewright.backends.table import (
     static_shape,
 )
 from edgewright.ir.ports import ACT, INDEX, Port, Same
+from edgewright.lowering.passes.value_storage import CLAMPS
 
 ANY = (STATIC, FLOAT)
-ACTIVATIONS = ("relu", "relu6", "hardtanh", "clamp")
 _FLOAT_PARAMS: dict[str, Port] = {"weight": INDEX, "bias": INDEX}  # constants that stay floating point until lowering
 _CALIBRATED_OUTPUT: dict[str, Port] = {"out": ACT}  # calibrated output range instead of the op table's fixed range
 constant_params = constant("weight", "bias")
@@ -35,15 +35,15 @@ def _products() -> tuple[OpSpec, ...]:
     kinds = ("conv1d", "conv2d", "conv_transpose1d", "conv_transpose2d")
     addmm_rules = (constant("self", "mat2"), rules.all_or_none, rules.unit_alpha_beta, rules.bias_per_column)
     return (
-        *(OpSpec(op, conv.convolution, checks, ANY, ACTIVATIONS) for op in kinds),
+        *(OpSpec(op, conv.convolution, checks, ANY, CLAMPS) for op in kinds),
         OpSpec(
             "linear",
             conv.linear,
             (constant_params, rules.all_or_none, rules.weights_match_input, common.not_scalar),
             ANY,
-            ACTIVATIONS,
+            CLAMPS,
         ),
-        OpSpec("addmm", conv.addmm, addmm_rules, (FLOAT,), ACTIVATIONS),
+        OpSpec("addmm", conv.addmm, addmm_rules, (FLOAT,), CLAMPS),
         OpSpec("mm", conv.mm, (rules.all_or_none, rules.one_quantized_dtype), ANY),
         OpSpec("bmm", conv.bmm, (rules.all_or_none, rules.one_quantized_dtype, common.computed_operand), ANY),
     )
@@ -78,7 +78,7 @@ def _elements() -> tuple[OpSpec, ...]:
         *(both(op, *kind, "self", "other") for op, kind in el.BINARY.items()),
         both("rsub", "SUB", True, "other", "self"),
         OpSpec("pow", el.power, (common.computed_operand,), (FLOAT,), numbers=True),
-        *(_element(op, el.clamp, rules.constant_limits) for op in ("relu6", "hardtanh", "clamp")),
+        *(_element(op, el.clamp, rules.constant_limits) for op in CLAMPS if op != "relu"),
         _element("leaky_relu", el.leaky_relu),
         _element("prelu", el.prelu, rules.prelu_slopes, ports={"weight": INDEX}),
         *(

@@ -55,9 +55,7 @@ from edgewright.backends.xnnpack.rules import (
 )
 from edgewright.ir.ports import Same
 from edgewright.lowering.aten_to_core import LOWERINGS, elementwise
-
-ACTIVATIONS = ("relu", "hardtanh", "clamp")
-
+from edgewright.lowering.passes.value_storage import CLAMPS
 
 BOTH, ALL = (FLOAT, STATIC), (FLOAT, STATIC, DYNAMIC)
 
@@ -67,26 +65,26 @@ def _unary(op: str, config: str, **arguments: str) -> OpSpec:
 
 
 ROWS: tuple[OpSpec, ...] = (
-    OpSpec("linear", lower_math.linear, (constant("weight", "bias"), dynamic_weights), ALL, ACTIVATIONS,
+    OpSpec("linear", lower_math.linear, (constant("weight", "bias"), dynamic_weights), ALL, CLAMPS,
            config="LinearConfig"),
     OpSpec("mm", lower_math.matmul, (matmul_rank,), config="MMConfig"),
     OpSpec("addmm", lower_math.matmul,
            (constant("self", "mat2"), bias_per_column, argument_is("alpha", 1), argument_is("beta", 1)),
-           (FLOAT,), ACTIVATIONS, config="AddmmConfig"),
+           (FLOAT,), CLAMPS, config="AddmmConfig"),
     OpSpec("bmm", lower_math.batch_matmul, (matmul_rank,), config="BMMConfig"),
     *(
         OpSpec(op, lower_image.convolution, (constant("weight", "bias"), conv_rank, transposed_conv_scales,
-                                        dynamic_convolution, dynamic_weights, one_dynamic_sequence), ALL, ACTIVATIONS,
+                                        dynamic_convolution, dynamic_weights, one_dynamic_sequence), ALL, CLAMPS,
                config="ConvolutionConfig")
         for op in CONVOLUTIONS
     ),
-    OpSpec("add", LOWERINGS["add"], (argument_is("alpha", 1), all_or_none_quantized), BOTH, ACTIVATIONS,
+    OpSpec("add", LOWERINGS["add"], (argument_is("alpha", 1), all_or_none_quantized), BOTH, CLAMPS,
            config="AddConfig"),
-    OpSpec("sub", LOWERINGS["sub"], (argument_is("alpha", 1), all_or_none_quantized), BOTH, ACTIVATIONS,
+    OpSpec("sub", LOWERINGS["sub"], (argument_is("alpha", 1), all_or_none_quantized), BOTH, CLAMPS,
            config="SubConfig"),
     OpSpec("rsub", LOWERINGS["rsub"], (argument_is("alpha", 1), all_or_none_quantized),
-           BOTH, ACTIVATIONS, config="SubConfig"),
-    OpSpec("mul", LOWERINGS["mul"], (all_or_none_quantized,), BOTH, ACTIVATIONS, config="MulConfig"),
+           BOTH, CLAMPS, config="SubConfig"),
+    OpSpec("mul", LOWERINGS["mul"], (all_or_none_quantized,), BOTH, CLAMPS, config="MulConfig"),
     OpSpec("div", LOWERINGS["div"], (argument_is("rounding_mode", None),), config="DivConfig"),
     OpSpec("maximum", LOWERINGS["maximum"], (), config="MaximumConfig"),
     OpSpec("minimum", LOWERINGS["minimum"], (), config="MinimumConfig"),
@@ -148,7 +146,7 @@ ROWS: tuple[OpSpec, ...] = (
     OpSpec("cast", lower_move.forward_input, (same_dtype,), config="ToDimOrderCopyConfig", trivial=True),
     OpSpec("batch_norm", lower_math.batch_norm,
            (constant("weight", "bias", "running_mean", "running_var"), first_output_only),
-           absorbs=ACTIVATIONS, config="BatchNormConfig"),
+           absorbs=CLAMPS, config="BatchNormConfig"),
     OpSpec("quantize", lower_math.convert, (), (STATIC,), config="QuantizedPerTensorConfig QuantizeAffineConfig"),
     OpSpec("dequantize", lower_math.convert, (), (STATIC,), config="DeQuantizedPerTensorConfig DeQuantizeAffineConfig"),
     OpSpec("convert", lower_math.convert, (), (DYNAMIC,), config="ChooseQParamsAffineConfig"),

@@ -13,6 +13,9 @@ import torch
 from torch import fx
 
 from edgewright.frontend.rewriter import Rewriter, is_dynamic
+from edgewright.ir.aten.ops import OPS
+from edgewright.ir.aten.table import OpClass
+from edgewright.ir.ports import ACT, INDEX
 
 aten = torch.ops.aten
 Rule = Callable[..., Any]
@@ -111,17 +114,20 @@ def to_dtype(rw: Rewriter, x: fx.Node, dtype: torch.dtype | None) -> Any:
 
 # ------------------------------------------------------------------------------------------- scalar operands
 
+_BINARY = [row for row in OPS.values() if {"self", "other"} <= row.ports.keys() and row.op_class is OpClass.ELEMENTWISE]
 _SCALAR_OVERLOADS = {
-    getattr(aten, name).Tensor: aten_scalar
-    for name in (
-        "add", "sub", "mul", "div", "eq", "ne", "lt", "le", "gt", "ge", "bitwise_and", "bitwise_or", "bitwise_xor",
-        "remainder", "fmod",
-    )
-    for aten_scalar in [getattr(aten, name).Scalar]
-}  # fmt: skip
+    getattr(aten, row.name).Tensor: getattr(aten, row.name).Scalar
+    for row in _BINARY
+    if {f"aten.{row.name}.Tensor", f"aten.{row.name}.Scalar"} <= {*row.aten}
+}
+_COMPARISONS = {
+    scalar
+    for scalar in _SCALAR_OVERLOADS.values()
+    for row in OPS.matching(str(scalar))
+    if (row.ports["self"], row.ports["out"]) == (ACT, INDEX)
+}
 _SCALAR_OVERLOADS[aten.div.Tensor_mode] = aten.div.Scalar_mode
 _SCALAR_OVERLOADS[aten.pow.Tensor_Tensor] = aten.pow.Tensor_Scalar
-_COMPARISONS = {getattr(aten, n).Scalar for n in ("eq", "ne", "lt", "le", "gt", "ge")}
 
 
 def _make_binary_rule(op: Any) -> Rule:
@@ -151,10 +157,7 @@ def _scalar_dtype(like: fx.Node, result_dtype: torch.dtype) -> torch.dtype:
 
 for _op in (
     *_SCALAR_OVERLOADS,
-    aten.floor_divide.default,
-    aten.maximum.default,
-    aten.minimum.default,
-    aten.atan2.default,
+    *(getattr(aten, row.name).default for row in _BINARY if f"aten.{row.name}.default" in row.aten),
 ):
     RULES[_op] = _make_binary_rule(_op)
 
@@ -172,7 +175,7 @@ def _make_scalar_rule(op: Any) -> Rule:
     return lower
 
 
-for _op in (*_SCALAR_OVERLOADS.values(), aten.rsub.Scalar):
+for _op in _SCALAR_OVERLOADS.values():
     if _op not in _COMPARISONS:
         RULES[_op] = _make_scalar_rule(_op)
 

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from edgewright.formats.operator_signatures import OPERATORS
+from edgewright.ir.aten.ops import OPS
 
 aten = torch.ops.aten
 
@@ -31,17 +32,10 @@ RENAMES[aten.clip.default] = aten.clamp.default
 RENAMES[aten.true_divide.Tensor] = aten.div.Tensor
 for _op in (aten.detach.default, aten.alias.default, aten.lift_fresh.default):  # identities
     RENAMES.pop(_op, None)
-RENAMES.update(
-    {
-        aten.__lshift__.Scalar: aten.bitwise_left_shift.Tensor_Scalar,
-        aten.__rshift__.Scalar: aten.bitwise_right_shift.Tensor_Scalar,
-        aten.__lshift__.Tensor: aten.bitwise_left_shift.Tensor,
-        aten.__rshift__.Tensor: aten.bitwise_right_shift.Tensor,
-        aten.__and__.Scalar: aten.bitwise_and.Scalar,
-        aten.__or__.Scalar: aten.bitwise_or.Scalar,
-        aten.__xor__.Scalar: aten.bitwise_xor.Scalar,
-        aten.__and__.Tensor: aten.bitwise_and.Tensor,
-        aten.__or__.Tensor: aten.bitwise_or.Tensor,
-        aten.__xor__.Tensor: aten.bitwise_xor.Tensor,
-    }
-)
+for _row in OPS.values():
+    for _namespace, _name, _overload in (overload.split(".") for overload in _row.aten):
+        if _name.startswith("__"):  # Python's operators: ``__and__`` is ``bitwise_and``
+            _packet = getattr(aten, _row.name)
+            RENAMES[getattr(getattr(aten, _name), _overload)] = (
+                getattr(_packet, _overload) if _overload in _packet.overloads() else _packet.Tensor_Scalar
+            )

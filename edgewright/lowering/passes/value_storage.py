@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -10,20 +11,25 @@ from edgewright.lowering.passes.constant_folding import quantize_array
 from edgewright.lowering.passes.qdq_params import is_conversion, static_qparams
 
 
+def _clamp_limits(op: Op) -> tuple[float, float] | None:
+    low, high = op.args.get("min"), op.args.get("max")
+    if isinstance(low, Value) or isinstance(high, Value):
+        return None
+    return (-float("inf") if low is None else float(low), float("inf") if high is None else float(high))
+
+
+_LIMITS: dict[str, Callable[[Op], tuple[float, float] | None]] = {
+    "relu": lambda op: (0.0, float("inf")),
+    "relu6": lambda op: (0.0, 6.0),
+    "hardtanh": lambda op: (float(op.args["min_val"]), float(op.args["max_val"])),
+    "clamp": _clamp_limits,
+}
+CLAMPS = tuple(_LIMITS)  # activations that only clamp: other operators can fuse them
+
+
 def activation_limits(name: str, op: Op) -> tuple[float, float] | None:
     """The range that an activation clamps to, or None if it does more than clamp."""
-    if name == "relu":
-        return (0.0, float("inf"))
-    if name == "relu6":
-        return (0.0, 6.0)
-    if name == "hardtanh":
-        return (float(op.args["min_val"]), float(op.args["max_val"]))
-    if name == "clamp":
-        low, high = op.args.get("min"), op.args.get("max")
-        if isinstance(low, Value) or isinstance(high, Value):
-            return None
-        return (-float("inf") if low is None else float(low), float("inf") if high is None else float(high))
-    return None
+    return _LIMITS[name](op) if name in _LIMITS else None
 
 
 def same_encoding(a: Value, b: Value) -> bool:
