@@ -12,28 +12,18 @@ from typing import Any
 
 import torch
 
+from edgewright.ir.aten.ops import OPS
+from edgewright.ir.aten.table import OpClass
 from edgewright.ir.graph import Graph, Op, Value
 
 _FORMATS = {torch.channels_last: (0, 2, 3, 1), torch.channels_last_3d: (0, 2, 3, 4, 1)}
 
-# Operators whose kernels support any dim order; outputs have that of the inputs.
-_FOLLOWERS = {
-    "aten.add.Tensor", "aten.sub.Tensor", "aten.mul.Tensor", "aten.div.Tensor", "aten.add.Scalar", "aten.sub.Scalar",
-    "aten.mul.Scalar", "aten.div.Scalar", "aten.relu.default", "aten.hardtanh.default", "aten.sigmoid.default",
-    "aten.tanh.default", "aten.gelu.default", "aten.clamp.default", "aten.neg.default", "aten.exp.default",
-    "aten.leaky_relu.default", "aten.elu.default", "aten.abs.default", "aten.sqrt.default", "aten.rsqrt.default",
-    "aten.convolution.default", "aten.max_pool2d_with_indices.default",
-    "aten._to_copy.default", "aten.clone.default",
+# Operators whose kernels support any dim order, which their results then have: a test runs them in the stock runtime.
+_ELEMENTWISE = {overload for row in OPS.values() if row.op_class is OpClass.ELEMENTWISE for overload in row.aten}
+_FOLLOWERS = _ELEMENTWISE | {
+    "aten.convolution.default", "aten.max_pool2d_with_indices.default", "aten._to_copy.default", "aten.clone.default",
     "quantized_decomposed.quantize_per_tensor.default", "quantized_decomposed.dequantize_per_tensor.default",
 }  # fmt: skip
-
-
-_BROADCASTING = {
-    "aten.add.Tensor",
-    "aten.sub.Tensor",
-    "aten.mul.Tensor",
-    "aten.div.Tensor",
-}  # broadcast by contiguous strides
 
 
 def contiguous(rank: int) -> tuple[int, ...]:
@@ -74,8 +64,8 @@ def _set_outputs(op: Op, order: tuple[int, ...] | None) -> None:
 
 def _non_contiguous_order(op: Op) -> tuple[int, ...] | None:
     """The dim order of an operator's data, if it is not contiguous."""
-    if op.kind in _BROADCASTING and len({v.shape for v in op.inputs() if v.dtype is not None}) > 1:
-        return None
+    if op.kind in _ELEMENTWISE and len({v.shape for v in op.inputs() if v.dtype is not None}) > 1:
+        return None  # kernels broadcast by contiguous strides
     return next((v.dim_order for v in op.inputs() if not v.constant and v.dim_order != contiguous(len(v.shape))), None)
 
 
