@@ -14,27 +14,11 @@ for _name in ("relu6", "leaky_relu", "elu", "celu", "selu", "gelu", "hardswish",
     define_composite(_name, f"{_name}.default", getattr(ref, _name), create.same_shape)
 
 define_op("sigmoid", "sigmoid.default", ref.sigmoid, create.same_shape, self=ACT, out=Range(0, 1))
-define_composite(
-    "hardsigmoid",
-    "hardsigmoid.default",
-    ref.hardsigmoid,
-    create.same_shape,
-    self=ACT,
-    out=Range(0, 1),
-)
+define_composite("hardsigmoid", "hardsigmoid.default", ref.hardsigmoid, create.same_shape, self=ACT, out=Range(0, 1))
 define_op("tanh", "tanh.default", unary.tanh, create.same_shape, self=ACT, out=Range(-1, 1, narrows=True))
 
 # The slope has a per-tensor range and is not a weight: per-channel scales would be as many numbers as slopes.
-define_composite(
-    "prelu",
-    "prelu.default",
-    ref.prelu,
-    ref.prelu_shape,
-    OpClass.OTHER,
-    self=ACT,
-    weight=ACT,
-    out=ACT,
-)
+define_composite("prelu", "prelu.default", ref.prelu, ref.prelu_shape, OpClass.OTHER, self=ACT, weight=ACT, out=ACT)
 
 define_composite("glu", "glu.default", ref.glu, ref.glu_shape, OpClass.OTHER)
 

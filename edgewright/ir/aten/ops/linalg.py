@@ -11,28 +11,10 @@ from edgewright.ir.ports import ACT, BIAS, INDEX, Weight
 PRODUCT = OpClass.PRODUCT
 
 define_composite(
-    "linear",
-    "linear.default",
-    ref.linear,
-    ref.linear_shape,
-    PRODUCT,
-    input=ACT,
-    weight=Weight(0),
-    bias=BIAS,
-    out=ACT,
+    "linear", "linear.default", ref.linear, ref.linear_shape, PRODUCT, input=ACT, weight=Weight(0), bias=BIAS, out=ACT
 )
 # The decomposition of linear; its weight is transposed.
-define_op(
-    "addmm",
-    "addmm.default",
-    ref.addmm,
-    ref.addmm_shape,
-    PRODUCT,
-    self=BIAS,
-    mat1=ACT,
-    mat2=Weight(1),
-    out=ACT,
-)
+define_op("addmm", "addmm.default", ref.addmm, ref.addmm_shape, PRODUCT, self=BIAS, mat1=ACT, mat2=Weight(1), out=ACT)
 define_op("mm", "mm.default", ref.mm, ref.mm_shape, PRODUCT, self=ACT, mat2=ACT, out=ACT)
 define_op("bmm", "bmm.default", ref.bmm, ref.bmm_shape, PRODUCT, self=ACT, mat2=ACT, out=ACT)
 define_op("matmul", "matmul.default", ref.matmul, ref.matmul_shape, PRODUCT, self=ACT, other=ACT, out=ACT)

@@ -46,12 +46,7 @@ define_op("reshape", "reshape.default", movement.reshape, movement.reshape_shape
 _define_move("cat", "cat.default", JOIN, rearrange, tensors=ACT, out=Same("tensors"))
 _define_move("stack", "stack.default", JOIN, rearrange, tensors=ACT, out=Same("tensors"))
 _define_move("split", "split.Tensor split_copy.Tensor", SLICE, rearrange)
-_define_move(
-    "split_with_sizes",
-    "split_with_sizes.default split_with_sizes_copy.default",
-    SLICE,
-    rearrange,
-)
+_define_move("split_with_sizes", "split_with_sizes.default split_with_sizes_copy.default", SLICE, rearrange)
 _define_move("chunk", "chunk.default", SLICE, rearrange)
 _define_move("unbind", "unbind.int unbind_copy.int", SLICE, rearrange)
 _define_move("as_strided", "as_strided.default as_strided_copy.default", GATHER, rearrange)

@@ -19,13 +19,7 @@ _STATISTICS: dict[str, Port] = {"running_mean": INDEX, "running_var": INDEX}
 
 define_composite("softmax", "_softmax.default softmax.int", norm.softmax, norm.softmax_shape, OTHER, **_UNIT)
 define_op("safe_softmax", "_safe_softmax.default", norm.safe_softmax, norm.softmax_shape, OTHER, **_UNIT)
-define_composite(
-    "log_softmax",
-    "_log_softmax.default log_softmax.int",
-    norm.log_softmax,
-    norm.softmax_shape,
-    OTHER,
-)
+define_composite("log_softmax", "_log_softmax.default log_softmax.int", norm.log_softmax, norm.softmax_shape, OTHER)
 define_op(
     "batch_norm",
     "batch_norm.default _native_batch_norm_legit_no_training.default",
@@ -54,12 +48,7 @@ define_composite(
     **_STATISTICS,
 )
 define_composite(
-    "group_norm",
-    "group_norm.default",
-    norm_variants.group_norm,
-    norm_variants.group_norm_shape,
-    OTHER,
-    **_AFFINE,
+    "group_norm", "group_norm.default", norm_variants.group_norm, norm_variants.group_norm_shape, OTHER, **_AFFINE
 )
 define_op(
     "native_group_norm",

@@ -14,13 +14,7 @@ define_op("mean", "mean.default mean.dim", ref.reduce_mean, ref.reduction_shape,
 define_op("prod", "prod.default prod.dim_int", ref.reduce_prod, ref.reduction_shape, OTHER)
 define_op("var", "var.correction var.dim var.default", ref.variance, ref.variance_shape, OTHER)
 define_op("var_mean", "var_mean.correction", ref.var_mean, ref.var_mean_shape, OTHER)
-define_composite(
-    "linalg_vector_norm",
-    "linalg_vector_norm.default",
-    ref.vector_norm,
-    ref.vector_norm_shape,
-    OTHER,
-)
+define_composite("linalg_vector_norm", "linalg_vector_norm.default", ref.vector_norm, ref.vector_norm_shape, OTHER)
 define_op("any", "any.default any.dim any.dims", ref.reduce_any, ref.reduce_any_shape, OTHER, self=INDEX, out=INDEX)
 
 # An extreme is one of the input's values, so it shares the input's scale.
