@@ -124,7 +124,7 @@ class OperatorConfig:
     operators: tuple[str, ...] = ()
 
 
-Emit = Callable[[Graph], tuple[bytes, Mapping[str, Buffer]]]
+Emit = Callable[[Graph], tuple[bytes, Mapping[str, Buffer]] | tuple[bytes, Mapping[str, Buffer], bytes]]
 
 
 @dataclass(frozen=True)
@@ -146,8 +146,9 @@ class Rounding:
 
 
 class Backend:
-    """The operator table of a backend. ``emit`` compiles a partition to a blob and its named data. ``rounding``: error
-    bound of results. ``absent``: operators that other backends support, and why this one does not."""
+    """The operator table of a backend. ``emit`` compiles a partition to a blob, its named data and, if the host cannot
+    run the blob, its host twin. ``rounding``: error bound of results. ``absent``: operators that other backends
+    support, and why this one does not."""
 
     def __init__(
         self, info: BackendInfo, rows: Iterable[OpSpec], rules: Iterable[Rule] = (), *, emit: Emit | None = None,

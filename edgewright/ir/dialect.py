@@ -143,10 +143,10 @@ FLAG = Attribute("true or false", lambda value: type(value) is bool)
 class OpRow:
     """An operator of a ``TableDialect``.
 
-    ``operands``: names of the tensors, in the order of the signature. ``types``: their element types and those of the
-    results, in the language of ``ir/signatures.py``. ``shape``: the shapes of the results. ``reference``: the results
-    for an operator and the arrays of its operands. ``attributes``: all other arguments. ``temporaries``: elements
-    that the reference allocates beside the results.
+    ``operands``: names of the tensors, in the order of the signature; ``bias?`` may be None. ``types``: their element
+    types and those of the results, in the language of ``ir/signatures.py``. ``shape``: the shapes of the results.
+    ``reference``: the results for an operator and the arrays of its operands. ``attributes``: all other arguments.
+    ``temporaries``: elements that the reference allocates beside the results.
     """
 
     name: str
@@ -167,20 +167,23 @@ class TableDialect(Dialect):
         classes: Mapping[str, str] | None = None,
     ) -> None:  # fmt: skip
         super().__init__(name, title, {row.name: row for row in rows}, numerics)
+        self._operands = {row.name: [operand.removesuffix("?") for operand in row.operands] for row in rows}
         self._package = package
         self._signatures = Signatures(classes or {}, {row.name: row.types for row in rows})
 
     def check_row(self, op: Op, row: OpRow, memory: int) -> None:
-        if set(op.args) != {*row.operands, *row.attributes}:
-            rule = f"must be {', '.join((*row.operands, *row.attributes))}"
+        operands = self._operands[row.name]
+        if set(op.args) != {*operands, *row.attributes}:
+            rule = f"must be {', '.join((*operands, *row.attributes))}"
             raise FormatError(rule, where="arguments", value=sorted(op.args))
-        for operand in row.operands:
-            if not isinstance(op.args[operand], Value) or op.args[operand].dynamic:
+        for operand in operands:
+            value = op.args[operand]
+            if value is not None and (not isinstance(value, Value) or value.dynamic):
                 raise FormatError("must be a tensor of a fixed shape", where=operand)
         for name, attribute in row.attributes.items():
             if not attribute.accepts(op.args[name]):
                 raise FormatError(f"must be {attribute.rule}", where=name, value=op.args[name])
-        self._signatures.check(row.name, [(operand, op.args[operand]) for operand in row.operands], op)
+        self._signatures.check(row.name, [(operand, op.args[operand]) for operand in operands], op)
         shapes, declared = list(row.shape(op)), [out if out is None else out.bound for out in op.outputs]
         if len(shapes) != len(declared) or any(d not in (None, s) for d, s in zip(declared, shapes, strict=True)):
             raise FormatError(f"must have the shapes {shapes}", where="results", value=declared)
@@ -188,8 +191,9 @@ class TableDialect(Dialect):
         check_memory(op.kind, elements + row.temporaries(op), memory)
 
     def run_op(self, op: Op, arrays: Mapping[Value, Array], numerics: Numerics) -> Sequence[Array]:
-        row: OpRow = self.rows[op.kind[len(self.prefix) :]]
-        return row.reference(op, *(array_of(op.args[operand], arrays) for operand in row.operands))
+        row: OpRow = self.row(op.kind)
+        operands = [op.args[operand] for operand in self._operands[row.name]]
+        return row.reference(op, *(None if value is None else array_of(value, arrays) for value in operands))
 
     def folder(self) -> str:
         return os.path.dirname(os.path.abspath(sys.modules[self._package].__file__ or ""))

@@ -165,7 +165,7 @@ class TwinDelegate(DelegateBase):
 
     def runs(self, runner: GraphRunner) -> None:
         """Set the runner of the graph."""
-        self._runner = runner
+        self._runner, self.how = runner, runner.how
         self._inputs, self._outputs = runner.io
 
     @property

@@ -1,5 +1,5 @@
-"""A backend is a folder or an installed package: three rows give partitioner, quantizer, page and tests, and every
-command knows it."""
+"""A backend is a folder or an installed package: four rows give partitioner, quantizer, page and tests, every
+command knows it, and its dialect is compiled."""
 
 from __future__ import annotations
 
@@ -19,12 +19,16 @@ from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 import edgewright.backends
 from edgewright import docs, to_edge_transform_and_lower
 from edgewright.backends import discover, find_partitioner, find_quantizer, forget_backends, load_backend
-from edgewright.backends.registry import installed_backends
+from edgewright.backends.registry import find_dialect, installed_backends
 from edgewright.cli import doctor
 from edgewright.cli.demo import default_targets
 from edgewright.compat.finder import installed
 from edgewright.compat.table import table
-from edgewright.errors import UsageError
+from edgewright.engine import make_plan
+from edgewright.errors import FormatError, MissingDataError, UsageError
+from edgewright.formats.twin_reader import read_twin
+from edgewright.formats.twin_writer import write_twin
+from edgewright.ir.graph import Graph
 from edgewright.quantize.recipes import symmetric_config
 from edgewright.runtime import Runtime
 from tests.cli.cli import Cli
@@ -32,7 +36,7 @@ from tests.support.rows import check_row
 
 PAGE = (Path(__file__).parents[2] / "docs" / "adding-a-backend.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-INFO, OPS, DELEGATE, USE = BLOCKS
+INFO, OPS, DIALECT, DELEGATE, USE = BLOCKS
 ENTRY_POINTS = re.search(r"```toml\n(.*?)```", PAGE, re.DOTALL)
 
 
@@ -40,6 +44,7 @@ def write_package(folder: Path, info: str = INFO) -> None:
     folder.mkdir()
     (folder / "__init__.py").write_text(info)
     (folder / "ops.py").write_text(OPS)
+    (folder / "dialect.py").write_text(DIALECT)
     (folder / "delegate.py").write_text(DELEGATE)
 
 
@@ -87,6 +92,14 @@ class Net(torch.nn.Module):
         return torch.sigmoid(self.two(y))
 
 
+class Rooted(Net):
+    """A square root, which core has no operator for, between operators that it has."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = torch.sqrt(torch.relu(self.one(x)))
+        return torch.sigmoid(self.two(y))
+
+
 class Spec(Net):
     """For the command line, which finds the example inputs here."""
 
@@ -97,7 +110,7 @@ class Spec(Net):
 def run(exported: Any, x: torch.Tensor) -> tuple[Any, Any]:
     manager = to_edge_transform_and_lower(exported, partitioner=[find_partitioner("abacus")()])
     program = manager.to_executorch()
-    method = Runtime.get().load_program(program.buffer).load_method("forward")
+    method = Runtime.get().load_program(program.buffer, twin=program.twin).load_method("forward")
     return manager.partition_reports["forward"], method.execute([x.numpy()])[0]
 
 
@@ -144,7 +157,7 @@ def test_page(abacus: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.sample(2)
-@pytest.mark.parametrize("op", ["linear", "relu", "add"])
+@pytest.mark.parametrize("op", ["linear", "relu", "add", "sqrt"])
 def test_rows(abacus: str, op: str) -> None:
     outcome = check_row("abacus", op)
     assert outcome.taken
@@ -156,7 +169,59 @@ def test_configs(abacus: str) -> None:
         "AddConfig": ("add",),
         "LinearConfig": ("linear",),
         "ReLUConfig": ("relu",),
+        "SqrtConfig": ("sqrt",),
     }
+
+
+# ----------------------------------------------------------------------------------------------------------- dialect
+
+
+def compiled(module: torch.nn.Module, x: torch.Tensor) -> Any:
+    exported = torch.export.export(module.eval(), (x,))
+    return to_edge_transform_and_lower(exported, partitioner=[find_partitioner("abacus")()]).to_executorch()
+
+
+def twin_of(program: Any) -> Graph:
+    (graph,) = read_twin(program.twin).values()
+    return graph
+
+
+def test_its_graphs_are_compiled(abacus: str) -> None:
+    graph = twin_of(compiled(Rooted(), torch.randn(3, 6)))
+    dialect = find_dialect("abacus")
+    assert dialect is not None and type(dialect).__module__ == f"{abacus}.dialect"
+    assert [op.kind for op in graph.ops] == ["abacus.LINEAR", "abacus.RELU", "abacus.SQRT", "abacus.LINEAR"]
+    steps = make_plan(graph, threads=1, numerics=dialect.numerics).steps
+    assert [step.label for step in steps if step.python is not None] == ["abacus.SQRT"]
+    assert {"linear", "clamp"} <= {step.label for step in steps if step.python is None}
+
+
+@pytest.mark.parametrize("engine", ["native", "reference"])
+def test_its_numbers_are_those_of_its_references(abacus: str, engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EDGEWRIGHT_ENGINE", engine)
+    torch.manual_seed(0)
+    program, x = compiled(Rooted(), torch.randn(3, 6)), torch.randn(3, 6).numpy()
+    method = Runtime.get().load_program(program.buffer, twin=program.twin).load_method("forward")
+    dialect = find_dialect("abacus")
+    assert dialect is not None
+    (expected,) = dialect.execute(twin_of(program), [x])
+    np.testing.assert_allclose(method.execute([x])[0], 1 / (1 + np.exp(-expected)), 1e-5, 1e-6)
+
+
+def test_a_twin_that_is_wrong_is_rejected(abacus: str) -> None:
+    program = compiled(Rooted(), torch.randn(3, 6))
+    graph = twin_of(program)
+    graph.ops[2].outputs[0].shape = (3, 7)  # type: ignore[union-attr]
+    damaged = write_twin(dict.fromkeys(read_twin(program.twin), graph))
+    rule = r"ops\[2\] abacus.SQRT.*results: must have the shapes \[\(3, 6\)\]; got \[\(3, 7\)\]"
+    with pytest.raises(FormatError, match=rule):
+        Runtime.get().load_program(program.buffer, twin=damaged).load_method("forward")
+
+
+def test_without_its_twin_a_program_does_not_run_here(abacus: str) -> None:
+    program = compiled(Net(), torch.randn(3, 6))
+    with pytest.raises(MissingDataError, match=r"Abacus blob .* has no host twin.*machine does not read its cards"):
+        Runtime.get().load_program(program.buffer).load_method("forward")
 
 
 # --------------------------------------------------------------------------------------------------------- commands
@@ -195,7 +260,7 @@ def test_compile_run_and_disasm(abacus: str, cli: Cli, tmp_path: Path) -> None:
     (facts,) = json.loads(cli("disasm", str(model), "--json").out)
     assert (facts["backend"], facts["target"], facts["operators"]) == ("AbacusBackend", "abacus", 4)
     assert [line.split(" = ")[1].split("(")[0] for line in facts["text"].splitlines() if " = " in line] == [
-        "linear", "relu", "add", "linear",
+        "abacus.LINEAR", "abacus.RELU", "abacus.ADD", "abacus.LINEAR",
     ]  # fmt: skip
     (method,) = json.loads(cli("inspect", str(model), "--json").out)["methods"]
     (delegate,) = method["delegates"]

@@ -81,16 +81,17 @@ def check_row(backend: str, op: str, also: Callable[[bytes, Any, Any], None] | N
         made_by = find_partitioner(backend)
         make = made_by.for_simulation if find_backend(backend).simulates else made_by.for_target
         partitioner = make(DEVICES.get(backend))
-        program = to_edge_transform_and_lower(exported, partitioner=[partitioner]).to_executorch().buffer
+        program = to_edge_transform_and_lower(exported, partitioner=[partitioner]).to_executorch()
         report = partitioner.reports["forward"]
         outcome.seen += any(v.operator == op for v in report.verdicts)
         outcome.taken += any(v.operator == op for v in report.delegated)
         outcome.refused += [why for v in report.rejected for why in v.rejections]
         wanted = _results(module(module.first))
-        made = Runtime.get().load_program(program).load_method("forward").execute([to_array(module.first)])
+        loaded = Runtime.get().load_program(program.buffer, twin=program.twin)
+        made = loaded.load_method("forward").execute([to_array(module.first)])
         _close(made, wanted, half=backend in HALF)
         if also is not None and report.delegated:
-            also(program, to_array(module.first), wanted)
+            also(program.buffer, to_array(module.first), wanted)
     return outcome
 
 

@@ -69,8 +69,8 @@ class Partitioner:
         """Lower a group to a blob."""
         if self.backend.emit is None:
             raise NotImplementedError
-        blob, named = self.backend.emit(group)
-        return LoweredBackendModule(self.backend.id, blob, {}, named)
+        blob, named, *twin = self.backend.emit(group)
+        return LoweredBackendModule(self.backend.id, blob, {}, named, twin[0] if twin else None)
 
     @property
     def no_decompose(self) -> frozenset[Any]:
