@@ -157,7 +157,7 @@ def test_page(abacus: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.sample(2)
-@pytest.mark.parametrize("op", ["linear", "relu", "add", "sqrt"])
+@pytest.mark.parametrize("op", ["linear", "relu", "add"])
 def test_rows(abacus: str, op: str) -> None:
     outcome = check_row("abacus", op)
     assert outcome.taken

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgewright.backends.ethos_u.dialect.signatures import SIGNATURES as TOSA_SIGNATURES
+from edgewright.backends.ethos_u.dialect.table import SIGNATURES as TOSA_SIGNATURES
 from edgewright.backends.ethos_u.dialect.table import TOSA
-from edgewright.backends.nxp.dialect.signatures import SIGNATURES as TFLITE_SIGNATURES
+from edgewright.backends.nxp.dialect.table import SIGNATURES as TFLITE_SIGNATURES
 from edgewright.backends.nxp.dialect.table import TFLITE
-from edgewright.backends.qualcomm.dialect.signatures import SIGNATURES as QNN_SIGNATURES
 from edgewright.backends.qualcomm.dialect.table import QNN
-from edgewright.backends.samsung.dialect.signatures import SIGNATURES as ENN_SIGNATURES
+from edgewright.backends.qualcomm.dialect.table import SIGNATURES as QNN_SIGNATURES
 from edgewright.backends.samsung.dialect.table import ENN
+from edgewright.backends.samsung.dialect.table import SIGNATURES as ENN_SIGNATURES
 from edgewright.errors import FormatError
 from edgewright.ir.core.execute import IMPLEMENTATIONS
 from edgewright.ir.core.quant_params import check_structure, check_values

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.backends.qualcomm.dialect.scaling import block_scales
+from edgewright.backends.qualcomm.dialect.conv import block_scales
 from edgewright.backends.qualcomm.fp16 import cast_boundary
 from edgewright.backends.qualcomm.qnn.build import Encoding
 from edgewright.ir.graph import Array, Graph, Op, QParams, Value

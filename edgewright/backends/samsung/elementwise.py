@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from edgewright.backends.samsung.dialect.dtypes import ELEMENT_NAMES
+from edgewright.backends.samsung.dialect.table import ELEMENT_NAMES
 from edgewright.backends.samsung.lower import FLOAT32, EnnLowering, float_data, output
 from edgewright.ir.graph import Op
 from edgewright.lowering.passes.value_storage import activation_limits

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.backends.samsung.dialect.dtypes import ELEMENT_NAMES, layout_name
-from edgewright.backends.samsung.dialect.table import PREFIX
+from edgewright.backends.samsung.dialect.table import ELEMENT_NAMES, PREFIX, layout_name
 from edgewright.backends.samsung.lower import QUANT_DTYPES
 from edgewright.ir.graph import Array, Graph, Value
 

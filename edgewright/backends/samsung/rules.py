@@ -8,7 +8,7 @@ import numpy as np
 
 from edgewright.backends.rules import rule
 from edgewright.backends.samsung.conv import conv_argument, conv_padding
-from edgewright.backends.samsung.dialect.dtypes import ELEMENT_NAMES
+from edgewright.backends.samsung.dialect.table import ELEMENT_NAMES
 from edgewright.backends.samsung.lower import QUANT_DTYPES
 from edgewright.backends.table import OK, pool_params, reduced_dims, tensor_arg, tensors
 from edgewright.ir.graph import Op, Value

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgewright.backends.nxp.dialect.qparams import quantize_output
+from edgewright.backends.nxp.dialect.numerics import quantize_output
 from edgewright.ir.fixed_point import quantize_multiplier
 from edgewright.ir.graph import QParams, Value
 from tests.backends.nxp.litert import INT8, differences, graph, numbers, run, value, write_tflite

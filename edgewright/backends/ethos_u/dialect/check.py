@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from edgewright.backends.ethos_u.dialect.shapes import infer_shape
-from edgewright.backends.ethos_u.dialect.signatures import check_types
-from edgewright.backends.ethos_u.dialect.table import PREFIX, TosaOp
+from edgewright.backends.ethos_u.dialect.table import PREFIX, TosaOp, check_types
 from edgewright.errors import FormatError
 from edgewright.ir.dialect_checks import MAX_INT, MAX_LENGTH, check_memory
 from edgewright.ir.graph import Op, Value

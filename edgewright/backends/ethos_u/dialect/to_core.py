@@ -1,18 +1,447 @@
-"""Translation of TOSA's data movement and pooling to core operators."""
+"""Translation of TOSA graphs to core operators.
+
+TOSA tensors carry no scale. Int8 tensors get scale 1 and the zero point of the operator that pads them, so that borders
+hold the neutral value. TOSA separates accumulation from requantization: CONV2D produces int32 or int48 accumulators,
+and a RESCALE rounds them, once ("single") or, with DOUBLE_ROUND, twice (TOSA specification, RESCALE and
+apply_scale_32). A RESCALE that is the only reader is fused into the convolution's ``scaling``. Where something else
+reads the accumulators, or the window has no specialized kernel, the convolution computes accumulators from an
+explicitly padded image. Sums and functions of float32 use the engine's order and accuracy.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
-from edgewright.backends.ethos_u.dialect import to_core_conv  # noqa: F401  (registers its rules)
-from edgewright.backends.ethos_u.dialect.table import evaluate
-from edgewright.backends.ethos_u.dialect.to_core_float import translate_float
-from edgewright.backends.ethos_u.dialect.to_core_rewrite import INT8_RANGES, TosaRewrite, int_pairs, result_of, rule
+from edgewright.backends.ethos_u.dialect.table import PREFIX, evaluate
 from edgewright.engine.int_rules import ELEMENTWISE
-from edgewright.ir.graph import Graph, Op
+from edgewright.engine.kernels.int8_depthwise import MAX_TAPS
+from edgewright.ir.graph import Array, Graph, Op, QParams, Value
 from edgewright.ir.numerics import Numerics
+from edgewright.ir.requant_scale import FixedPointScale
+from edgewright.ir.rewrite import GraphRewrite, RuleTable
+
+rule: RuleTable[TosaRewrite] = RuleTable(PREFIX)
+INT8_RANGES: dict[Any, tuple[int, int]] = {np.dtype(np.int8): (-128, 127), np.dtype(np.uint8): (0, 255)}
+INT_RANGES: dict[Any, tuple[int, int]] = {**INT8_RANGES, np.dtype(np.int16): (-32768, 32767)}
+_ZERO_POINT_PRESERVING = (
+    "max_pool2d",
+    "reshape",
+    "transpose",
+    "slice",
+    "concat",
+    "pad",
+    "clamp",
+    "identity",
+    "reverse",
+    "tile",
+)
+
+
+class TosaRewrite(GraphRewrite):
+    """A TOSA graph being translated."""
+
+    def __init__(self, graph: Graph) -> None:
+        super().__init__(graph)
+        zero_points = _zero_points(graph)
+        for value in graph.values():
+            q = None
+            if value.dtype is not None and value.dtype in INT8_RANGES:
+                q = QParams(1.0, zero_points.get(value, 0), value.dtype, *INT8_RANGES[value.dtype])
+            if q is not None or value.q is not None:
+                self.values[value] = replace(value, q=q)
+
+    def zero_point(self, value: Value) -> int:
+        """The zero point of a tensor; 0 if it has none."""
+        q = self.value(value).q
+        return 0 if q is None else int(np.asarray(q.zero_point))
+
+    def new_value(self, value: Value, shape: Sequence[int], zero: int | None = None) -> Value:
+        """A new tensor of another shape, stored like ``value``, optionally with another zero point."""
+        current = self.value(value)
+        q = current.q if current.q is None or zero is None else replace(current.q, zero_point=zero)
+        return Value(value.name, current.dtype, tuple(shape), tuple(range(len(shape))), q=q)
+
+    def pad(self, op: Op, x: Value, out: Value, before: Sequence[int], after: Sequence[int], fill: Any) -> bool:
+        """Pad ``x`` with ``fill``; False if float32 cannot represent the fill value exactly."""
+        value = float(fill) - self.zero_point(x)
+        is_int = x.dtype is not None and x.dtype.kind != "f"
+        if min(*before, *after, 0) < 0 or (is_int and (value != float(np.float32(value)) or value != int(value))):
+            return False
+        self.emit("core.pad", op, out, self=x, before=list(before), after=list(after), value=value)
+        return True
+
+    def pad_image(self, op: Op, x: Value, padding: Sequence[int], fill: int) -> Value | None:
+        """An image with padding at top, bottom, left and right; None if the fill value is not representable."""
+        top, bottom, left, right = padding
+        batch, high, wide, channels = x.bound
+        int8_range = INT8_RANGES.get(x.dtype)
+        zero = fill if int8_range is not None and int8_range[0] <= fill <= int8_range[1] else None
+        out = self.new_value(x, (batch, high + top + bottom, wide + left + right, channels), zero)
+        return out if self.pad(op, x, out, [0, top, left, 0], [0, bottom, right, 0], fill) else None
+
+    def fuse_rescale(self, op: Op) -> tuple[FixedPointScale, Value] | None:
+        """Fuse the RESCALE that is an accumulator's only reader, and a clamp after it; returns scaling and result."""
+        acc = result_of(op)
+        rescale = self.only_reader(acc)
+        if rescale is None or rescale.kind != f"{PREFIX}rescale" or rescale.args["input_zp"]:
+            return None
+        out = result_of(rescale)
+        multiplier, shift = (rescale.args[name].data for name in ("multiplier", "shift"))
+        if out.dtype not in INT_RANGES or multiplier is None or shift is None or multiplier.size != shift.size:
+            return None
+        if not rescale.args["per_channel"]:
+            multiplier, shift = multiplier.reshape(-1)[:1], shift.reshape(-1)[:1]
+        if multiplier.size not in (1, acc.bound[-1]):
+            return None
+        self.done.add(rescale)
+        low, high = INT_RANGES[out.dtype]
+        clamp = self.only_reader(out)
+        if clamp is not None and clamp.kind == f"{PREFIX}clamp" and has_int_limits(clamp):
+            self.done.add(clamp)
+            low, high, out = (
+                max(low, int(clamp.args["min_val"])),
+                min(high, int(clamp.args["max_val"])),
+                result_of(clamp),
+            )
+        multipliers, shifts = (tuple(int(n) for n in a.reshape(-1)) for a in (multiplier, shift))
+        return FixedPointScale(
+            multipliers, shifts, rescale.args["rounding"], int(rescale.args["output_zp"]), low, high
+        ), out
+
+
+def has_int_limits(clamp: Op) -> bool:
+    """Whether the limits of a clamp are ordered integers."""
+    low, high = clamp.args["min_val"], clamp.args["max_val"]
+    return bool(low == int(low) and high == int(high) and low <= high)
+
+
+def _zero_points(graph: Graph) -> dict[Value, int]:
+    """The zero point that each int8 tensor is read with, propagated backwards through data movement."""
+    zero_points: dict[Value, int] = {}
+    for op in reversed(graph.ops):
+        name = op.kind.removeprefix(PREFIX)
+        if "input_zp" in op.args and name != "rescale" and isinstance(op.args.get("input"), Value):
+            zero_points.setdefault(op.args["input"], int(op.args["input_zp"]))
+        elif name in _ZERO_POINT_PRESERVING and op.outputs[0] in zero_points:
+            for value in op.inputs():
+                zero_points.setdefault(value, zero_points[op.outputs[0]])
+    return {key: zero for key, zero in zero_points.items() if -128 <= zero <= 127}
+
+
+def result_of(op: Op) -> Value:
+    out = op.outputs[0]
+    assert out is not None
+    return out
+
+
+def make_constant(data: Array, q: QParams | None = None) -> Value:
+    array = np.ascontiguousarray(data)
+    return Value("constant", array.dtype, array.shape, tuple(range(array.ndim)), array, q=q)
+
+
+def int_pairs(op: Op, *names: str) -> dict[str, list[int]]:
+    """Arguments that are numbers for rows and for columns."""
+    return {name: [int(n) for n in op.args[name]] for name in names}
+
+
+_FLOAT32 = np.dtype(np.float32)
+_SAME = ("abs", "exp", "log", "ceil", "floor", "sin", "cos", "tanh", "erf", "reciprocal", "rsqrt", "sigmoid")
+_PAIRS = ("add", "sub", "mul", "maximum", "minimum")
+_REDUCED = {"reduce_sum": "core.sum", "reduce_max": "core.amax", "reduce_min": "core.amin"}
+
+
+def translate_float(rw: TosaRewrite, op: Op) -> bool:
+    """Translate an operator on float32 tensors; False if it has other types or no rule."""
+    rule = _RULES.get(op.kind.removeprefix(PREFIX))
+    if rule is None or any(v.dtype != _FLOAT32 for v in (*op.inputs(), result_of(op))):
+        return False
+    return rule(rw, op)
+
+
+def _unary(rw: TosaRewrite, op: Op) -> bool:
+    name = op.kind.removeprefix(PREFIX)
+    rw.emit("core.neg" if name == "negate" else f"core.{name}", op, result_of(op), self=op.args["input"])
+    return True
+
+
+def _binary(rw: TosaRewrite, op: Op) -> bool:
+    if op.args.get("shift") or all(v.data is not None for v in op.inputs()):
+        return False
+    rw.emit(f"core.{op.kind.removeprefix(PREFIX)}", op, result_of(op), self=op.args["a"], other=op.args["b"])
+    return True
+
+
+def _clamp(rw: TosaRewrite, op: Op) -> bool:
+    limits = float(op.args["min_val"]), float(op.args["max_val"])
+    if not limits[0] <= limits[1]:
+        return False
+    rw.emit("core.clamp", op, result_of(op), self=op.args["input"], limits=limits)
+    return True
+
+
+def _reduce(rw: TosaRewrite, op: Op) -> bool:
+    kind = _REDUCED[op.kind.removeprefix(PREFIX)]
+    rw.emit(kind, op, result_of(op), self=op.args["input"], dim=[int(op.args["axis"])], keepdim=True)
+    return True
+
+
+def _bias(op: Op, channels: int) -> Value | None:
+    bias = op.args["bias"].data
+    if bias is None or bias.size not in (1, channels):
+        return None
+    return make_constant(np.broadcast_to(bias.reshape(-1), channels).astype(np.float32))
+
+
+def _convolve(rw: TosaRewrite, op: Op, kind: str, filters: Any, channels: int, **sizes: Any) -> bool:
+    bias = _bias(op, channels)
+    if bias is None or op.args["input_zp"] or op.args["weight_zp"]:
+        return False
+    rw.emit(kind, op, result_of(op), input=op.args["input"], weight=make_constant(filters), bias=bias, **sizes)
+    return True
+
+
+def _float_conv2d(rw: TosaRewrite, op: Op) -> bool:
+    weight = op.args["weight"]
+    return weight.data is not None and _convolve(
+        rw, op, "core.conv2d", weight.data, weight.bound[0], padding=[int(n) for n in op.args["pad"]], groups=1,
+        **int_pairs(op, "stride", "dilation"),
+    )  # fmt: skip
+
+
+def _float_depthwise(rw: TosaRewrite, op: Op) -> bool:
+    weight = op.args["weight"]
+    if weight.data is None or weight.bound[3] != 1:
+        return False
+    channels = weight.bound[2]
+    return _convolve(rw, op, "core.depthwise_conv2d", weight.data.reshape(1, *weight.bound[:3]), channels,
+                     groups=channels,
+                     padding=[int(n) for n in op.args["pad"]], **int_pairs(op, "stride", "dilation"))  # fmt: skip
+
+
+def _float_transposed(rw: TosaRewrite, op: Op) -> bool:
+    weight, out_pad = op.args["weight"], [int(n) for n in op.args["out_pad"]]
+    if weight.data is None or max(out_pad) > 0:
+        return False
+    return _convolve(rw, op, "core.conv_transpose2d", weight.data, weight.bound[0], padding=[-n for n in out_pad],
+                     groups=1, dilation=[1, 1], output_padding=[0, 0], **int_pairs(op, "stride"))  # fmt: skip
+
+
+def _float_matmul(rw: TosaRewrite, op: Op) -> bool:
+    if op.args["a_zp"] or op.args["b_zp"]:
+        return False
+    rw.emit("core.bmm", op, result_of(op), self=op.args["a"], other=op.args["b"])
+    return True
+
+
+def _pool(rw: TosaRewrite, op: Op) -> bool:
+    kind, window = f"core.{op.kind.removeprefix(PREFIX)}", int_pairs(op, "kernel", "stride")
+    if op.args.get("input_zp") or op.args.get("output_zp"):
+        return False
+    dilation = {"dilation": [1, 1]} if kind == "core.max_pool2d" else {}
+    rw.emit(kind, op, result_of(op), self=op.args["input"], kernel_size=window["kernel"], stride=window["stride"],
+              padding=[int(n) for n in op.args["pad"]], **dilation)  # fmt: skip
+    return True
+
+
+_RULES: dict[str, Callable[[TosaRewrite, Op], bool]] = {
+    **dict.fromkeys((*_SAME, "negate"), _unary),
+    **dict.fromkeys(_PAIRS, _binary),
+    **dict.fromkeys(_REDUCED, _reduce),
+    **dict.fromkeys(("max_pool2d", "avg_pool2d"), _pool),
+    "clamp": _clamp,
+    "conv2d": _float_conv2d,
+    "depthwise_conv2d": _float_depthwise,
+    "transpose_conv2d": _float_transposed,
+    "matmul": _float_matmul,
+}
+
+
+_WEIGHT = QParams(1.0, 0, np.dtype(np.int8), -128, 127)
+_MAX_TAPS = {1: MAX_TAPS, 2: 49}  # of depthwise kernels, by the size of an input element
+
+
+def _operands(rw: TosaRewrite, op: Op, channels: int) -> dict[str, Any] | None:
+    """Input and bias of an int8 or int16 convolution with constant weights; None for other types."""
+    x, weight, bias = (op.args[name] for name in ("input", "weight", "bias"))
+    is_int16 = x.dtype == np.dtype(np.int16)
+    if x.dtype not in INT_RANGES or weight.data is None or bias.data is None or weight.dtype.kind != "i":
+        return None
+    if (not is_int16 and weight.dtype != np.dtype(np.int8)) or bias.data.dtype.kind != "i":
+        return None
+    if op.args["weight_zp"] or rw.zero_point(x) != op.args["input_zp"] or bias.data.size not in (1, channels):
+        return None
+    data = np.broadcast_to(bias.data.reshape(-1), channels).astype(np.int64 if is_int16 else np.int32)
+    return {"input": x, "bias": make_constant(data)}
+
+
+def _emit_requantized(rw: TosaRewrite, op: Op, kind: str, filters: Array, channels: int, **sizes: Any) -> bool:
+    operands = _operands(rw, op, channels)
+    rescale = None if operands is None else rw.fuse_rescale(op)
+    if operands is None or rescale is None:
+        return False
+    scaling, out = rescale
+    weight = make_constant(filters, _WEIGHT if op.args["input"].dtype in INT8_RANGES else None)
+    rw.emit(kind, op, out, **operands, weight=weight, scaling=scaling, **sizes)
+    return True
+
+
+@rule("conv2d")
+def _conv2d(rw: TosaRewrite, op: Op) -> bool:
+    weight = op.args["weight"]
+    if weight.data is None or weight.dtype.kind != "i":
+        return False
+    return _emit_requantized(
+        rw, op, "core.conv2d", weight.data, weight.bound[0], padding=[int(n) for n in op.args["pad"]], groups=1,
+        **int_pairs(op, "stride", "dilation"),
+    ) or _emit_accumulators(rw, op, weight.data)  # fmt: skip
+
+
+@rule("depthwise_conv2d")
+def _depthwise(rw: TosaRewrite, op: Op) -> bool:
+    x, weight = op.args["input"], op.args["weight"]
+    if weight.data is None or weight.dtype.kind != "i" or x.dtype not in INT_RANGES:
+        return False
+    high, wide, inputs, multiplier = weight.bound
+    if multiplier > 1 and inputs == x.bound[-1]:
+        op = _repeat_channels(rw, op, multiplier)
+    filters = weight.data.reshape(1, high, wide, inputs * multiplier)
+    few_taps = high * wide <= _MAX_TAPS[x.dtype.itemsize]
+    return (few_taps and _emit_requantized(
+        rw, op, "core.depthwise_conv2d", filters, inputs * multiplier, padding=[int(n) for n in op.args["pad"]],
+        groups=inputs * multiplier, **int_pairs(op, "stride", "dilation"),
+    )) or _emit_accumulators(rw, op, filters.reshape(high, wide, inputs * multiplier, 1))  # fmt: skip
+
+
+def _repeat_channels(rw: TosaRewrite, op: Op, multiplier: int) -> Op:
+    """Repeat each channel once per filter, so that the channel multiplier becomes 1."""
+    x = op.args["input"]
+    expanded, repeated, flat = (rw.new_value(x, shape) for shape in
+                        ((*x.bound, 1), (*x.bound, multiplier), (*x.bound[:-1], x.bound[-1] * multiplier)))  # fmt: skip
+    rw.emit("core.view", op, expanded, self=x, size=list(expanded.bound))
+    rw.emit("tosa.tile", op, repeated, input=expanded, multiples=[1] * len(x.bound) + [multiplier])
+    rw.emit("core.view", op, flat, self=repeated, size=list(flat.bound))
+    return replace(op, args={**op.args, "input": flat})
+
+
+def _emit_accumulators(rw: TosaRewrite, op: Op, filters: Array) -> bool:
+    """Emit the accumulators with the generic kernel of ``lower/int_conv.py``."""
+    x, bias, acc = op.args["input"], op.args["bias"], result_of(op)
+    padding = [int(n) for n in op.args["pad"]]
+    if x.dtype not in INT_RANGES or bias.data is None or len(x.bound) != 4 or min(padding) < 0:
+        return False
+    image = rw.pad_image(op, x, padding, int(op.args["input_zp"])) if any(padding) else x
+    if image is None:
+        return False
+    weights = filters.astype(np.int64) - int(op.args["weight_zp"])
+    axes = (0, 1, 3) if "depthwise" in op.kind else (1, 2, 3)
+    bound = int(np.abs(weights).sum(axis=axes).max(initial=0)) * (1 << 8 * x.dtype.itemsize)
+    if bound + int(np.abs(bias.data.astype(np.int64)).max(initial=0)) < 1 << 31 and acc not in rw.outputs:
+        rw.values[acc] = replace(rw.value(acc), dtype=np.dtype(np.int32))
+    args = {**op.args, "weight": make_constant(filters), "input": image, "pad": [0] * 4}
+    rw.emit(op.kind, op, acc, **args)
+    return True
+
+
+@rule("conv3d")
+def _conv3d(rw: TosaRewrite, op: Op) -> bool:
+    """A 3D convolution as 2D: the planes of each window become channels of one image."""
+    x, weight, acc = op.args["input"], op.args["weight"], result_of(op)
+    if x.dtype not in INT_RANGES or weight.data is None or weight.dtype.kind != "i" or len(x.bound) != 5:
+        return False
+    count, kernel_depth = weight.bound[0], weight.bound[1]
+    batch, depth = acc.bound[0], acc.bound[1]
+    planes_as_channels = _gather_planes(rw, op, x, kernel_depth, depth)
+    if planes_as_channels is None:
+        return False
+    flat = rw.new_value(x, (batch * depth, *planes_as_channels.bound[2:]))
+    rw.emit("core.view", op, flat, self=planes_as_channels, size=list(flat.bound))
+    filters = weight.data.transpose(0, 2, 3, 1, 4).reshape(count, *weight.bound[2:4], -1)
+    accumulators = rw.new_value(acc, (batch * depth, *acc.bound[2:]))
+    args = {**op.args, "input": flat, "weight": make_constant(filters)}
+    args |= {name: [int(n) for n in op.args[name]][at:] for name, at in (("pad", 2), ("stride", 1), ("dilation", 1))}
+    plane = Op("tosa.conv2d", args, [accumulators], op.origin)
+    operands = _operands(rw, plane, count)
+    rescale = None if operands is None else rw.fuse_rescale(op)
+    if operands is None or rescale is None:
+        return _emit_accumulators(rw, plane, filters) and _emit_volume(rw, op, accumulators, acc)
+    scaling, out = rescale
+    image = rw.new_value(out, accumulators.bound)
+    filters_value = make_constant(filters, _WEIGHT if x.dtype in INT8_RANGES else None)
+    rw.emit("core.conv2d", plane, image, **operands, weight=filters_value, scaling=scaling, padding=args["pad"],
+              groups=1, **int_pairs(plane, "stride", "dilation"))  # fmt: skip
+    return _emit_volume(rw, op, image, out)
+
+
+def _emit_volume(rw: TosaRewrite, op: Op, image: Value, out: Value) -> bool:
+    """Reshape the images of all planes to volumes."""
+    image_value = rw.value(image)
+    if image_value.dtype != rw.value(out).dtype:
+        rw.values[out] = replace(rw.value(out), dtype=image_value.dtype)
+    rw.emit("core.view", op, out, self=image, size=list(out.bound))
+    return True
+
+
+def _gather_planes(rw: TosaRewrite, op: Op, x: Value, kernel_depth: int, depth: int) -> Value | None:
+    """For each result the planes of its window side by side: ``[batch, depth, height, width, kernel_depth *
+    channels]``.
+    """
+    (front, back), stride, dilation = op.args["pad"][:2], int(op.args["stride"][0]), int(op.args["dilation"][0])
+    batch, in_depth, *rest = x.bound
+    groups = -(-(in_depth + front + back) // stride)
+    if (
+        min(front, back) < 0
+        or (in_depth + front + back - (kernel_depth - 1) * dilation - 1) // stride + 1 != depth
+        or depth < 1
+    ):
+        return None
+    padded = rw.new_value(x, (batch, groups * stride, *rest))
+    after = groups * stride - in_depth - front
+    if not rw.pad(op, x, padded, [0, front, 0, 0, 0], [0, after, 0, 0, 0], int(op.args["input_zp"])):
+        return None
+    grouped = rw.new_value(x, (batch, groups, stride, *rest))
+    rw.emit("core.view", op, grouped, self=padded, size=list(grouped.bound))
+    planes = []
+    for k in range(kernel_depth):
+        group, offset = divmod(k * dilation, stride)
+        part, plane = rw.new_value(x, (batch, depth, 1, *rest)), rw.new_value(x, (batch, depth, *rest))
+        rw.emit("core.slice", op, part, self=grouped, start=[0, group, offset, 0, 0, 0], length=list(part.bound))
+        rw.emit("core.view", op, plane, self=part, size=list(plane.bound))
+        planes.append(plane)
+    merged = rw.new_value(x, (batch, depth, *rest[:-1], kernel_depth * rest[-1]))
+    rw.emit("core.cat", op, merged, tensors=planes, dim=4)
+    return merged
+
+
+@rule("matmul")
+def _matmul(rw: TosaRewrite, op: Op) -> bool:
+    a, b = op.args["a"], op.args["b"]
+    if any(v.dtype not in INT_RANGES or v.data is not None for v in (a, b)):
+        return False
+    scaled = rw.fuse_rescale(op)
+    if scaled is None:
+        return False
+    scaling, out = scaled
+    zeros = (int(op.args["a_zp"]), int(op.args["b_zp"]))
+    rw.emit("core.int_matmul", op, out, self=a, other=b, zeros=zeros, scaling=scaling)
+    return True
+
+
+@rule("transpose_conv2d")
+def _transposed(rw: TosaRewrite, op: Op) -> bool:
+    """conv_transpose2d if the output padding is less than the stride; otherwise the reference runs it."""
+    weight, pads = op.args["weight"], [int(n) for n in op.args["out_pad"]]
+    extra = [max(pads[1], 0), max(pads[3], 0)]
+    supported = all(e < s for e, s in zip(extra, op.args["stride"], strict=True)) and max(pads[0], pads[2]) <= 0
+    if weight.data is None or not supported:
+        return False
+    cropped = [max(-n, 0) for n in pads]
+    return _emit_requantized(rw, op, "core.conv_transpose2d", weight.data, weight.bound[0], padding=cropped, groups=1,
+                             dilation=[1, 1], output_padding=extra, **int_pairs(op, "stride"))  # fmt: skip
+
 
 _MAX_FOLDED = 1 << 12  # elements of a constant that is folded
 

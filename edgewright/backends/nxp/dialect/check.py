@@ -10,8 +10,7 @@ import math
 from typing import Any
 
 from edgewright.backends.nxp.dialect.shapes import infer_shape
-from edgewright.backends.nxp.dialect.signatures import check_types
-from edgewright.backends.nxp.dialect.table import PREFIX, TfliteOp
+from edgewright.backends.nxp.dialect.table import PREFIX, TfliteOp, check_types
 from edgewright.errors import FormatError
 from edgewright.ir.dialect_checks import MAX_INT, MAX_LENGTH, check_memory
 from edgewright.ir.graph import Op, Value

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from edgewright.backends.nxp.dialect.qparams import quantize_output, scale, scales, subtract_zero_point
+from edgewright.backends.nxp.dialect.numerics import quantize_output, scale, scales, subtract_zero_point
 from edgewright.ir.fixed_point import rescale, rescale_once
 from edgewright.ir.graph import Array, Op, Value
 

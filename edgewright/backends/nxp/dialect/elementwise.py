@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.backends.nxp.dialect.qparams import quantize_output, scale, subtract_zero_point, zero_point
+from edgewright.backends.nxp.dialect.numerics import quantize_output, scale, subtract_zero_point, zero_point
 from edgewright.ir.fixed_point import (
     doubling_high_mul,
     multiply_by_quantized,

@@ -13,8 +13,7 @@ import numpy as np
 
 from edgewright.backends.nxp.dialect import elementwise as tflite
 from edgewright.backends.nxp.dialect.conv import resize_taps
-from edgewright.backends.nxp.dialect.numerics import rounds_like_xnnpack
-from edgewright.backends.nxp.dialect.qparams import scale, zero_point
+from edgewright.backends.nxp.dialect.numerics import rounds_like_xnnpack, scale, zero_point
 from edgewright.backends.nxp.dialect.softmax_reduce import mean_multiplier, single_rounding_factor, softmax_exp_table
 from edgewright.backends.nxp.dialect.table import PREFIX
 from edgewright.backends.nxp.dialect.xnnpack_rounding import bilinear_taps

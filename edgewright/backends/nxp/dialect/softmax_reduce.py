@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from edgewright.backends.nxp.dialect.qparams import quantize_output, scale, zero_point
+from edgewright.backends.nxp.dialect.numerics import quantize_output, scale, zero_point
 from edgewright.ir.fixed_point import (
     DIFF_BITS,
     SUM_BITS,

@@ -15,8 +15,7 @@ import numpy as np
 
 from edgewright.backends.nxp.dialect.conv import matmul_factor, product_operands, requant_factor
 from edgewright.backends.nxp.dialect.elementwise import RELU_RANGES, clamp_limits
-from edgewright.backends.nxp.dialect.numerics import rounds_like_xnnpack
-from edgewright.backends.nxp.dialect.qparams import scale, zero_point
+from edgewright.backends.nxp.dialect.numerics import rounds_like_xnnpack, scale, zero_point
 from edgewright.backends.nxp.dialect.table import PREFIX
 from edgewright.ir.fixed_point import quantize_multiplier
 from edgewright.ir.graph import Graph, Op, Value

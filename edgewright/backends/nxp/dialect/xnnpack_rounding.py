@@ -8,8 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from edgewright.backends.nxp.dialect import conv, elementwise, softmax_reduce
-from edgewright.backends.nxp.dialect.numerics import LITERT_XNNPACK
-from edgewright.backends.nxp.dialect.qparams import quantize_output, scale, scales, subtract_zero_point
+from edgewright.backends.nxp.dialect.numerics import LITERT_XNNPACK, quantize_output, scale, scales, subtract_zero_point
 from edgewright.ir.graph import Array, Op, Value
 
 _F32 = np.float32

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from edgewright.backends.qualcomm.dialect.shapes import infer_shapes, is_elementwise
-from edgewright.backends.qualcomm.dialect.signatures import check_types
-from edgewright.backends.qualcomm.dialect.table import PREFIX, Param, QnnOp
+from edgewright.backends.qualcomm.dialect.table import PREFIX, Param, QnnOp, check_types
 from edgewright.errors import FormatError
 from edgewright.ir.dialect_checks import MAX_INT, MAX_LENGTH, check_memory
 from edgewright.ir.graph import Op, QParams, Value

@@ -12,9 +12,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from edgewright.backends.qualcomm.dialect.binary import inverse_scale, is_fixed_point
 from edgewright.backends.qualcomm.dialect.dtypes import clamp_limits, int16_clamp_params
-from edgewright.backends.qualcomm.dialect.elementwise import BINARY, UNARY
+from edgewright.backends.qualcomm.dialect.elementwise import BINARY, UNARY, inverse_scale, is_fixed_point
 from edgewright.backends.qualcomm.dialect.int16 import (
     MIDPOINT,
     Int16Rescale,

@@ -7,8 +7,7 @@ import math
 from typing import Any
 
 from edgewright.backends.samsung.dialect.conv import LIMITS
-from edgewright.backends.samsung.dialect.signatures import check_types
-from edgewright.backends.samsung.dialect.table import FLAG, INT, INTS, OPTIONAL, REAL, REALS, TEXT, EnnOp
+from edgewright.backends.samsung.dialect.table import FLAG, INT, INTS, OPTIONAL, REAL, REALS, TEXT, EnnOp, check_types
 from edgewright.errors import FormatError
 from edgewright.ir.dialect_checks import MAX_INT, MAX_LENGTH, check_memory
 from edgewright.ir.graph import Op, Value

@@ -6,8 +6,8 @@ use the engine's order.
 
 from __future__ import annotations
 
-from edgewright.backends.qualcomm.dialect.binary import is_fixed_point
-from edgewright.backends.qualcomm.dialect.to_core import conv, conv3d, float32, gather, grid_sample, image, move, norm  # noqa: F401  (register their rules)
+from edgewright.backends.qualcomm.dialect.elementwise import is_fixed_point
+from edgewright.backends.qualcomm.dialect.to_core import conv, float32, image, move, norm  # noqa: F401  (register their rules)
 from edgewright.backends.qualcomm.dialect.to_core.rewrite import QnnRewrite, io_of, is_float32, rule
 from edgewright.ir.graph import Graph, Op
 from edgewright.ir.numerics import Numerics

@@ -17,8 +17,7 @@ from edgewright.backends.samsung.dialect.elementwise import uses_fixed_point_sum
 from edgewright.backends.samsung.dialect.numerics import inputs_of, is_qint8, result_of, round_to_fp16
 from edgewright.backends.samsung.dialect.table import PREFIX
 from edgewright.backends.samsung.dialect.to_core import conv, move, reduce  # noqa: F401  (register their rules)
-from edgewright.backends.samsung.dialect.to_core.rewrite import EnnRewrite, is_float32, non_empty, rule
-from edgewright.backends.samsung.dialect.to_core.uint16 import uint16_to_int16
+from edgewright.backends.samsung.dialect.to_core.rewrite import EnnRewrite, is_float32, non_empty, rule, uint16_to_int16
 from edgewright.engine.int_rules import ELEMENTWISE
 from edgewright.ir.graph import Graph, Op, Value
 from edgewright.ir.numerics import Numerics
@@ -71,7 +70,7 @@ def _to_rank4(value: Value) -> Value:
 
 @rule(*_BINARY)
 def _binary(rw: EnnRewrite, op: Op) -> bool:
-    """Float operators, and int8 ones with an XNNPACK kernel; other integers are compiled elementwise."""
+    """Float operators, and int8 ones that core has; other integers are compiled elementwise."""
     (a, b), out, kind = inputs_of(op), result_of(op), _BINARY[op.kind.removeprefix(PREFIX)]
     floats = all(is_float32(v) for v in (a, b, out))
     if not non_empty(out) or (a.constant and b.constant):

@@ -1,6 +1,6 @@
 """Translation of ENN's convolutions and matrix products to core operators.
 
-Int8 products are accumulated and rounded as XNNPACK's, so they become core operators; int16 ones carry a ``scaling``
+Int8 products are rounded as ``numerics.py`` says, so they become core operators; int16 ones carry a ``scaling``
 (``ir/requant_scale.py``: a float64 factor and one rounding).
 """
 
