@@ -22,8 +22,8 @@ from edgewright.formats.twin_writer import write_twin
 from edgewright.ir.graph import Graph, Op
 from edgewright.runtime.delegates import DelegateBlob
 from edgewright.runtime.twin_delegate import HostTwin, Twins, find_twin
-from tests.engine.dialects.test_qnn_gather import rows as rows_read
-from tests.engine.dialects.test_tflite import convolution
+from tests.backends.nxp.dialect.test_to_core import convolution
+from tests.backends.qualcomm.dialect.test_gather import rows as rows_read
 from tests.engine.vendors import anything
 
 

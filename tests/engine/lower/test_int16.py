@@ -7,8 +7,8 @@ import pytest
 
 from edgewright.backends.ethos_u.dialect import DIALECT
 from edgewright.ir.graph import Graph
-from tests.engine.dialects.test_tflite import window
-from tests.engine.dialects.test_tosa import rescale
+from tests.backends.ethos_u.dialect.test_to_core import rescale
+from tests.backends.nxp.dialect.test_to_core import window
 from tests.engine.vendors import anything, graph, numbers, plain, same, tosa
 
 

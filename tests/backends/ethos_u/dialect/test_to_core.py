@@ -11,7 +11,7 @@ from edgewright.backends.ethos_u.dialect import DIALECT
 from edgewright.backends.ethos_u.dialect.numerics import TOSA_NUMERICS
 from edgewright.engine import Specialized, make_plan
 from edgewright.ir.graph import Graph, Op, Value
-from tests.engine.dialects.test_tflite import EVERY, window
+from tests.backends.nxp.dialect.test_to_core import EVERY, window
 from tests.engine.vendors import anything, graph, numbers, plain, same, tosa
 
 

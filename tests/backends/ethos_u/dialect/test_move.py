@@ -12,7 +12,7 @@ from edgewright.backends.ethos_u.dialect.numerics import TOSA_NUMERICS
 from edgewright.engine import compile
 from edgewright.errors import ExecutionError
 from edgewright.ir.graph import Graph, Op, Value
-from tests.engine.dialects.test_tosa import rescale
+from tests.backends.ethos_u.dialect.test_to_core import rescale
 from tests.engine.graphs import cpus
 from tests.engine.vendors import anything, graph, numbers, plain, same, stored, tflite, tosa
 

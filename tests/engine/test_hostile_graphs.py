@@ -13,7 +13,8 @@ from edgewright.engine import compile, make_plan
 from edgewright.engine.runner import make_runner
 from edgewright.errors import EdgewrightError
 from edgewright.ir.graph import Graph
-from tests.engine.dialects import test_tflite, test_tosa
+from tests.backends.ethos_u.dialect import test_to_core as test_tosa
+from tests.backends.nxp.dialect import test_to_core as test_tflite
 from tests.engine.lower import test_int16
 from tests.engine.vendors import anything, graph, numbers, plain, stored, tflite, tosa
 from tests.support.dialects import NUMERICS

@@ -11,7 +11,7 @@ from edgewright.backends.ethos_u.dialect import DIALECT
 from edgewright.backends.ethos_u.dialect.numerics import TOSA_NUMERICS
 from edgewright.engine import compile
 from edgewright.ir.graph import Op
-from tests.engine.dialects.test_tflite import window
+from tests.backends.nxp.dialect.test_to_core import window
 from tests.engine.graphs import cpus, dirty
 from tests.engine.vendors import graph, numbers, plain, tosa
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from edgewright.ir.graph import Graph, Op
-from tests.engine.dialects.test_tflite import window
-from tests.engine.dialects.test_tosa import computing_steps, factors, rescale, weights
+from tests.backends.ethos_u.dialect.test_to_core import computing_steps, factors, rescale, weights
+from tests.backends.nxp.dialect.test_to_core import window
 from tests.engine.vendors import anything, graph, numbers, plain, same, tosa
 
 
