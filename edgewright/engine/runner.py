@@ -203,7 +203,7 @@ class _Native:
         self._default: CompiledGraph | None = None
         self._lock = threading.Lock()
         self._options = (numerics, memory)
-        key = None if origin is None else origin.key(isa, count, numerics.name, memory)
+        key = None if origin is None else origin.key(isa, count, numerics, memory)
         if origin is not None and key is not None and not _recordings:
             self._default = load_compiled(origin, key, isa, count)
         if self._default is None and not dynamic:

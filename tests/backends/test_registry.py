@@ -154,3 +154,56 @@ def test_descriptions_import_nothing() -> None:
     ours = {name for name in loaded if name.startswith("edgewright.backends.")}
     assert ours == {f"edgewright.backends.{name}" for name in (*OURS, "info", "registry")}
     assert "numpy" not in loaded
+
+
+# ----------------------------------------------------------------------------------------------------------- dialects
+
+
+@pytest.mark.parametrize(
+    ("name", "backend"), [("tosa", "ethos_u"), ("tflite", "nxp"), ("qnn", "qualcomm"), ("enn", "samsung")]
+)
+def test_a_dialect_is_found_by_the_prefix_of_its_kinds(name: str, backend: str) -> None:
+    dialect = registry.find_dialect(name)
+    assert dialect is not None and dialect.prefix == f"{name}."
+    assert type(dialect).__module__ == f"edgewright.backends.{backend}.dialect"
+
+
+def test_other_prefixes_are_none() -> None:
+    assert [registry.find_dialect(name) for name in ("core", "aten", "xnnpack", "")] == [None] * 4
+
+
+def test_a_dialect_is_imported_when_a_kind_of_it_appears() -> None:
+    code = (
+        "import sys; from edgewright.backends.registry import find_dialect, all_backends; list(all_backends());"
+        "loaded = lambda: sorted(n.split('.')[2] for n in sys.modules if n.endswith('.dialect') and 'backends' in n);"
+        "print(loaded()); find_dialect('enn'); print(loaded(), 'torch' in sys.modules)"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert found.stdout.split("\n")[:2] == ["[]", "['samsung'] False"]
+
+
+def test_an_application_can_replace_a_dialect() -> None:
+    ours = registry.find_dialect("tosa")
+    assert ours is not None
+    other = type(ours)("tosa", "Other", ours.rows, ours.numerics)
+    try:
+        register_backend(BackendInfo("other", dialects={"tosa": other}))
+        assert registry.find_dialect("tosa") is other
+    finally:
+        registry.find_dialect.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("dialects", "rule"),
+    [
+        ({"abacus": "edgewright.backends.nxp.dialect:DIALECT"}, "must be a dialect named 'abacus'.*; got tflite"),
+        ({"abacus": "edgewright.backends.nxp.ops:BACKEND"}, "must be a Dialect; got Backend"),
+    ],
+)
+def test_a_reference_that_is_not_the_dialect(dialects: Any, rule: str) -> None:
+    register_backend(BackendInfo("abacus", dialects=dialects))
+    try:
+        with pytest.raises(UsageError, match=f"backend 'abacus': .*{rule}"):
+            registry.find_dialect("abacus")
+    finally:
+        registry.find_dialect.cache_clear()

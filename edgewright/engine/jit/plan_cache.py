@@ -1,16 +1,18 @@
 """The plan cache: a blob that was compiled before is neither parsed nor planned again.
 
 The key digests everything a plan depends on: the blob's bytes, the CPU and its features, thread count, numerics, memory
-limit, the tuned parameters, and a fingerprint of the engine's sources and of LLVM. Named data that the blob looks up is
-only known after parsing it, so its names and digest are stored in the entry and compared on load. An entry is a JSON
-header, the linked image and the packed weights, which are used in place from the mapped file. It lives in the user's
-own cache folder (``cache.py``), never in a model file; any deviation from what this engine writes is a miss.
+limit, the tuned parameters, and a fingerprint of LLVM and of the sources of the engine and of the numerics. Named data
+that the blob looks up is only known after parsing it, so its names and digest are stored in the entry and compared on
+load. An entry is a JSON header, the linked image and the packed weights, which are used in place from the mapped file.
+It lives in the user's own cache folder (``cache.py``), never in a model file; any deviation from what this engine
+writes is a miss.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -29,6 +31,7 @@ from edgewright.engine.plan import ALIGN, SLACK, Address, BoundsCheck, KernelArg
 from edgewright.engine.tuning_params import tuned_fingerprint
 from edgewright.ir.core.index_bounds import OutOfRangePolicy
 from edgewright.ir.dtypes import dtype_name, parse_dtype
+from edgewright.ir.numerics import Numerics
 
 _BUFFERS = ("arena", "weights", "input", "output")
 _MAX_WEIGHTS = 32 << 20  # bytes: larger plans would evict everything else
@@ -46,8 +49,8 @@ class PlanSource:
     data: Callable[[str], Any]
     used: Collection[str]
 
-    def key(self, isa: ISA, threads: int, numerics: str, memory: int) -> str:
-        options = str((threads, numerics, memory, isa.bf16))
+    def key(self, isa: ISA, threads: int, numerics: Numerics, memory: int) -> str:
+        options = str((threads, numerics.name, source_fingerprint(_source_of(numerics)), memory, isa.bf16))
         return cache_key(
             "plan", self.digest, isa.cpu, isa.features, options, FINGERPRINT, tuned_fingerprint(isa, threads)
         )
@@ -67,14 +70,18 @@ class PlanSource:
 
 @cache
 def source_fingerprint(*folders: str) -> str:
-    """Fingerprint the sources in folders by size and modification time: folders of this package, or absolute paths."""
+    """Fingerprint sources by size and modification time: folders of this package, or absolute paths."""
     files = []
-    for start in folders:
-        for folder, _, names in os.walk(Path(__file__).parents[2] / start):
-            for path in (os.path.join(folder, name) for name in names if name.endswith(".py")):
-                status = os.stat(path)
-                files.append(f"{os.path.basename(path)} {status.st_size} {status.st_mtime_ns}")
+    for start in (Path(__file__).parents[2] / folder for folder in folders):
+        for path in start.rglob("*.py") if start.is_dir() else [start] * start.is_file():
+            status = os.stat(path)
+            files.append(f"{path.name} {status.st_size} {status.st_mtime_ns}")
     return cache_key(*sorted(files))
+
+
+def _source_of(numerics: Numerics) -> str:
+    """The file that defines rounding rules: it may be a backend's."""
+    return sys.modules[type(numerics).__module__].__file__ or ""
 
 
 def load_compiled(origin: PlanSource, key: str, isa: ISA, threads: int) -> CompiledGraph | None:

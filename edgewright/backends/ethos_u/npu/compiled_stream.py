@@ -75,7 +75,7 @@ class CompiledStream:
         self._lengths = [memories[region].size for region in self._regions]
         digest = cache_key("stream", stream, weights, str(sorted(self._sizes.items())), source_fingerprint(*_SOURCES))
         self._origin = PlanSource(digest, lambda name: None, ())
-        self._key = self._origin.key(host_isa(), threads, "tosa", _MEMORY)
+        self._key = self._origin.key(host_isa(), threads, TOSA_NUMERICS, _MEMORY)
         self._replay = self._load()
 
     def matches(self, weights: bytes, memories: dict[int, Array], threads: int = 1) -> bool:
