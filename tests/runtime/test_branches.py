@@ -383,6 +383,8 @@ def test_inputs_of_a_twin_are_as_its_graph_has_them() -> None:
 class Runner:
     """Runs nothing: raises what it is given, or doubles its input."""
 
+    how = "fake"
+
     def __init__(self, error: Exception | None) -> None:
         graph = addition("g")
         self.error, self.io = error, (graph.inputs, graph.outputs)
