@@ -16,13 +16,13 @@ from edgewright.errors import ExecutionError
 from edgewright.ir.graph import Graph
 from edgewright.runtime.binding import KernelStep
 from edgewright.runtime.delegate_calls import DelegateStep
+from edgewright.runtime.kernel import Kernel
 from edgewright.runtime.step import Step, Values
 from edgewright.runtime.tensor import Array, Shape, TensorSlot
 from edgewright.runtime.values import IntItems, TensorItems
 
 _VIEW = "executorch_prim::et_view.default"
 _SIZE_OPS = ("aten::sym_size.int", "aten::sym_numel")
-_IN_PLACE = ("aten::copy_", "aten::index_put_")
 
 
 def size_scalar(step: Step) -> int | None:
@@ -32,6 +32,11 @@ def size_scalar(step: Step) -> int | None:
     key = step.kernel.key
     is_scalar = key in _SIZE_OPS or (key.startswith("executorch_prim::") and key.endswith((".Scalar", ".int")))
     return step.result if is_scalar else None
+
+
+def _only_writes_operands(kernel: Kernel) -> bool:
+    signature = kernel.signature
+    return signature is not None and not signature.outputs and any(a.is_write for a in signature.inputs)
 
 
 def is_view(step: Step) -> bool:
@@ -46,7 +51,7 @@ def can_infer(step: Step) -> bool:
         return False
     if step.kernel.raw:
         return is_view(step)
-    return size_scalar(step) is not None or step.kernel.key in _IN_PLACE or step.kernel.shape is not None
+    return size_scalar(step) is not None or _only_writes_operands(step.kernel) or step.kernel.shape is not None
 
 
 class ShapeInference:
@@ -71,7 +76,7 @@ class ShapeInference:
         elif is_view(step):
             source, size = (self._argument(i) for i in step.inputs)
             self.shapes[step.outputs[0]] = source.reshape(size).shape
-        elif step.kernel.key not in _IN_PLACE:
+        elif not _only_writes_operands(step.kernel):
             self._results(step)
 
     def _results(self, step: KernelStep) -> None:
