@@ -94,7 +94,7 @@ class Dialect(ABC):
     # ----------------------------------------------------------------------------------------------------- compilation
 
     def load_rules(self) -> None:  # noqa: B027  (optional)
-        """Register the rules by which the engine compiles operators that ``to_core`` leaves (``engine/int_rules.py``),
+        """Register the rules by which the engine compiles operators that ``to_core`` leaves (``ir/int_rules.py``),
         by importing the modules that have them."""
 
     def to_core(self, graph: Graph, numerics: Numerics) -> Graph:

@@ -17,7 +17,7 @@ def find_trees(graph: Graph) -> dict[Op, Tree]:
     """Map each elementwise operator of another dialect to its tree."""
     if is_core(graph):
         return {}
-    from edgewright.engine.int_rules import ELEMENTWISE  # imported late: most graphs need none
+    from edgewright.ir.int_rules import ELEMENTWISE  # imported late: most graphs need none
 
     trees = _grow_trees(graph, set())
     alone = {op for tree in trees for op in tree if not ELEMENTWISE[op.kind].fuses and single_int8_input(tree) is None}
@@ -27,7 +27,7 @@ def find_trees(graph: Graph) -> dict[Op, Tree]:
 
 def _grow_trees(graph: Graph, unfusable: set[Op]) -> list[Tree]:
     """Grow trees in reverse order: an operator joins the tree of its only reader, unless it is ``unfusable``."""
-    from edgewright.engine.int_rules import ELEMENTWISE
+    from edgewright.ir.int_rules import ELEMENTWISE
 
     readers: dict[Value, list[Op]] = {}
     for op in graph.ops:
@@ -57,7 +57,7 @@ def _may_join(value: Value, tree: Tree) -> bool:
 
 def tree_inputs(tree: Sequence[Op]) -> list[Value]:
     """The tensors a tree reads: results of other nodes, and constants of more than one element."""
-    from edgewright.engine.int_rules import elementwise_operands
+    from edgewright.ir.int_rules import elementwise_operands
 
     produced = {v for op in tree for v in op.outputs}
     return list(

@@ -1,7 +1,7 @@
 """Translation of other dialects' graphs to core operators before they are compiled.
 
 A dialect's ``to_core`` translates what it can. Of the operators that it leaves, elementwise integer operators are
-compiled from the dialect's rules (``engine/int_rules.py``); everything else runs as a step of the numpy
+compiled from the dialect's rules (``ir/int_rules.py``); everything else runs as a step of the numpy
 reference.
 """
 
@@ -11,9 +11,9 @@ import numpy as np
 
 from edgewright.backends.registry import find_dialect
 from edgewright.engine.graph.validate import SHAPE_RULES, Shape
-from edgewright.engine.int_rules import ELEMENTWISE, elementwise_operands
 from edgewright.ir.dialect import dialects_of
 from edgewright.ir.graph import Graph, Op
+from edgewright.ir.int_rules import ELEMENTWISE, elementwise_operands
 from edgewright.ir.numerics import Numerics
 
 

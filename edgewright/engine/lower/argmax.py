@@ -12,12 +12,12 @@ from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, c
 from edgewright.engine.codegen.requant import storage_offset
 from edgewright.engine.codegen.typed_arith import has_vector_arithmetic
 from edgewright.engine.graph.nodes import Node, is_float32
-from edgewright.engine.int_rules import ArgMaxReduction
 from edgewright.engine.kernels.elementwise import LoopNest, LoopOperand, emit_loop_nest, plan_loops
 from edgewright.engine.lower.base import DescribedLowering, Lowering, LoweringContext, is_unfused
 from edgewright.engine.lower.elementwise import llvm_type
 from edgewright.engine.lower.scan import scan_dim
 from edgewright.ir.graph import Op, Value
+from edgewright.ir.int_rules import ArgMaxReduction
 
 _TYPES = tuple(np.dtype(n) for n in ("int8", "uint8", "int16", "int32"))
 

@@ -162,7 +162,7 @@ class DenseLowering(Lowering):
 
 
 class DescribedLowering(Lowering):
-    """Lowers an operator of another dialect by its description (``engine/int_rules.py``)."""
+    """Lowers an operator of another dialect by its description (``ir/int_rules.py``)."""
 
     exact_reads = True
 

@@ -1,13 +1,14 @@
-"""Lowerings of operators that are not core's, by their rules (``engine/int_rules.py``), imported on first use."""
+"""Lowerings of operators that are not core's, by their rules (``ir/int_rules.py``), imported on first use."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cache
 
-from edgewright.engine.codegen.ranged_int import IntRangeError
 from edgewright.engine.graph.nodes import Node
-from edgewright.engine.int_rules import (
+from edgewright.engine.lower.base import DescribedLowering, Lowering, LoweringContext
+from edgewright.ir.int_arithmetic import IntRangeError
+from edgewright.ir.int_rules import (
     ELEMENTWISE,
     AccumulatorConv,
     ArgMaxReduction,
@@ -20,7 +21,6 @@ from edgewright.engine.int_rules import (
     IntReduction,
     describe,
 )
-from edgewright.engine.lower.base import DescribedLowering, Lowering, LoweringContext
 
 
 class ForeignDispatch(Lowering):

@@ -14,12 +14,12 @@ from edgewright.engine.codegen.builder import I64, PTR, Module, Reg
 from edgewright.engine.codegen.requant import storage_offset
 from edgewright.engine.graph.elementwise_trees import tree_inputs
 from edgewright.engine.graph.nodes import Node
-from edgewright.engine.int_rules import ELEMENTWISE
 from edgewright.engine.kernels.elementwise import LoopNest, LoopOperand, emit_loop_nest, plan_loops
 from edgewright.engine.lower.base import Lowering, LoweringContext
 from edgewright.engine.lower.elementwise import llvm_type
 from edgewright.ir.core.execute import Executor
 from edgewright.ir.graph import Array, Graph, Value
+from edgewright.ir.int_rules import ELEMENTWISE
 from edgewright.ir.numerics import Numerics
 
 _NANOSECONDS = 1.0  # per element

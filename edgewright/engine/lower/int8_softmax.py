@@ -7,10 +7,10 @@ import math
 import numpy as np
 
 from edgewright.engine.graph.nodes import Node, is_quantized8
-from edgewright.engine.int_rules import FixedPointSoftmax
 from edgewright.engine.kernels.elementwise import LoopOperand, plan_loops
 from edgewright.engine.kernels.int8_softmax import Int8SoftmaxSpec, emit_softmax
 from edgewright.engine.lower.base import DescribedLowering, Lowering, LoweringContext
+from edgewright.ir.int_rules import FixedPointSoftmax
 
 _MAX_LENGTH = 4095  # elements of a row, so that the sum of exponentials fits in 31 bits
 

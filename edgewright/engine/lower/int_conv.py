@@ -8,14 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from edgewright.engine.codegen.builder import PTR, Module, Reg, vec
-from edgewright.engine.codegen.ranged_int import IntRangeError
 from edgewright.engine.codegen.requant import storage_offset
 from edgewright.engine.graph.nodes import Node
-from edgewright.engine.int_rules import AccumulatorConv, dtype_range
 from edgewright.engine.kernels.elementwise import LoopNest, LoopOperand, emit_loop_nest, plan_loops
 from edgewright.engine.lower.base import DescribedLowering, Lowering, LoweringContext
 from edgewright.engine.lower.elementwise import llvm_type
 from edgewright.ir.graph import Value
+from edgewright.ir.int_arithmetic import IntRangeError
+from edgewright.ir.int_rules import AccumulatorConv, dtype_range
 
 _TYPES = tuple(np.dtype(n) for n in ("int8", "uint8", "int16"))
 _INT32 = np.dtype(np.int32)

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from edgewright.engine.codegen.builder import PTR, Function, Module, Reg, lane_count, vec
-from edgewright.engine.codegen.ranged_int import IntRangeError, RangedInt, RangedIntBuilder
+from edgewright.engine.codegen.ranged_int import RangedIntBuilder
 from edgewright.engine.codegen.requant import storage_offset
 from edgewright.engine.graph.elementwise_trees import scalar_constants, tree_inputs
 from edgewright.engine.graph.nodes import Node, is_float32
-from edgewright.engine.int_rules import ELEMENTWISE, Emit, FloatConversion, dtype_range, elementwise_operands
 from edgewright.engine.lower.base import DescribedLowering, Lowering, LoweringContext
 from edgewright.engine.lower.elementwise import emit_elementwise, llvm_type
 from edgewright.ir.graph import Op, Value
+from edgewright.ir.int_arithmetic import IntRangeError, RangedInt
+from edgewright.ir.int_rules import ELEMENTWISE, Emit, FloatConversion, dtype_range, elementwise_operands
 
 
 class IntElementwise(Lowering):
@@ -114,6 +115,7 @@ class Conversion(DescribedLowering):
     def _body(self, f: Function, regs: list[Reg]) -> Reg:
         i, x, out = RangedIntBuilder(f, lane_count(regs[0].type)), self.data, self.node.out
         if self.description.dequantize is not None:
-            return self.description.dequantize(i, i.load(regs[0], *dtype_range(x), _storage_offset(x)))
+            number: Reg = self.description.dequantize(i, i.load(regs[0], *dtype_range(x), _storage_offset(x)))
+            return number
         assert self.description.quantize is not None and out.q is not None
         return i.store(self.description.quantize(i, regs[0]), 8 * out.q.dtype.itemsize, _storage_offset(out))

@@ -8,15 +8,16 @@ import numpy as np
 
 from edgewright.engine.codegen.builder import PTR, Function, Module, Reg, const, lane_count, vec
 from edgewright.engine.codegen.float_rescale import MAX_EXACT_INT, rescale_float
-from edgewright.engine.codegen.ranged_int import IntRangeError, RangedInt, RangedIntBuilder
+from edgewright.engine.codegen.ranged_int import RangedIntBuilder
 from edgewright.engine.codegen.requant import storage_offset
 from edgewright.engine.graph.layout import Storage
 from edgewright.engine.graph.nodes import Node
-from edgewright.engine.int_rules import dtype_range
 from edgewright.engine.kernels.elementwise import LoopNest, LoopOperand, emit_loop_nest, plan_loops
 from edgewright.engine.lower.base import Lowering, LoweringContext
 from edgewright.engine.lower.elementwise import llvm_type
 from edgewright.ir.graph import Value
+from edgewright.ir.int_arithmetic import IntRangeError, RangedInt
+from edgewright.ir.int_rules import dtype_range
 from edgewright.ir.requant_scale import FixedPointScale, FloatScale
 
 _TYPES = tuple(np.dtype(n) for n in ("int8", "uint8", "int16", "uint16"))

@@ -9,17 +9,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from edgewright.engine.codegen.builder import Function, Module, Reg, lane_count
-from edgewright.engine.codegen.ranged_int import IntRangeError, RangedInt, RangedIntBuilder
+from edgewright.engine.codegen.ranged_int import RangedIntBuilder
 from edgewright.engine.codegen.requant import affine_of, storage_offset
 from edgewright.engine.codegen.vector import int_max, int_min
 from edgewright.engine.graph.layout import Border, Storage
 from edgewright.engine.graph.nodes import Node
-from edgewright.engine.int_rules import IntReduction, dtype_range
 from edgewright.engine.kernels.elementwise import LoopNest, LoopOperand, plan_loops
 from edgewright.engine.kernels.reduce_strided import Combine, emit_strided_reduce
 from edgewright.engine.lower.base import DescribedLowering, Lowering, LoweringContext
 from edgewright.engine.lower.elementwise import llvm_type
 from edgewright.ir.graph import Value
+from edgewright.ir.int_arithmetic import IntRangeError, RangedInt
+from edgewright.ir.int_rules import IntReduction, dtype_range
 
 _COMBINE: dict[str, Combine] = {
     "sum": lambda f, a, b: f.op("add", a, b),
@@ -102,12 +103,20 @@ class IntReduce(DescribedLowering):
         low, high = low * count, high * count
         if low < -(1 << 31) or high >= 1 << 31:
             low, high = -(1 << 31), (1 << 31) - 1  # wraps, as in numpy
-        result = reduction.finish(i, RangedInt(reduced, low, high), regs[1:])
+        result = RangedInt(reduced, low, high)
+        if reduction.finish is not None:
+            result = reduction.finish(i, result, [_bounded(*x) for x in zip(regs[1:], reduction.extras, strict=True)])
         minimum, maximum = dtype_range(out)
         if result.low < minimum or result.high > maximum:
             raise IntRangeError(f"{result.low} to {result.high} as {out.dtype}")
         assert out.dtype is not None
         return i.store(result, 8 * out.dtype.itemsize, _storage_offset(out))
+
+
+def _bounded(reg: Reg, constant: Value) -> RangedInt:
+    """Elements of a constant."""
+    assert constant.data is not None
+    return RangedInt(reg, int(constant.data.min()), int(constant.data.max()))
 
 
 def _broadcast_strides(storage: Storage) -> tuple[int, ...]:

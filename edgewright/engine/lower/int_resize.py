@@ -7,16 +7,17 @@ from collections.abc import Sequence
 import numpy as np
 
 from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Operand, Reg, const, lane_count, vec
-from edgewright.engine.codegen.ranged_int import IntRangeError, RangedInt, RangedIntBuilder
+from edgewright.engine.codegen.ranged_int import RangedIntBuilder
 from edgewright.engine.codegen.requant import storage_offset
 from edgewright.engine.graph.layout import Storage
 from edgewright.engine.graph.nodes import Node, is_float32
-from edgewright.engine.int_rules import BilinearResize, ResizeAxis, dtype_range
 from edgewright.engine.kernels.channel_loop import byte_offset, for_each_channel_vector
 from edgewright.engine.kernels.pack_operand import power_of_two_chunks
 from edgewright.engine.lower.base import DescribedLowering, Lowering, LoweringContext
 from edgewright.engine.lower.elementwise import llvm_type
 from edgewright.ir.graph import Array, Value
+from edgewright.ir.int_arithmetic import IntRangeError, RangedInt
+from edgewright.ir.int_rules import BilinearResize, ResizeAxis, dtype_range
 
 _ENTRY = 32  # bytes of a table entry: two offsets, two weights
 
@@ -52,7 +53,9 @@ class IntResize(DescribedLowering):
         if self.is_float:
             return _divide_to_float(f, total, self.spec.divisor)
         i, out = RangedIntBuilder(f, lane_count(total.type)), self.node.out
-        result, (low, high) = self.spec.finish(i, RangedInt(total, *self.reach)), dtype_range(out)
+        result, (low, high) = RangedInt(total, *self.reach), dtype_range(out)
+        if self.spec.finish is not None:
+            result = self.spec.finish(i, result)
         if result.low < low or result.high > high:
             raise IntRangeError(f"{result.low} to {result.high} as {out.dtype}")
         assert out.dtype is not None

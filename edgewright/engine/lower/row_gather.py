@@ -13,7 +13,6 @@ import numpy as np
 from edgewright.engine.codegen.builder import Module
 from edgewright.engine.graph.layout import Storage
 from edgewright.engine.graph.nodes import Node
-from edgewright.engine.int_rules import BatchedGather, BatchedScatter
 from edgewright.engine.kernels.row_gather import RowGatherSpec, emit_index_check, emit_row_gather, emit_row_scatter
 from edgewright.engine.lower.base import DenseLowering, DescribedLowering, Lowering, LoweringContext, is_unfused
 from edgewright.engine.lower.move import emit_copy
@@ -21,6 +20,7 @@ from edgewright.engine.lower.static_gather import same_storage
 from edgewright.engine.plan import Address, BoundsCheck
 from edgewright.ir.core.index_bounds import OutOfRangePolicy
 from edgewright.ir.graph import Op, Value
+from edgewright.ir.int_rules import BatchedGather, BatchedScatter
 
 _INDEX_TYPES = (np.dtype(np.int64), np.dtype(np.int32))
 _NANOSECONDS = 5.0  # per row, plus a hundredth of it per byte

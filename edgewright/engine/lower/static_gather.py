@@ -18,12 +18,12 @@ import numpy as np
 from edgewright.engine.codegen.requant import storage_offset
 from edgewright.engine.graph.layout import Storage
 from edgewright.engine.graph.nodes import Node
-from edgewright.engine.int_rules import IndexGather
 from edgewright.engine.kernels.static_gather import StaticGatherSpec, emit_static_gather, offset_table
 from edgewright.engine.lower.base import DenseLowering, DescribedLowering, Lowering, LoweringContext, is_unfused
 from edgewright.engine.lower.move import emit_copy
 from edgewright.ir.aten.ops import OPS
 from edgewright.ir.graph import Array, Op, Value
+from edgewright.ir.int_rules import IndexGather
 
 _NANOSECONDS = 3.0  # per run, and per 16 bytes of it
 _MIN_UNIT_RUN = 64  # bytes from which a run is a unit of its own

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from edgewright.backends.ethos_u.dialect import DIALECT
-from edgewright.backends.ethos_u.dialect.table import evaluate
+from edgewright.backends.ethos_u.dialect.evaluate import evaluate
 from edgewright.errors import EdgewrightError, FormatError, LimitError
 from edgewright.ir.graph import Graph, Op, Origin, Value
 

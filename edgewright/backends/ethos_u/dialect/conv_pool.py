@@ -1,4 +1,4 @@
-"""Reference of TOSA's convolutions, pools and RESIZE in exact integers (and floating point). Images are NHWC."""
+"""Reference of TOSA's convolutions in exact integers and floating point, and of float pools. Images are NHWC."""
 
 from __future__ import annotations
 
@@ -110,72 +110,10 @@ def matmul(a: Array, b: Array, a_zp: int, b_zp: int) -> Array:
     return ((a.astype(_EXACT) - a_zp) @ (b.astype(_EXACT) - b_zp)).astype(_accumulator_type(a))
 
 
-def max_pool2d(input: Array, kernel: Sequence[int], stride: Sequence[int], pad: Sequence[int]) -> Array:
-    lowest = -np.inf if input.dtype.kind == "f" else int(np.iinfo(input.dtype).min)
-    windows = _patches(_pad(input, pad, lowest), kernel, stride, (1, 1))
-    return np.ascontiguousarray(windows.max(axis=(3, 4)))
-
-
 def avg_pool2d(
     input: Array, input_zp: int, output_zp: int, kernel: Sequence[int], stride: Sequence[int], pad: Sequence[int]
 ) -> Array:
-    """Padding is not counted. Integers are multiplied by TOSA's reciprocal, rounding half up."""
-    x = _pad(input.astype(_EXACT) - input_zp, pad)
-    valid = _pad(np.ones((1, *input.shape[1:3], 1)), pad)
-    total = _patches(x, kernel, stride, (1, 1)).sum(axis=(3, 4))
-    count = _patches(valid, kernel, stride, (1, 1)).sum(axis=(3, 4))
-    if input.dtype.kind == "f":
-        return (total / count).astype(input.dtype)
-    multiplier, shift = reciprocal_scale(count.astype(np.int64))
-    scaled = (total.astype(np.int64) * multiplier + (np.int64(1) << (shift - 1))) >> shift
-    limits = np.iinfo(input.dtype)
-    return np.clip(scaled + output_zp, limits.min, limits.max).astype(input.dtype)
-
-
-def reciprocal_scale(count: Array) -> tuple[Array, Array]:
-    """Multiplier and shift of 1/count, as TOSA's ``reciprocal_scale`` defines them."""
-    bits = np.frompyfunc(lambda n: (n - 1).bit_length(), 1, 1)(count.astype(object)).astype(np.int64)
-    multiplier = ((np.int64(1) << 30) + 1) * (np.int64(1) << bits) // count
-    return multiplier, 30 + bits
-
-
-def resize(
-    input: Array, scale: Sequence[int], offset: Sequence[int], border: Sequence[int], mode: str
-) -> Array:  # fmt: skip
-    """``scale`` is (numerator, denominator) of rows, then of columns.
-
-    Bilinear integer results are wider: they are scaled by both numerators.
-    """
-    yn, _, xn, _ = scale
-    (y0, y1, fy), (x0, x1, fx) = source_positions(input.shape[1:3], scale, offset, border)
-    if mode == "nearest":
-        rows, columns = (
-            nearest_index(*position, n) for position, n in zip(((y0, y1, fy), (x0, x1, fx)), (yn, xn), strict=True)
-        )
-        return np.ascontiguousarray(input[:, rows][:, :, columns])
-    wide: Any = input.astype(np.float64 if input.dtype.kind == "f" else np.int64)
-    gy, gx = fy[None, :, None, None], fx[None, None, :, None]
-    top = wide[:, y0][:, :, x0] * (xn - gx) + wide[:, y0][:, :, x1] * gx
-    bottom = wide[:, y1][:, :, x0] * (xn - gx) + wide[:, y1][:, :, x1] * gx
-    acc = top * (yn - gy) + bottom * gy
-    if input.dtype.kind == "f":
-        return np.asarray(acc / (yn * xn), input.dtype)
-    return np.asarray(acc, np.int32 if input.dtype.itemsize == 1 else np.int64)
-
-
-def source_positions(
-    size: Sequence[int], scale: Sequence[int], offset: Sequence[int], border: Sequence[int]
-) -> list[tuple[Array, Array, Array]]:
-    """Per axis: the two neighboring source indices of each output, and the fraction in parts of the numerator."""
-    positions = []
-    for axis, (in_size, n, d) in enumerate(zip(size, scale[::2], scale[1::2], strict=True)):
-        count = ((in_size - 1) * n - offset[axis] + border[axis]) // d + 1
-        scaled = np.arange(count, dtype=np.int64) * d + offset[axis]
-        low = scaled // n
-        positions.append((np.clip(low, 0, in_size - 1), np.clip(low + 1, 0, in_size - 1), scaled - low * n))
-    return positions
-
-
-def nearest_index(low: Array, high: Array, fraction: Array, n: int) -> Array:
-    """The nearer of the two source indices."""
-    return np.where(fraction * 2 >= n, high, low)
+    """Of floating point; padding is not counted."""
+    x, inside = (_pad(array, pad) for array in (input.astype(np.float64), np.ones((1, *input.shape[1:3], 1))))
+    total, count = (_patches(array, kernel, stride, (1, 1)).sum(axis=(3, 4)) for array in (x, inside))
+    return np.asarray((total / count).astype(input.dtype))

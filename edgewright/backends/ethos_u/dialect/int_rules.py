@@ -1,19 +1,15 @@
-"""Rules by which the engine compiles TOSA's integer operators, bit-exact with their references."""
+"""TOSA's integer operators that core operators do not express, bit-exact with the specification."""
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from edgewright.backends.ethos_u.dialect.conv_pool import nearest_index, reciprocal_scale, source_positions
 from edgewright.backends.ethos_u.dialect.table import PREFIX
-from edgewright.engine.codegen.builder import Reg, const
-from edgewright.engine.codegen.fixed_point import make_rescale
-from edgewright.engine.codegen.ranged_int import IntRangeError, RangedInt, RangedIntBuilder
-from edgewright.engine.codegen.vector import int_min
-from edgewright.engine.int_rules import (
+from edgewright.ir.graph import Array, Op, Value
+from edgewright.ir.int_arithmetic import IntArithmetic, IntRangeError, RangedInt
+from edgewright.ir.int_rules import (
     AccumulatorConv,
     ArgMaxReduction,
     Args,
@@ -31,7 +27,6 @@ from edgewright.engine.int_rules import (
     reduce_axes,
     result_of,
 )
-from edgewright.ir.graph import Array, Op, Value
 from edgewright.ir.numerics import Numerics
 
 _OPERANDS = ("input", "a", "b", "condition", "on_true", "on_false")
@@ -46,49 +41,51 @@ def _rule(*names: str) -> Callable[[E], E]:
     return elementwise_rule(*(PREFIX + name for name in names), operands=_operands)
 
 
-def _wrap_int32(i: RangedIntBuilder, op: Op, result: RangedInt) -> RangedInt:
-    """Truncate to the result's 32 bits, wrapping as numpy does."""
-    if result_of(op).dtype != np.dtype(np.int32):
-        return result
-    if result.low >= -(1 << 31) and result.high < 1 << 31:
-        return i.narrow(result)
-    kind = result.reg.type.replace("i64", "i32")
-    return RangedInt(i.f.cast("trunc", result.reg, kind), -(1 << 31), (1 << 31) - 1)
+def _width(op: Op) -> int:
+    """Bits of a result's elements."""
+    dtype = result_of(op).dtype
+    assert dtype is not None
+    return 8 * dtype.itemsize
 
 
 @_rule("rescale")
-def _rescale(i: RangedIntBuilder, op: Op, args: Args) -> RangedInt:
+def _rescale(i: IntArithmetic, op: Op, args: Args) -> RangedInt:
+    """``((input - input_zp) * multiplier >> shift) + output_zp``, saturated; channels are the last dimension.
+
+    TOSA has one 8-bit type and flags for signedness; here tensors have signed and unsigned types.
+    """
     by, bits = (np.ravel(op.args[name].data) for name in ("multiplier", "shift"))
     x, rounding = i.plus(args[0], -op.args["input_zp"]), op.args["rounding"]
     if len(args) == 1:
         result = i.rescale(x, int(by[0]), int(bits[0]), rounding)
     else:
-        result = i.rescale_each(x, args[1], args[2], (int(by.min()), int(by.max())), (int(bits.min()), int(bits.max())),
-                              rounding)  # fmt: skip
-    info = np.iinfo(op.args["dtype"])
-    return i.clamp(i.plus(result, op.args["output_zp"]), int(info.min), int(info.max))
+        factors, shifts = (
+            RangedInt(a.data, int(n.min()), int(n.max())) for a, n in zip(args[1:], (by, bits), strict=True)
+        )
+        result = i.rescale_each(x, factors, shifts, rounding)
+    return i.clamp(i.plus(result, op.args["output_zp"]), *dtype_range(result_of(op)))
 
 
 @_rule("add")
-def _add(i: RangedIntBuilder, op: Op, args: Args) -> RangedInt:
-    return _wrap_int32(i, op, i.add(*args))
+def _add(i: IntArithmetic, op: Op, args: Args) -> RangedInt:
+    return i.wrap(i.add(*args), _width(op))
 
 
 @_rule("sub")
-def _sub(i: RangedIntBuilder, op: Op, args: Args) -> RangedInt:
-    return _wrap_int32(i, op, i.sub(*args))
+def _sub(i: IntArithmetic, op: Op, args: Args) -> RangedInt:
+    return i.wrap(i.sub(*args), _width(op))
 
 
 @_rule("mul")
-def _mul(i: RangedIntBuilder, op: Op, args: Args) -> RangedInt:
+def _mul(i: IntArithmetic, op: Op, args: Args) -> RangedInt:
     result, bits = i.mul(*args), int(op.args["shift"])
     if bits:
         result = i.shift_right(i.plus(result, 1 << (bits - 1)), bits)
-    return _wrap_int32(i, op, result)
+    return i.wrap(result, _width(op))
 
 
 @_rule("clamp")
-def _clamp(i: RangedIntBuilder, op: Op, args: Args) -> RangedInt:
+def _clamp(i: IntArithmetic, op: Op, args: Args) -> RangedInt:
     low, high = op.args["min_val"], op.args["max_val"]
     if low != int(low) or high != int(high):
         raise IntRangeError("limits are not integers")
@@ -96,166 +93,95 @@ def _clamp(i: RangedIntBuilder, op: Op, args: Args) -> RangedInt:
 
 
 @_rule("abs")
-def _abs(i: RangedIntBuilder, op: Op, args: Args) -> RangedInt:
-    return _wrap_int32(i, op, i.largest(args[0], i.sub(i.constant(0), args[0])))
+def _abs(i: IntArithmetic, op: Op, args: Args) -> RangedInt:
+    return i.wrap(i.largest(args[0], i.sub(i.constant(0), args[0])), _width(op))
 
 
 @_rule("negate")
-def _negate(i: RangedIntBuilder, op: Op, args: Args) -> RangedInt:
+def _negate(i: IntArithmetic, op: Op, args: Args) -> RangedInt:
     result = i.sub(i.constant(int(op.args["output_zp"]) + int(op.args["input_zp"])), args[0])
     return i.clamp(result, *dtype_range(result_of(op)))
 
 
 @_rule("identity")
-def _identity(i: RangedIntBuilder, op: Op, args: Args) -> RangedInt:
+def _identity(i: IntArithmetic, op: Op, args: Args) -> RangedInt:
     return args[0]
 
 
 @_rule("cast")
-def _cast(i: RangedIntBuilder, op: Op, args: Args) -> RangedInt:
-    if op.args["dtype"] == "bool":
-        return i.compare("ne", args[0], i.constant(0))
-    return args[0]  # the store rejects ranges that do not fit
+def _cast(i: IntArithmetic, op: Op, args: Args) -> RangedInt:
+    """Integers that do not fit wrap."""
+    return i.compare("ne", args[0], i.constant(0)) if op.args["dtype"] == "bool" else args[0]
 
 
 @_rule("arithmetic_right_shift")
-def _right_shift(i: RangedIntBuilder, op: Op, args: Args) -> RangedInt:
-    """64-bit shift; out-of-range counts fill with the sign, as in numpy."""
-    f, kind = i.f, "i32" if args[1].low >= 0 and args[1].high < 32 else "i64"
-    a, bits = (i.wide(x, kind) for x in args)
-    last = const(int(kind[1:]) - 1, a.type)
-    result = f.op("ashr", a, int_min(f, bits, last, signed=False))
-    low, high = min(args[0].low, 0), max(args[0].high, 0)  # halving with rounding does not exceed the operand
-    if op.args["round"]:
-        rounding_bit = f.op("and", f.op("ashr", a, int_min(f, f.add(bits, -1), last, signed=False)), 1)
-        positive_count = f.compare("sgt", bits, 0)
-        result = f.op("add", result, f.select(positive_count, rounding_bit, const(0, a.type)))
-    return i.narrow(RangedInt(result, low, high))
+def _right_shift(i: IntArithmetic, op: Op, args: Args) -> RangedInt:
+    return i.shift_right_each(args[0], args[1], op.args["round"])
 
 
 @_rule("logical_left_shift", "logical_right_shift")
-def _shift(i: RangedIntBuilder, op: Op, args: Args) -> RangedInt:
-    """Logical shift in the result's width; counts beyond it give 0."""
-    f, (a, bits), dtype = i.f, args, result_of(op).dtype
-    if dtype is None or dtype.kind != "i" or dtype.itemsize > 4 or any("i64" in x.reg.type for x in args):
-        raise IntRangeError("shift of more than 32 bits")
-    size, left = 8 * dtype.itemsize, "left" in op.kind
-    unsigned = a.reg if left or size == 32 else f.op("and", a.reg, (1 << size) - 1)
-    result = f.op("shl" if left else "lshr", unsigned, f.op("and", bits.reg, 31))
-    if not (bits.low >= 0 and bits.high < 32):
-        result = f.select(f.compare("ult", bits.reg, 32), result, const(0, result.type))
-    if size < 32:  # sign-extend from the result's width
-        result = f.op("ashr", f.op("shl", result, 32 - size), 32 - size)
-    if left and bits.low >= 0 and bits.high < size:
-        products = [n << b for n in (a.low, a.high) for b in (bits.low, bits.high)]
-        if min(products) >= -(1 << size - 1) and max(products) < 1 << size - 1:
-            return RangedInt(result, min(products), max(products))
-    return RangedInt(result, *dtype_range(result_of(op)))
+def _shift(i: IntArithmetic, op: Op, args: Args) -> RangedInt:
+    return i.shift_logical(args[0], args[1], "left" in op.kind, _width(op))
 
 
 @_rule("intdiv")
-def _quotient(i: RangedIntBuilder, op: Op, args: Args) -> RangedInt:
-    """Division toward zero; division by zero returns the dividend, and INT_MIN / -1 wraps as in numpy."""
-    if result_of(op).dtype != np.dtype(np.int32):
-        raise IntRangeError("not a 32-bit result")
-    f, (a, b) = i.f, (i.wide(x, "i64") for x in args)
-    is_zero = f.compare("eq", b, 0)
-    result = f.op("sdiv", a, f.select(is_zero, const(1, b.type), b))
-    return _wrap_int32(i, op, RangedInt(result, -(1 << 31), 1 << 31))
+def _quotient(i: IntArithmetic, op: Op, args: Args) -> RangedInt:
+    """INT_MIN / -1 wraps. The specification leaves division by zero open."""
+    return i.wrap(i.divide(*args), _width(op))
 
 
 @_rule("table")
-def _table(i: RangedIntBuilder, op: Op, args: Args) -> RangedInt:
-    """8 bits: direct lookup. 16 bits: linear interpolation between two of 513 entries, with 7 fractional bits."""
+def _table(i: IntArithmetic, op: Op, args: Args) -> RangedInt:
+    """8 bits: lookup. 16 bits: linear interpolation between two of 513 entries, with 7 fractional bits."""
     entries = [int(n) for n in np.ravel(op.args["table"].data)]
-    low, high = min(entries), max(entries)
     if op.args["input"].dtype == np.dtype(np.int8):
-        return _table_lookup(i, entries, i.plus(args[0], 128))
+        return i.lookup(entries, i.plus(args[0], 128))
     position = i.plus(args[0], 1 << 15)
-    first, fraction = i.shift_right(position, 7), RangedInt(i.f.op("and", position.reg, 127), 0, 127)
-    lower, upper = _table_lookup(i, entries, first), _table_lookup(i, entries, i.plus(first, 1))
-    result = i.add(i.shift_left(lower, 7), i.mul(i.sub(upper, lower), fraction))
-    return RangedInt(result.reg, low << 7, high << 7)  # an interpolation stays within the entries' range
-
-
-def _table_lookup(i: RangedIntBuilder, entries: list[int], at: RangedInt) -> RangedInt:
-    if at.low < 0 or at.high >= len(entries):
-        raise IntRangeError("index outside the table")
-    f, lanes = i.f, i.lanes
-    name = f"entries{zlib.crc32(repr(entries).encode()):08x}"
-    base = f.module.constant_array(name, entries, "i32")
-    if lanes == 1:
-        return RangedInt(
-            f.load("i32", f.gep(base, f.cast("sext", f.mul(at.reg, 4), "i64"))), min(entries), max(entries)
-        )
-    pointers = f.emit(f"<{lanes} x ptr>", f"getelementptr i32, ptr {base}, {at.reg.type} {at.reg}")
-    all_lanes = Reg("splat (i1 true)", f"<{lanes} x i1>")
-    kind, align = at.reg.type, Reg("4", "i32")
-    result = f.call(
-        f"llvm.masked.gather.v{lanes}i32.v{lanes}p0", kind, pointers, align, all_lanes, Reg("zeroinitializer", kind)
-    )
-    return RangedInt(result, min(entries), max(entries))
+    first, fraction = i.shift_right(position, 7), i.bitwise("and", position, i.constant(127))
+    lower, upper = i.lookup(entries, first), i.lookup(entries, i.plus(first, 1))
+    result = i.add(i.shift_left(lower, 7), i.mul(i.sub(upper, lower), RangedInt(fraction.data, 0, 127)))
+    return RangedInt(result.data, min(entries) << 7, max(entries) << 7)  # within the entries' range
 
 
 _COMPARISONS = {"equal": "eq", "greater": "sgt", "greater_equal": "sge"}
 
 
 @_rule(*_COMPARISONS)
-def _compare(i: RangedIntBuilder, op: Op, args: Args) -> RangedInt:
+def _compare(i: IntArithmetic, op: Op, args: Args) -> RangedInt:
     return i.compare(_COMPARISONS[op.kind.removeprefix(PREFIX)], *args)
 
 
 @_rule("select")
-def _select(i: RangedIntBuilder, op: Op, args: Args) -> RangedInt:
+def _select(i: IntArithmetic, op: Op, args: Args) -> RangedInt:
     return i.select(*args)
 
 
-_BITWISE = {
-    "bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor", "logical_and": "and", "logical_or": "or",
-    "logical_xor": "xor",
-}  # fmt: skip
-
-
-@_rule(*_BITWISE)
-def _bitwise(i: RangedIntBuilder, op: Op, args: Args) -> RangedInt:
-    return RangedInt(
-        i.f.op(_BITWISE[op.kind.removeprefix(PREFIX)], args[0].reg, args[1].reg), *dtype_range(result_of(op))
-    )
+@_rule(*(f"{kind}_{name}" for kind in ("bitwise", "logical") for name in ("and", "or", "xor")))
+def _bitwise(i: IntArithmetic, op: Op, args: Args) -> RangedInt:
+    return i.bitwise(op.kind.rpartition("_")[2], *args)
 
 
 @_rule("bitwise_not", "logical_not")
-def _not(i: RangedIntBuilder, op: Op, args: Args) -> RangedInt:
-    if op.kind.endswith("logical_not"):
-        return i.sub(i.constant(1), args[0])
-    return i.sub(i.constant(-1), args[0])
+def _not(i: IntArithmetic, op: Op, args: Args) -> RangedInt:
+    return i.sub(i.constant(1 if op.kind.endswith("logical_not") else -1), args[0])
 
 
 @_rule("clz")
-def _leading_zeros(i: RangedIntBuilder, op: Op, args: Args) -> RangedInt:
-    kind = args[0].reg.type
-    suffix = f"v{i.lanes}i32" if i.lanes > 1 else "i32"
-    if "i64" in kind:
-        raise IntRangeError("64-bit operand")
-    i.f.module.declare(f"declare {kind} @llvm.ctlz.{suffix}({kind}, i1)")
-    result = i.f.emit(kind, f"call {kind} @llvm.ctlz.{suffix}({kind} {args[0].reg}, i1 false)")
-    return RangedInt(result, 0, 32)
+def _leading_zeros(i: IntArithmetic, op: Op, args: Args) -> RangedInt:
+    return i.leading_zeros(args[0])
 
 
 @_rule("maximum")
-def _maximum(i: RangedIntBuilder, op: Op, args: Args) -> RangedInt:
+def _maximum(i: IntArithmetic, op: Op, args: Args) -> RangedInt:
     return i.largest(*args)
 
 
 @_rule("minimum")
-def _minimum(i: RangedIntBuilder, op: Op, args: Args) -> RangedInt:
+def _minimum(i: IntArithmetic, op: Op, args: Args) -> RangedInt:
     return i.smallest(*args)
 
 
 # ----------------------------------------------------------------------------------------------- reductions and pools
-
-
-def _unchanged(i: RangedIntBuilder, total: RangedInt, extras: list[Reg]) -> RangedInt:
-    return total
 
 
 _REDUCTIONS = {"reduce_sum": "sum", "reduce_max": "max", "reduce_any": "max", "reduce_min": "min", "reduce_all": "min"}
@@ -265,7 +191,7 @@ _REDUCTIONS = {"reduce_sum": "sum", "reduce_max": "max", "reduce_any": "max", "r
 def _reduction(op: Op, numerics: Numerics) -> IntReduction:
     data = op.args["input"]
     axes = reduce_axes(data, [op.args["axis"]], True, result_of(op))
-    return IntReduction(data, _REDUCTIONS[op.kind.removeprefix(PREFIX)], _unchanged, axes)
+    return IntReduction(data, _REDUCTIONS[op.kind.removeprefix(PREFIX)], axes=axes)
 
 
 @describes(f"{PREFIX}max_pool2d", f"{PREFIX}avg_pool2d")
@@ -276,17 +202,16 @@ def _pool(op: Op, numerics: Numerics) -> IntReduction:
     window, stride, pads = (high, wide), (stride_h, stride_w), (top, bottom, left, right)
     check_windows(data, out, window, stride, pads)
     if op.kind.endswith("max_pool2d"):
-        if any(pads):
-            raise IntRangeError("padded max pool")
-        return IntReduction(data, "max", _unchanged, window=window, stride=stride)
+        lowest = -np.inf if data.dtype.kind == "f" else dtype_range(data)[0]
+        return IntReduction(data, "max", None, (), True, window, stride, pads, lowest)
     zero, extras = int(op.args["input_zp"]), _reciprocals(op, data, window)
+    limits = dtype_range(out)
 
-    def average(i: RangedIntBuilder, total: RangedInt, extras: list[Reg]) -> RangedInt:
-        """Multiply by a reciprocal, with one rounding."""
-        centered = i.narrow(i.plus(total, -zero * high * wide))
-        scaled = make_rescale(i.f, "single", extras[0], extras[1], False)(centered.reg)
-        bounded = RangedInt(scaled, -(1 << 16), 1 << 16)
-        return i.clamp(i.plus(bounded, int(op.args["output_zp"])), *dtype_range(out))
+    def average(i: IntArithmetic, total: RangedInt, extras: Args) -> RangedInt:
+        """Padding is not counted. The sum is multiplied by a reciprocal, rounding half up."""
+        centered = i.plus(total, -zero * high * wide)
+        scaled = i.rescale_each(centered, extras[0], extras[1], "single", 1 << 16)
+        return i.clamp(i.plus(scaled, int(op.args["output_zp"])), *limits)
 
     return IntReduction(data, "sum", average, (), True, window, stride, pads, zero, extras)
 
@@ -300,6 +225,13 @@ def _reciprocals(op: Op, data: Value, window: tuple[int, int]) -> tuple[Value, .
         counts = counts * inside.reshape((1, -1, 1, 1) if axis == 0 else (1, 1, -1, 1))
     return tuple(Value(name, np.dtype(np.int32), counts.shape, (0, 1, 2, 3), numbers.astype(np.int32)) for name, numbers
                  in zip(("multiplier", "shift"), reciprocal_scale(counts), strict=True))  # fmt: skip
+
+
+def reciprocal_scale(count: Array) -> tuple[Array, Array]:
+    """Multiplier and shift of 1/count, as TOSA's ``reciprocal_scale`` defines them."""
+    bits = np.frompyfunc(lambda n: (n - 1).bit_length(), 1, 1)(count.astype(object)).astype(np.int64)
+    multiplier = ((np.int64(1) << 30) + 1) * (np.int64(1) << bits) // count
+    return multiplier, 30 + bits
 
 
 @describes(f"{PREFIX}argmax")
@@ -328,16 +260,34 @@ def _accumulators(op: Op, numerics: Numerics) -> AccumulatorConv:
 
 @describes(f"{PREFIX}resize")
 def _resize(op: Op, numerics: Numerics) -> BilinearResize | IndexGather:
-    data, scale = op.args["input"], op.args["scale"]
+    """``scale`` is (numerator, denominator) of rows, then of columns.
+
+    Bilinear integer results are wider: they are scaled by both numerators.
+    """
+    data, scale = op.args["input"], [int(n) for n in op.args["scale"]]
     if len(data.bound) != 4 or len(result_of(op).bound) != 4:
         raise IntRangeError("not images")
-    neighbors = source_positions(data.bound[1:3], scale, op.args["offset"], op.args["border"])
+    neighbors = _source_positions(data.bound[1:3], scale, op.args["offset"], op.args["border"])
     if op.args["mode"] == "bilinear":
-        rows, columns = (ResizeAxis.between(*pair, int(n)) for pair, n in zip(neighbors, scale[::2], strict=True))
-        return BilinearResize(data, (rows, columns), lambda i, x: x, int(scale[0]) * int(scale[2]))
+        rows, columns = (ResizeAxis.between(*pair, n) for pair, n in zip(neighbors, scale[::2], strict=True))
+        return BilinearResize(data, (rows, columns), divisor=scale[0] * scale[2])
     indices = _identity_indices(data)
-    indices[1:3] = [nearest_index(*pair, n) for pair, n in zip(neighbors, scale[::2], strict=True)]
+    indices[1:3] = [np.where(fraction * 2 >= n, upper, lower) for (lower, upper, fraction), n in
+                    zip(neighbors, scale[::2], strict=True)]  # fmt: skip
     return IndexGather(data, indices)
+
+
+def _source_positions(
+    size: Sequence[int], scale: Sequence[int], offset: Sequence[int], border: Sequence[int]
+) -> list[tuple[Array, Array, Array]]:
+    """Per axis: the two neighboring source indices of each output, and the fraction in parts of the numerator."""
+    positions = []
+    for axis, (in_size, n, d) in enumerate(zip(size, scale[::2], scale[1::2], strict=True)):
+        count = ((in_size - 1) * n - offset[axis] + border[axis]) // d + 1
+        scaled = np.arange(count, dtype=np.int64) * d + offset[axis]
+        low = scaled // n
+        positions.append((np.clip(low, 0, in_size - 1), np.clip(low + 1, 0, in_size - 1), scaled - low * n))
+    return positions
 
 
 def _identity_indices(data: Value) -> list[Array]:

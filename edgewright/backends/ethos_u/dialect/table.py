@@ -1,4 +1,5 @@
-"""Table of the TOSA 1.0 operators that Edgewright emits: operands, attributes and reference.
+"""Table of the TOSA 1.0 operators that Edgewright emits: operands, attributes, and the reference of what
+``int_rules.py`` does not define: floating point, convolutions, data movement.
 
 Their kinds are ``tosa.<name>``. Tensor operands come first, in the order of the specification; constants that the
 specification passes as tensors (zero points, shapes, shifts) are plain arguments here.
@@ -6,15 +7,14 @@ specification passes as tensors (zero points, shapes, shifts) are plain argument
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from edgewright.backends.ethos_u.dialect import conv_pool, elementwise
+from edgewright.backends.ethos_u.dialect import conv_pool
 from edgewright.ir.aten.reference import special
-from edgewright.ir.dialect import array_of
 from edgewright.ir.graph import Array, Op, Value
 from edgewright.ir.signatures import Signatures, element_code
 
@@ -25,14 +25,15 @@ PREFIX = "tosa."
 class TosaOp:
     """One operator.
 
-    ``tensors``: operands that are Values. ``zeros``: zero points, with the operand (or ``output``) whose type they
+    ``tensors``: operands that are Values. ``reference``: takes arguments by name; None if ``int_rules.py`` defines the
+    operator for all element types. ``zeros``: zero points, with the operand (or ``output``) whose type they
     have. ``shapes``: lists of integers that the specification passes as operands. ``attributes``: attributes of the
     operator. ``extra``: arguments that determine the result type, or that the serializer handles itself.
     """
 
     name: str
     tensors: tuple[str, ...]
-    reference: Callable[..., Any]
+    reference: Callable[..., Any] | None = None
     zeros: tuple[tuple[str, str], ...] = ()
     shapes: tuple[str, ...] = ()
     attributes: tuple[str, ...] = ()
@@ -47,16 +48,26 @@ class TosaOp:
         return (*self.tensors, *zeros, *self.shapes, *(("shift",) if self.name == "mul" else ()))
 
 
-def _unary(name: str, function: Any, *attributes: str) -> TosaOp:
-    return TosaOp(name, ("input",), lambda input, **rest: np.asarray(function(input, **rest)), attributes=attributes)
+def _unary(name: str, function: Any = None, *attributes: str) -> TosaOp:
+    reference = function and (lambda input, **rest: np.asarray(function(input, **rest)))
+    return TosaOp(name, ("input",), reference, attributes=attributes)
 
 
-def _binary(name: str, function: Any, *attributes: str) -> TosaOp:
-    return TosaOp(name, ("a", "b"), lambda a, b, **rest: np.asarray(function(a, b, **rest)), attributes=attributes)
+def _binary(name: str, function: Any = None, *attributes: str) -> TosaOp:
+    return TosaOp(name, ("a", "b"), function and (lambda a, b: np.asarray(function(a, b))), attributes=attributes)
 
 
-def _logic(name: str, function: Any) -> TosaOp:
-    return TosaOp(name, ("a", "b"), lambda a, b: np.asarray(function(a, b)))
+def _clamp(input: Array, min_val: float, max_val: float) -> Array:
+    return np.clip(input, min_val, max_val).astype(input.dtype)
+
+
+def _pad(input: Array, value: Array, padding: Sequence[int]) -> Array:
+    pairs = [(padding[2 * i], padding[2 * i + 1]) for i in range(input.ndim)]
+    return np.pad(input, pairs, constant_values=value.ravel()[0])
+
+
+def _slice(input: Array, start: Sequence[int], size: Sequence[int]) -> Array:
+    return np.ascontiguousarray(input[tuple(slice(a, a + n) for a, n in zip(start, size, strict=True))])
 
 
 _CONVOLUTION: dict[str, Any] = {
@@ -73,61 +84,44 @@ TOSA: dict[str, TosaOp] = {
         TosaOp("transpose_conv2d", reference=conv_pool.transpose_conv2d, attributes=("out_pad", "stride"),
                **_CONVOLUTION),
         TosaOp("matmul", ("a", "b"), conv_pool.matmul, (("a_zp", "a"), ("b_zp", "b"))),
-        TosaOp("max_pool2d", ("input",), conv_pool.max_pool2d, attributes=("kernel", "stride", "pad")),
+        TosaOp("max_pool2d", ("input",), attributes=("kernel", "stride", "pad")),
         TosaOp("avg_pool2d", ("input",), conv_pool.avg_pool2d, (("input_zp", "input"), ("output_zp", "output")),
                attributes=("kernel", "stride", "pad")),
-        TosaOp("resize", ("input",), conv_pool.resize, shapes=("scale", "offset", "border"), attributes=("mode",)),
-        TosaOp("rescale", ("input", "multiplier", "shift"), elementwise.rescale,
-               (("input_zp", "input"), ("output_zp", "output")),
+        TosaOp("resize", ("input",), shapes=("scale", "offset", "border"), attributes=("mode",)),
+        TosaOp("rescale", ("input", "multiplier", "shift"), None, (("input_zp", "input"), ("output_zp", "output")),
                attributes=("rounding", "per_channel"), extra=("dtype",)),
-        TosaOp("table", ("input", "table"), elementwise.table),
-        _unary("clamp", elementwise.clamp, "min_val", "max_val"),
-        _unary("abs", np.abs), _unary("clz", elementwise.clz), _unary("bitwise_not", np.bitwise_not),
-        _unary("logical_not", np.logical_not), _unary("exp", np.exp), _unary("log", np.log),
+        TosaOp("table", ("input", "table")),
+        _unary("clamp", _clamp, "min_val", "max_val"),
+        _unary("abs", np.abs), _unary("clz"), _unary("bitwise_not"),
+        _unary("logical_not"), _unary("exp", np.exp), _unary("log", np.log),
         _unary("ceil", np.ceil), _unary("floor", np.floor), _unary("sin", np.sin), _unary("cos", np.cos),
         _unary("tanh", np.tanh), _unary("erf", special.erf), _unary("reciprocal", np.reciprocal),
         _unary("rsqrt", lambda input: 1 / np.sqrt(input)), _unary("sigmoid", lambda input: 1 / (1 + np.exp(-input))),
         _unary("identity", np.array),
-        TosaOp("negate", ("input",), elementwise.negate, (("input_zp", "input"), ("output_zp", "output"))),
-        TosaOp("cast", ("input",), elementwise.cast, extra=("dtype",)),
+        TosaOp("negate", ("input",), lambda input, **zeros: -input, (("input_zp", "input"), ("output_zp", "output"))),
+        TosaOp("cast", ("input",), lambda input, dtype: input.astype(dtype), extra=("dtype",)),
         _binary("add", np.add), _binary("sub", np.subtract), _binary("pow", np.power),
-        _binary("maximum", np.maximum), _binary("minimum", np.minimum), _binary("intdiv", elementwise.intdiv),
-        TosaOp("mul", ("a", "b"), elementwise.mul, extra=("shift",)),
-        _binary("arithmetic_right_shift", elementwise.arithmetic_right_shift, "round"),
-        _binary("logical_left_shift", elementwise.logical_left_shift),
-        _binary("logical_right_shift", elementwise.logical_right_shift),
-        _binary("bitwise_and", np.bitwise_and), _binary("bitwise_or", np.bitwise_or),
-        _binary("bitwise_xor", np.bitwise_xor),
-        _logic("logical_and", np.logical_and), _logic("logical_or", np.logical_or),
-        _logic("logical_xor", np.logical_xor), _logic("equal", np.equal), _logic("greater", np.greater),
-        _logic("greater_equal", np.greater_equal),
-        TosaOp("select", ("condition", "on_true", "on_false"), elementwise.select),
-        _unary("reduce_sum", elementwise.reduce(np.sum), "axis"),
-        _unary("reduce_max", elementwise.reduce(np.max), "axis"),
-        _unary("reduce_min", elementwise.reduce(np.min), "axis"),
-        _unary("reduce_any", elementwise.reduce(np.any), "axis"),
-        _unary("reduce_all", elementwise.reduce(np.all), "axis"), _unary("argmax", elementwise.argmax, "axis"),
-        TosaOp("concat", ("inputs",), elementwise.concat, attributes=("axis",)),
-        TosaOp("pad", ("input", "value"), elementwise.pad, shapes=("padding",)),
+        _binary("maximum", np.maximum), _binary("minimum", np.minimum), _binary("intdiv"),
+        TosaOp("mul", ("a", "b"), lambda a, b, shift: np.asarray(a * b), extra=("shift",)),
+        _binary("arithmetic_right_shift", None, "round"),
+        _binary("logical_left_shift"), _binary("logical_right_shift"),
+        _binary("bitwise_and"), _binary("bitwise_or"), _binary("bitwise_xor"),
+        _binary("logical_and"), _binary("logical_or"), _binary("logical_xor"),
+        _binary("equal", np.equal), _binary("greater", np.greater), _binary("greater_equal", np.greater_equal),
+        TosaOp("select", ("condition", "on_true", "on_false"),
+               lambda condition, on_true, on_false: np.where(condition, on_true, on_false)),
+        _unary("reduce_sum", None, "axis"), _unary("reduce_max", None, "axis"), _unary("reduce_min", None, "axis"),
+        _unary("reduce_any", None, "axis"), _unary("reduce_all", None, "axis"), _unary("argmax", None, "axis"),
+        TosaOp("concat", ("inputs",), lambda inputs, axis: np.concatenate(inputs, axis=axis), attributes=("axis",)),
+        TosaOp("pad", ("input", "value"), _pad, shapes=("padding",)),
         TosaOp("reshape", ("input",), lambda input, shape: input.reshape(shape), shapes=("shape",)),
-        TosaOp("slice", ("input",), elementwise.slice_, shapes=("start", "size")),
-        TosaOp("tile", ("input",), lambda input, multiples: np.tile(input, multiples), shapes=("multiples",)),
-        _unary("reverse", lambda input, axis: np.ascontiguousarray(np.flip(input, axis)), "axis"),
+        TosaOp("slice", ("input",), _slice, shapes=("start", "size")),
+        TosaOp("tile", ("input",), shapes=("multiples",)), _unary("reverse", None, "axis"),
         _unary("transpose", lambda input, perms: np.ascontiguousarray(input.transpose(perms)), "perms"),
-        TosaOp("gather", ("values", "indices"), elementwise.gather),
-        TosaOp("scatter", ("values", "indices", "input"), elementwise.scatter),
+        TosaOp("gather", ("values", "indices")), TosaOp("scatter", ("values", "indices", "input")),
     )
 }  # fmt: skip
 
-
-def evaluate(op: Op, arrays: Mapping[Value, Array]) -> Array:
-    """The result of an operator for its constants and ``arrays``."""
-    row, args, out = TOSA[op.kind.removeprefix(PREFIX)], dict[str, Any](op.args), op.outputs[0]
-    for name in row.tensors:
-        value = args[name]
-        args[name] = [array_of(v, arrays) for v in value] if isinstance(value, list) else array_of(value, arrays)
-    result: Array = row.reference(**args)
-    return result if out is None or result.dtype == out.dtype else result.astype(out.dtype)
 
 
 # ------------------------------------------------------------------------------------------------------- element types

@@ -16,10 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.backends.ethos_u.dialect.table import PREFIX, evaluate
-from edgewright.engine.int_rules import ELEMENTWISE
+from edgewright.backends.ethos_u.dialect.evaluate import evaluate
+from edgewright.backends.ethos_u.dialect.table import PREFIX
 from edgewright.engine.kernels.int8_depthwise import MAX_TAPS
 from edgewright.ir.graph import Array, Graph, Op, QParams, Value
+from edgewright.ir.int_rules import ELEMENTWISE
 from edgewright.ir.numerics import Numerics
 from edgewright.ir.requant_scale import FixedPointScale
 from edgewright.ir.rewrite import GraphRewrite, RuleTable

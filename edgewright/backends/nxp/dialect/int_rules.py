@@ -18,9 +18,12 @@ from edgewright.backends.nxp.dialect.softmax_reduce import mean_multiplier, sing
 from edgewright.backends.nxp.dialect.table import PREFIX
 from edgewright.backends.nxp.dialect.xnnpack_rounding import bilinear_taps
 from edgewright.engine.codegen.builder import Reg, const
-from edgewright.engine.codegen.ranged_int import IntRangeError, RangedInt, RangedIntBuilder
+from edgewright.engine.codegen.ranged_int import RangedIntBuilder
 from edgewright.engine.codegen.vector import clamp, round_to_int, to_float32
-from edgewright.engine.int_rules import (
+from edgewright.ir.fixed_point import quantize_multiplier
+from edgewright.ir.graph import Op, Value
+from edgewright.ir.int_arithmetic import IntRangeError, RangedInt
+from edgewright.ir.int_rules import (
     Args,
     BilinearResize,
     E,
@@ -36,8 +39,6 @@ from edgewright.engine.int_rules import (
     result_of,
     tabulate,
 )
-from edgewright.ir.fixed_point import quantize_multiplier
-from edgewright.ir.graph import Op, Value
 from edgewright.ir.numerics import Numerics
 
 _TABLES = ("LOGISTIC", "TANH", "EXP", "LOG", "RSQRT", "LEAKY_RELU", "ABS", "HARD_SWISH")
@@ -113,11 +114,11 @@ def _average_pool(op: Op, numerics: Numerics) -> IntReduction:
     count = high * wide
     check_windows(data, result_of(op), (high, wide), (stride_h, stride_w))
 
-    def average(i: RangedIntBuilder, total: RangedInt, extras: list[Reg]) -> RangedInt:
+    def average(i: RangedIntBuilder, total: RangedInt, extras: Args) -> RangedInt:
         """Round half away from zero: add half the count with the sum's sign, then truncate."""
         negative = i.compare("slt", total, i.constant(0))
         rounded = i.add(total, i.select(negative, i.constant(-(count // 2)), i.constant(count // 2)))
-        return RangedInt(i.f.op("sdiv", rounded.reg, count), -128, 127)
+        return RangedInt(i.f.op("sdiv", rounded.data, count), -128, 127)
 
     return IntReduction(data, "sum", average, window=(high, wide), stride=(stride_h, stride_w))
 
@@ -138,7 +139,7 @@ def _mean(op: Op, x: Value, out: Value, count: int) -> ReduceEpilogue:
     """A fixed-point multiplier with two roundings."""
     mantissa, exponent = mean_multiplier(float(np.float64(scale(x)) / np.float64(scale(out))), count)
 
-    def finish(i: RangedIntBuilder, total: RangedInt, extras: list[Reg]) -> RangedInt:
+    def finish(i: RangedIntBuilder, total: RangedInt, extras: Args) -> RangedInt:
         centered = i.plus(total, -zero_point(x) * count)
         return i.clamp(i.plus(i.rescale(centered, mantissa, 31 - exponent, "twice"), zero_point(out)), -128, 127)
 
@@ -149,7 +150,7 @@ def _round_to_even(op: Op, x: Value, out: Value, count: int) -> ReduceEpilogue:
     """XNNPACK: multiply in float32, round to nearest even."""
     factor, start = single_rounding_factor(op, count)
 
-    def finish(i: RangedIntBuilder, total: RangedInt, extras: list[Reg]) -> RangedInt:
+    def finish(i: RangedIntBuilder, total: RangedInt, extras: Args) -> RangedInt:
         scaled = _multiply_add(i, total, factor, start)
         return RangedInt(round_to_int(i.f, clamp(i.f, scaled, -128, 127)), -128, 127)
 
@@ -157,7 +158,7 @@ def _round_to_even(op: Op, x: Value, out: Value, count: int) -> ReduceEpilogue:
 
 
 def _multiply_add(i: RangedIntBuilder, total: RangedInt, factor: np.float32, start: np.float32) -> Reg:
-    f, floats = i.f, to_float32(i.f, total.reg)
+    f, floats = i.f, to_float32(i.f, total.data)
     return f.op("fadd", f.op("fmul", floats, const(float(factor), floats.type)), const(float(start), floats.type))
 
 
@@ -166,12 +167,12 @@ def _sum(op: Op, x: Value, out: Value, count: int) -> ReduceEpilogue:
     factor = scale(x) / scale(out)
     start = np.float32(-zero_point(x)) * factor * np.float32(count)
 
-    def finish(i: RangedIntBuilder, total: RangedInt, extras: list[Reg]) -> RangedInt:
+    def finish(i: RangedIntBuilder, total: RangedInt, extras: Args) -> RangedInt:
         f = i.f
         clamped = clamp(f, _multiply_add(i, total, factor, start), -512, 512)  # outside int8 for any zero point
-        truncated = f.cast("fptosi", clamped, total.reg.type)
+        truncated = f.cast("fptosi", clamped, total.data.type)
         fraction = f.op("fsub", clamped, to_float32(f, truncated))  # exact
-        up, down = (f.cast("zext", f.compare(predicate, fraction, const(tie, fraction.type)), total.reg.type)
+        up, down = (f.cast("zext", f.compare(predicate, fraction, const(tie, fraction.type)), total.data.type)
                     for predicate, tie in (("oge", 0.5), ("ole", -0.5)))  # fmt: skip
         rounded = f.op("sub", f.op("add", truncated, up), down)
         return i.clamp(i.plus(RangedInt(rounded, -513, 513), zero_point(out)), -128, 127)

@@ -26,9 +26,11 @@ from edgewright.backends.qualcomm.dialect.shapes import OTHER_UNARY
 from edgewright.backends.qualcomm.dialect.table import PREFIX
 from edgewright.engine.codegen.builder import Reg, const, lane_count, vec
 from edgewright.engine.codegen.math_float32 import FUNCTIONS
-from edgewright.engine.codegen.ranged_int import IntRangeError, RangedInt, RangedIntBuilder
+from edgewright.engine.codegen.ranged_int import RangedIntBuilder
 from edgewright.engine.codegen.vector import clamp, round_to_int, to_float32
-from edgewright.engine.int_rules import (
+from edgewright.ir.graph import Array, Op, QParams, Value
+from edgewright.ir.int_arithmetic import IntRangeError, RangedInt
+from edgewright.ir.int_rules import (
     Args,
     FloatConversion,
     IntReduction,
@@ -39,7 +41,6 @@ from edgewright.engine.int_rules import (
     reduce_axes,
     tabulate,
 )
-from edgewright.ir.graph import Array, Op, QParams, Value
 from edgewright.ir.numerics import Numerics
 
 FloatFunction = Callable[[RangedIntBuilder, Op, list[Reg]], Reg]
@@ -68,7 +69,7 @@ def dequantize(i: RangedIntBuilder, x: RangedInt, value: Value) -> Reg:
     q, f = value.q, i.f
     if q is None or q.axis is not None or (q.dtype.itemsize > 2 and np.any(np.asarray(q.zero_point))):
         raise IntRangeError("not quantized with one scale")
-    centered = to_float32(f, i.plus(x, -int(np.asarray(q.zero_point))).reg)
+    centered = to_float32(f, i.plus(x, -int(np.asarray(q.zero_point))).data)
     return f.op("fmul", centered, const(float(np.float32(np.asarray(q.scale))), centered.type))
 
 
@@ -138,7 +139,7 @@ def _wrap(i: RangedIntBuilder, result: RangedInt, out: Value) -> RangedInt:
         return i.narrow(result) if out.dtype != np.dtype(np.int64) else result
     if out.dtype != np.dtype(np.int32):
         raise IntRangeError("not a 32-bit result")
-    return RangedInt(i.f.cast("trunc", result.reg, vec(lane_count(result.reg.type), "i32")), low, high)
+    return RangedInt(i.f.cast("trunc", result.data, vec(lane_count(result.data.type), "i32")), low, high)
 
 
 def _float_select(predicate: str) -> FloatFunction:
@@ -185,7 +186,7 @@ def _as_bool(i: RangedIntBuilder, x: RangedInt, value: Value) -> RangedInt:
 @elementwise_rule(*(f"{PREFIX}ElementWise{name}" for name in _BITS))
 def _logic(i: RangedIntBuilder, op: Op, args: Args) -> RangedInt:
     a, b = (_as_bool(i, x, v) for x, v in zip(args, op.args["inputs"], strict=True))
-    return RangedInt(i.f.op(_BITS[op.kind.partition("ElementWise")[2]], a.reg, b.reg), 0, 1)
+    return RangedInt(i.f.op(_BITS[op.kind.partition("ElementWise")[2]], a.data, b.data), 0, 1)
 
 
 @elementwise_rule(f"{PREFIX}ElementWiseNot")
@@ -200,7 +201,7 @@ def _select(i: RangedIntBuilder, op: Op, args: Args) -> RangedInt:
     if all(v.q is None for v in (*values, out)) or all(v.q == out.q for v in values[1:]):
         return i.select(condition, args[1], args[2])
     f, floats = i.f, [dequantize(i, x, v) for x, v in zip(args[1:], values[1:], strict=True)]
-    return quantize(i, f.select(f.compare("ne", condition.reg, 0), *floats), out)
+    return quantize(i, f.select(f.compare("ne", condition.data, 0), *floats), out)
 
 
 # ------------------------------------------------------------------------------------------------------------ unary
@@ -270,7 +271,7 @@ def _convert(i: RangedIntBuilder, op: Op, args: Args) -> RangedInt:
         if args[0].low < low or args[0].high > high:
             if out.dtype != np.dtype(np.int32):
                 raise IntRangeError("result does not fit its type")
-            return RangedInt(i.f.cast("trunc", args[0].reg, vec(lane_count(args[0].reg.type), "i32")), low, high)
+            return RangedInt(i.f.cast("trunc", args[0].data, vec(lane_count(args[0].data.type), "i32")), low, high)
         return args[0]
     if x.q == out.q:
         return args[0]
@@ -358,9 +359,9 @@ def _mean_sum(op: Op, x: Value, out: Value, count: int) -> ReduceEpilogue:
         raise IntRangeError("float operand")
     q, zero, subtract = out.q, int(np.asarray(out.q.zero_point)), int(np.asarray(x.q.zero_point)) * count
 
-    def finish(i: RangedIntBuilder, total: RangedInt, extras: list[Reg]) -> RangedInt:
-        f, floats = i.f, to_float32(i.f, i.narrow(i.plus(total, -subtract)).reg)
-        one = extras[0] if extras else None
+    def finish(i: RangedIntBuilder, total: RangedInt, extras: Args) -> RangedInt:
+        f, floats = i.f, to_float32(i.f, i.narrow(i.plus(total, -subtract)).data)
+        one = extras[0].data if extras else None
         factor = const(float(mean_factors(op).reshape(())), floats.type) if one is None else f.bitcast(one, floats.type)
         clamped = clamp(f, f.op("fmul", floats, factor), q.qmin - zero, q.qmax - zero)
         return RangedInt(f.add(round_to_int(f, clamped), zero), q.qmin, q.qmax)

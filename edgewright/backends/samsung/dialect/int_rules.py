@@ -16,10 +16,12 @@ from edgewright.backends.samsung.dialect.numerics import inputs_of, result_of
 from edgewright.backends.samsung.dialect.table import PREFIX
 from edgewright.engine.codegen.builder import Reg, const, lane_count
 from edgewright.engine.codegen.float_rescale import rescale_float
-from edgewright.engine.codegen.ranged_int import IntRangeError, RangedInt, RangedIntBuilder
+from edgewright.engine.codegen.ranged_int import RangedIntBuilder
 from edgewright.engine.codegen.requant import Affine, quantize_to_int32, scale_of
 from edgewright.engine.codegen.vector import clamp, to_float32
-from edgewright.engine.int_rules import (
+from edgewright.ir.graph import Op, Value
+from edgewright.ir.int_arithmetic import IntRangeError, RangedInt
+from edgewright.ir.int_rules import (
     Args,
     FloatConversion,
     IntReduction,
@@ -28,7 +30,6 @@ from edgewright.engine.int_rules import (
     reduce_axes,
     tabulate,
 )
-from edgewright.ir.graph import Op, Value
 from edgewright.ir.numerics import Numerics
 from edgewright.ir.requant_scale import mean_scale
 
@@ -46,7 +47,7 @@ def affine_params(value: Value) -> Affine:
 def dequantize(i: RangedIntBuilder, x: RangedInt, value: Value) -> Reg:
     """The float32 value of an integer."""
     params = affine_params(value)
-    centered = to_float32(i.f, i.narrow(i.plus(x, -params.zero)).reg)
+    centered = to_float32(i.f, i.narrow(i.plus(x, -params.zero)).data)
     return i.f.op("fmul", centered, const(params.scale, centered.type))
 
 
@@ -116,8 +117,8 @@ def _mean_sum(op: Op, numerics: Numerics) -> IntReduction:
     if not scaling.is_valid:
         raise IntRangeError("invalid scale")
 
-    def finish(i: RangedIntBuilder, total: RangedInt, extras: list[Reg]) -> RangedInt:
+    def finish(i: RangedIntBuilder, total: RangedInt, extras: Args) -> RangedInt:
         centered = i.plus(total, -affine_params(x).zero * elements)
-        return RangedInt(rescale_float(i.f, centered.reg, scaling), scaling.low, scaling.high)
+        return RangedInt(rescale_float(i.f, centered.data, scaling), scaling.low, scaling.high)
 
     return IntReduction(x, "sum", finish, axes, keepdims)

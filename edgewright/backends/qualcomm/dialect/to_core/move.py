@@ -24,10 +24,10 @@ from edgewright.backends.qualcomm.dialect.to_core.rewrite import (
     rule,
     same_type,
 )  # fmt: skip
-from edgewright.engine.codegen.ranged_int import IntRangeError
-from edgewright.engine.int_rules import IndexGather, describes
 from edgewright.ir.core.index_bounds import OutOfRangePolicy
 from edgewright.ir.graph import Array, Op, Value
+from edgewright.ir.int_arithmetic import IntRangeError
+from edgewright.ir.int_rules import IndexGather, describes
 from edgewright.ir.numerics import Numerics
 
 IndexLists = Sequence[Any]

@@ -11,8 +11,8 @@ import numpy as np
 
 from edgewright.backends.qualcomm.dialect.dtypes import round_to_fp16
 from edgewright.backends.qualcomm.dialect.table import PREFIX, QNN, STORED
-from edgewright.engine.int_rules import ELEMENTWISE
 from edgewright.ir.graph import Array, Graph, Op, QParams, Value
+from edgewright.ir.int_rules import ELEMENTWISE
 from edgewright.ir.rewrite import GraphRewrite, RuleTable
 
 FLOAT32 = np.dtype(np.float32)

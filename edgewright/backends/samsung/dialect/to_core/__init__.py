@@ -18,8 +18,8 @@ from edgewright.backends.samsung.dialect.numerics import inputs_of, is_qint8, re
 from edgewright.backends.samsung.dialect.table import PREFIX
 from edgewright.backends.samsung.dialect.to_core import conv, move, reduce  # noqa: F401  (register their rules)
 from edgewright.backends.samsung.dialect.to_core.rewrite import EnnRewrite, is_float32, non_empty, rule, uint16_to_int16
-from edgewright.engine.int_rules import ELEMENTWISE
 from edgewright.ir.graph import Graph, Op, Value
+from edgewright.ir.int_rules import ELEMENTWISE
 from edgewright.ir.numerics import Numerics
 
 _BINARY = {

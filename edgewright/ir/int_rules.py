@@ -1,15 +1,18 @@
-"""Rules by which the engine compiles integer operators of other dialects: the API for ``Dialect.load_rules``.
+"""Definitions of dialects' integer operators that core operators do not express.
 
 ``Dialect.to_core`` translates to core operators what they can express. Of the operators that it leaves, the engine
 compiles those that have
 
-* an *elementwise rule* (``elementwise_rule``), which emits the exact integer arithmetic of one element. Operators with
-  rules are fused into trees that are one loop. If a tree reads a single tensor of 8 or 16 bits, a table of all its
-  values may replace the arithmetic; ``tabulate`` registers operators that only a table can compute;
+* an *elementwise rule* (``elementwise_rule``): the exact integer arithmetic of one element. Operators with rules are
+  fused into trees that are one loop. If a tree reads a single tensor of 8 or 16 bits, a table of all its values may
+  replace the arithmetic; ``tabulate`` registers operators that only a table can compute;
 * or a *description* (``describes``): a function that returns one of the dataclasses below, such as ``IntReduction``.
 
 All others run in numpy, as a step between compiled ones. So does an operator whose rule or description raises
 ``IntRangeError``: it may exceed 64 bits, its sizes are inconsistent, or there is no exact integer form.
+
+A dialect's reference may run the same definitions in numpy (``ir/int_reference.py``) if tests compare it with the
+vendor's own software. A dialect that has no such judge should write its reference independently.
 """
 
 from __future__ import annotations
@@ -21,13 +24,12 @@ from typing import Any, TypeVar, Union
 
 import numpy as np
 
-from edgewright.engine.codegen.builder import Reg
-from edgewright.engine.codegen.ranged_int import IntRangeError, RangedInt, RangedIntBuilder
 from edgewright.ir.graph import Array, Op, Value
+from edgewright.ir.int_arithmetic import Float, IntRangeError, RangedInt
 from edgewright.ir.numerics import Numerics
 
 Args = list[RangedInt]
-Emit = Callable[[RangedIntBuilder, Op, Args], RangedInt]
+Emit = Callable[[Any, Op, Args], RangedInt]  # the first argument is an IntArithmetic
 Operands = Callable[[Op], list[Value]]
 E = TypeVar("E", bound=Emit)
 
@@ -94,25 +96,26 @@ def elementwise_operands(op: Op) -> list[Value]:
 # -------------------------------------------------------------------------------------------------------- descriptions
 
 
-ReduceEpilogue = Callable[[RangedIntBuilder, RangedInt, list[Reg]], RangedInt]
+ReduceEpilogue = Callable[[Any, RangedInt, Args], RangedInt]  # an IntArithmetic, the reduced value, extras
 
 
 @dataclass(frozen=True)
 class IntReduction:
-    """A reduction of ``data`` over image windows or over ``axes``; ``finish`` requantizes the sum, maximum or minimum.
+    """A reduction of ``data`` over image windows or over ``axes``; ``finish`` requantizes the sum, maximum or minimum,
+    unless it is the result itself.
 
     ``extras``: int32 constants per result, which ``finish`` gets.
     """
 
     data: Value
     kind: str  # sum, max or min
-    finish: ReduceEpilogue
+    finish: ReduceEpilogue | None = None
     axes: tuple[int, ...] = ()
     keepdims: bool = True
     window: tuple[int, ...] | None = None
     stride: tuple[int, ...] = (1, 1)
     pads: tuple[int, int, int, int] = (0, 0, 0, 0)  # above, below, left, right
-    zero: int = 0  # value of padding
+    zero: float = 0  # value of padding
     extras: tuple[Value, ...] = ()
 
     @property
@@ -176,7 +179,7 @@ class BilinearResize:
 
     data: Value
     axes: tuple[ResizeAxis, ResizeAxis]  # rows, columns
-    finish: Callable[[RangedIntBuilder, RangedInt], RangedInt]
+    finish: Callable[[Any, RangedInt], RangedInt] | None = None  # of an IntArithmetic
     divisor: int = 1  # of float32 results
 
 
@@ -244,8 +247,8 @@ class FloatConversion:
     """A conversion between float32 and integers with one scale; one of the two functions."""
 
     data: Value
-    dequantize: Callable[[RangedIntBuilder, RangedInt], Reg] | None = None
-    quantize: Callable[[RangedIntBuilder, Reg], RangedInt] | None = None
+    dequantize: Callable[[Any, RangedInt], Float] | None = None
+    quantize: Callable[[Any, Float], RangedInt] | None = None
 
 
 Description = Union[
