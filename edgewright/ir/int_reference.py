@@ -10,7 +10,7 @@ import numpy as np
 from edgewright.ir.core.index_bounds import OutOfRangePolicy
 from edgewright.ir.dialect import array_of
 from edgewright.ir.fixed_point import SUM_BITS, doubling_high_mul, one_over_one_plus_x, rounding_divide_by_pot
-from edgewright.ir.graph import Array, Op, Value
+from edgewright.ir.graph import Array, GraphError, Op, Value
 from edgewright.ir.int_arithmetic import IntRangeError, RangedInt
 from edgewright.ir.int_rules import (
     ELEMENTWISE,
@@ -47,6 +47,11 @@ def run_definition(op: Op, arrays: Arrays, numerics: Numerics) -> Array | None:
     description = describe(op, numerics)
     run = _RUN.get(type(description))
     return None if run is None else np.asarray(run(description, op, arrays))
+
+
+def undefined(op: Op) -> GraphError:
+    """The error of an operator whose definition does not apply to its operands: they were not checked."""
+    return GraphError(op.kind, "is not defined for these operands", value=[f"{v.dtype} {v.bound}" for v in op.inputs()])
 
 
 def _is_integer(*values: Value) -> bool:

@@ -9,8 +9,8 @@ from edgewright.backends.ethos_u.dialect import int_rules  # noqa: F401  (regist
 from edgewright.backends.ethos_u.dialect.numerics import TOSA_NUMERICS
 from edgewright.backends.ethos_u.dialect.table import PREFIX, TOSA
 from edgewright.ir.dialect import array_of
-from edgewright.ir.graph import Array, GraphError, Op, Value
-from edgewright.ir.int_reference import run_definition
+from edgewright.ir.graph import Array, Op, Value
+from edgewright.ir.int_reference import run_definition, undefined
 
 
 def evaluate(op: Op, arrays: Mapping[Value, Array]) -> Array:
@@ -19,7 +19,7 @@ def evaluate(op: Op, arrays: Mapping[Value, Array]) -> Array:
     result = run_definition(op, arrays, TOSA_NUMERICS)
     if result is None:
         if row.reference is None:
-            raise GraphError(op.name, f"must have operands of {op.kind}", value=[str(v) for v in op.inputs()])
+            raise undefined(op)
         for name in row.tensors:
             value = args[name]
             args[name] = [array_of(v, arrays) for v in value] if isinstance(value, list) else array_of(value, arrays)

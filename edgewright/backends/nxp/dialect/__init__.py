@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from edgewright.backends.nxp.dialect import int_rules  # noqa: F401  (registers definitions)
 from edgewright.backends.nxp.dialect.check import check_row
 from edgewright.backends.nxp.dialect.numerics import TFLITE as TFLITE_NUMERICS
 from edgewright.backends.nxp.dialect.numerics import rounds_like_xnnpack
@@ -11,23 +12,26 @@ from edgewright.backends.nxp.dialect.table import PREFIX, TFLITE, TfliteOp
 from edgewright.backends.nxp.dialect.xnnpack_rounding import OVERRIDES
 from edgewright.ir.dialect import Dialect, array_of
 from edgewright.ir.graph import Array, Graph, Op, Value
+from edgewright.ir.int_reference import run_definition, undefined
 from edgewright.ir.numerics import Numerics
 
 
 class TfliteDialect(Dialect):
-    """References take the operator and the arrays of its inputs."""
+    """Operators are bit-exact."""
 
     def check_row(self, op: Op, row: TfliteOp, memory: int) -> None:
         check_row(op, row, memory)
 
     def run_op(self, op: Op, arrays: Mapping[Value, Array], numerics: Numerics) -> Sequence[Array]:
         name = op.kind.removeprefix(PREFIX)
-        overrides = OVERRIDES if rounds_like_xnnpack(numerics) else {}
-        reference = overrides.get(name, TFLITE[name].reference)
-        return [reference(op, [array_of(v, arrays) for v in op.args["inputs"]])]
-
-    def load_rules(self) -> None:
-        from edgewright.backends.nxp.dialect import int_rules  # noqa: F401
+        override = OVERRIDES.get(name) if rounds_like_xnnpack(numerics) else None
+        result = run_definition(op, arrays, numerics) if override is None else None
+        if result is None:
+            reference = override or TFLITE[name].reference
+            if reference is None:
+                raise undefined(op)
+            result = reference(op, [array_of(v, arrays) for v in op.args["inputs"]])
+        return [result]
 
     def to_core(self, graph: Graph, numerics: Numerics) -> Graph:
         from edgewright.backends.nxp.dialect.to_core import to_core

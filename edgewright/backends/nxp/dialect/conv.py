@@ -1,4 +1,4 @@
-"""References of convolution, matrix product, pooling and resizing. Images are NHWC; padding is a separate operator.
+"""References of convolutions and matrix products. Images are NHWC; padding is a separate operator.
 
 Products return accumulators; ``with_double_rounding`` and ``with_single_rounding`` requantize them.
 """
@@ -119,59 +119,6 @@ def with_single_rounding(accumulate: Reference) -> Reference:
 
 
 BATCH_MATMUL = with_double_rounding(batch_matmul, matmul_factor)  # of two computed matrices
-
-
-# ----------------------------------------------------------------------------------------------------------- pools
-
-
-def _windows(op: Op, image: Array) -> Array:
-    return _patches(image, (int(op.args["filter_h"]), int(op.args["filter_w"])), _height_width(op, "stride"))
-
-
-def max_pool_2d(op: Op, arrays: Sequence[Array]) -> Array:
-    return np.asarray(_windows(op, arrays[0]).max(axis=(3, 4)))
-
-
-def average_pool_2d(op: Op, arrays: Sequence[Array]) -> Array:
-    """Rounds half away from zero; works on stored integers because input and output share their parameters."""
-    windows = _windows(op, arrays[0].astype(np.int64))
-    count = windows.shape[3] * windows.shape[4]
-    return np.asarray(_divide_half_away(windows.sum(axis=(3, 4)), count), np.int8)
-
-
-def _divide_half_away(total: Array, count: int) -> Array:
-    return np.where(total > 0, (total + count // 2) // count, -((-total + count // 2) // count))
-
-
-# -------------------------------------------------------------------------------------------------------- resizing
-
-
-def resize_bilinear(op: Op, arrays: Sequence[Array]) -> Array:
-    """Source positions in units of 1/1024 pixel; rounds half away from zero."""
-    image, aligned, half = arrays[0].astype(np.int64), op.args["align_corners"], op.args["half_pixel_centers"]
-    rows, columns = (resize_taps(image.shape[1 + a], _output(op).bound[1 + a], aligned, half) for a in (0, 1))
-    total = np.zeros(_output(op).bound, np.int64)
-    for y, wy in rows:
-        for x, wx in columns:
-            total += image[:, y][:, :, x] * wy[None, :, None, None] * wx[None, None, :, None]
-    return np.asarray(_divide_half_away(total, 1 << 20), np.int8)
-
-
-def resize_taps(size: int, out_size: int, aligned: bool, half: bool) -> list[tuple[Array, Array]]:
-    """Indices of the two neighboring pixels of each output position, and their weights."""
-    step = ((size << 10) + out_size // 2) // out_size
-    if aligned and out_size > 1:
-        step = (((size - 1) << 10) + (out_size - 1) // 2) // (out_size - 1)
-    position = np.arange(out_size, dtype=np.int64) * step + (step // 2 - 512 if half else 0)
-    low = np.maximum(np.where(position >= 0, position >> 10, -((-position) >> 10)), 0)
-    high = np.minimum((position + 1023) >> 10, size - 1)
-    return [(low, 1024 - (position - (low << 10))), (high, position - (low << 10))]
-
-
-def resize_nearest_neighbor(op: Op, arrays: Sequence[Array]) -> Array:
-    image, sizes = arrays[0], _output(op).bound[1:3]
-    rows, columns = (np.arange(n) * image.shape[1 + a] // n for a, n in enumerate(sizes))
-    return np.ascontiguousarray(image[:, rows][:, :, columns])
 
 
 def _output(op: Op) -> Value:

@@ -1,4 +1,4 @@
-"""References of elementwise arithmetic, activations and unary functions."""
+"""References of unary functions, which the engine compiles to tables, and parameters of elementwise operators."""
 
 from __future__ import annotations
 
@@ -29,47 +29,12 @@ def _operands(op: Op) -> tuple[list[Value], Value]:
     return op.args["inputs"], out
 
 
-def add_sub(sign: int) -> Function:
-    """ADD or SUB: both operands are rescaled to twice the larger input scale, with 20 fractional bits."""
-
-    def function(op: Op, arrays: Sequence[Array]) -> Array:
-        inputs, out = _operands(op)
-        common_scale = 2 * float(max(scale(v) for v in inputs))
-        rescaled = [
-            rescale(subtract_zero_point(v, a) << LEFT_SHIFT, float(scale(v)) / common_scale)
-            for v, a in zip(inputs, arrays, strict=True)
-        ]
-        return quantize_output(
-            rescale(rescaled[0] + sign * rescaled[1], common_scale / (2.0**LEFT_SHIFT * float(scale(out)))), out
-        )
-
-    return function
-
-
-def mul(op: Op, arrays: Sequence[Array]) -> Array:
-    (a, b), out = _operands(op)
-    return quantize_output(
-        rescale(subtract_zero_point(a, arrays[0]) * subtract_zero_point(b, arrays[1]), product_factor(a, b, out)), out
-    )
-
-
 def product_factor(a: Value, b: Value, out: Value) -> np.float32:
     """Requantization factor of a product, in float32."""
     return np.float32(scale(a) * scale(b) / scale(out))
 
 
 RELU_RANGES = {"RELU": (0.0, math.inf), "RELU_N1_TO_1": (-1.0, 1.0), "RELU6": (0.0, 6.0), "RELU_0_TO_1": (0.0, 1.0)}
-
-
-def relu(low: float, high: float) -> Function:
-    """Requantize, then clamp to ``[low, high]``."""
-
-    def function(op: Op, arrays: Sequence[Array]) -> Array:
-        (x,), out = _operands(op)
-        rescaled = rescale(subtract_zero_point(x, arrays[0]), scale(x) / scale(out))
-        return quantize_output(rescaled, out, *clamp_limits(out, low, high))
-
-    return function
 
 
 def clamp_limits(out: Value, low: float, high: float) -> tuple[int, int]:
@@ -92,22 +57,10 @@ def leaky_relu(op: Op, arrays: Sequence[Array]) -> Array:
     )
 
 
-def prelu(op: Op, arrays: Sequence[Array]) -> Array:
-    (x, slope), out = _operands(op)
-    centered, slopes = subtract_zero_point(x, arrays[0]), subtract_zero_point(slope, arrays[1])
-    negative = rescale(centered * slopes, product_factor(x, slope, out))
-    return quantize_output(np.where(centered >= 0, rescale(centered, scale(x) / scale(out)), negative), out)
-
-
 def absolute(op: Op, arrays: Sequence[Array]) -> Array:
     (x,), out = _operands(op)
     magnitude = np.abs(subtract_zero_point(x, arrays[0]))
     return quantize_output(magnitude if scale(x) == scale(out) else rescale(magnitude, scale(x) / scale(out)), out)
-
-
-def extremum(function: Any) -> Function:
-    """MAXIMUM or MINIMUM of stored integers: all quantization parameters are equal."""
-    return lambda op, arrays: np.asarray(function(arrays[0], arrays[1]))
 
 
 def lookup(function: Callable[[Array], Array]) -> Function:

@@ -1,9 +1,8 @@
-"""References of data movement and min/max reductions: input and output have the same quantization parameters."""
+"""References of data movement: input and output have the same quantization parameters."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -30,19 +29,3 @@ def slice_(op: Op, arrays: Sequence[Array]) -> Array:
 def pad_v2(op: Op, arrays: Sequence[Array]) -> Array:
     x, widths, value = arrays
     return np.pad(x, [(int(a), int(b)) for a, b in widths], constant_values=value.reshape(-1)[0])
-
-
-def mirror_pad(op: Op, arrays: Sequence[Array]) -> Array:
-    """Mode 0 (REFLECT) excludes the edge element, mode 1 (SYMMETRIC) repeats it."""
-    widths = [(int(a), int(b)) for a, b in arrays[1]]
-    return np.pad(arrays[0], widths, mode="symmetric" if op.args["mode"] else "reflect")
-
-
-def reduce_extremum(function: Callable[..., Any]) -> Callable[[Op, Sequence[Array]], Array]:
-    """REDUCE_MAX or REDUCE_MIN."""
-
-    def apply(op: Op, arrays: Sequence[Array]) -> Array:
-        axes = tuple(int(a) for a in np.atleast_1d(arrays[1]))
-        return np.asarray(function(arrays[0], axis=axes, keepdims=bool(op.args["keep_dims"])))
-
-    return apply

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from edgewright.backends.nxp.dialect import conv, elementwise, softmax_reduce
+from edgewright.backends.nxp.dialect import conv, elementwise
 from edgewright.backends.nxp.dialect.numerics import LITERT_XNNPACK, quantize_output, scale, scales, subtract_zero_point
 from edgewright.ir.graph import Array, Op, Value
 
@@ -64,31 +64,6 @@ def leaky_relu(op: Op, arrays: Sequence[Array]) -> Array:
     return quantize_output((product + (1 << 14)) >> 15, out)
 
 
-def resize_bilinear(op: Op, arrays: Sequence[Array]) -> Array:
-    """Weights in units of 1/2048, rounds half up."""
-    _, out = _operands(op)
-    image = arrays[0].astype(np.int64)
-    (top, bottom, row_weight), (left, right, column_weight) = (
-        bilinear_taps(image.shape[1 + a], out.bound[1 + a], bool(op.args["align_corners"])) for a in (0, 1)
-    )
-    row_weight, column_weight = row_weight.reshape(1, -1, 1, 1), column_weight.reshape(1, 1, -1, 1)
-    upper, lower = image[:, top], image[:, bottom]
-    rows = [(r[:, :, left] << 11) + (r[:, :, right] - r[:, :, left]) * column_weight for r in (upper, lower)]
-    return np.asarray(((rows[0] << 11) + (rows[1] - rows[0]) * row_weight + (1 << 21)) >> 22, np.int8)
-
-
-def bilinear_taps(size: int, out_size: int, aligned: bool) -> tuple[Array, Array, Array]:
-    """Indices of the two neighboring pixels of each output position, and the weight of the second."""
-    step = _F32(size - 1) / _F32(max(out_size - 1, 1)) if aligned else _F32(size) / _F32(out_size)
-    position = np.arange(out_size, dtype=_F32) * step
-    position = (
-        position if aligned else np.clip((np.arange(out_size, dtype=_F32) + _F32(0.5)) * step - _F32(0.5), 0, size - 1)
-    )
-    first = np.floor(position).astype(np.int64)
-    weight = np.rint((position - first.astype(_F32)) * _F32(2048)).astype(np.int64)
-    return first, np.minimum(first + 1, size - 1), weight
-
-
 OVERRIDES: dict[str, conv.Reference] = {
     "CONV_2D": requantize_product(conv.conv_2d),
     "DEPTHWISE_CONV_2D": requantize_product(conv.depthwise_conv_2d),
@@ -98,8 +73,5 @@ OVERRIDES: dict[str, conv.Reference] = {
     "MUL": mul,
     "ADD": add_sub(1),
     "SUB": add_sub(-1),
-    "MEAN": softmax_reduce.reduce_single_rounding,
-    "SUM": softmax_reduce.reduce_single_rounding,
     "LEAKY_RELU": leaky_relu,
-    "RESIZE_BILINEAR": resize_bilinear,
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from edgewright.backends.nxp.dialect.numerics import quantize_output
 from edgewright.ir.fixed_point import quantize_multiplier
 from edgewright.ir.graph import QParams, Value
+from edgewright.ir.int_rules import DESCRIPTIONS, ELEMENTWISE
 from tests.backends.nxp.litert import INT8, differences, graph, numbers, run, value, write_tflite
 
 EVERY = np.arange(-128, 128, dtype=np.int8).reshape(1, 256)
@@ -83,6 +85,77 @@ def test_means(axes: list[int], keep: bool) -> None:
         for ends in (given[:2], given[2:]):
             operands = [value("x", x.shape, *given[:2]), numbers(axes)]
             assert differences(graph("MEAN", operands, value("y", shape, *ends), keep_dims=keep), [x]) == 0
+
+
+@pytest.mark.parametrize("given", SCALES)
+def test_slopes_of_channels(given: tuple[float, int, float, int]) -> None:
+    rng = np.random.default_rng(5)
+    slopes = value("slopes", (1, 1, 6), 0.011, 3, rng.integers(-128, 128, (1, 1, 6)).astype(np.int8))
+    x = rng.integers(-128, 128, (1, 40, 5, 6)).astype(np.int8)
+    made = graph("PRELU", [value("x", x.shape, *given[:2]), slopes], value("y", x.shape, *given[2:]))
+    assert differences(made, [x]) == 0
+
+
+@pytest.mark.parametrize("kind", ["MAXIMUM", "MINIMUM"])
+def test_the_larger_and_the_smaller_of_every_pair(kind: str) -> None:
+    a, b = (x.astype(np.int8) for x in np.meshgrid(np.arange(-128, 128), np.arange(-128, 128)))
+    operands = [value(n, a.shape, 0.1, 4) for n in "ab"]
+    assert differences(graph(kind, operands, value("y", a.shape, 0.1, 4)), [a, b]) == 0
+
+
+@pytest.mark.parametrize("kind", ["REDUCE_MAX", "REDUCE_MIN"])
+@pytest.mark.parametrize("axes", [[1, 2], [-1], [0, 1, 2, 3]])
+@pytest.mark.parametrize("keep", [True, False])
+def test_the_largest_and_the_smallest(kind: str, axes: list[int], keep: bool) -> None:
+    x = np.random.default_rng(2).integers(-128, 128, (2, 6, 7, 5)).astype(np.int8)
+    shape = x.max(axis=tuple(axes), keepdims=keep).shape
+    made = graph(kind, [value("x", x.shape, 0.1, 4), numbers(axes)], value("y", shape, 0.1, 4), keep_dims=keep)
+    assert differences(made, [x]) == 0
+
+
+@pytest.mark.parametrize("kind", ["AVERAGE_POOL_2D", "MAX_POOL_2D"])
+@pytest.mark.parametrize(
+    ("window", "stride"), [((2, 2), (2, 2)), ((3, 5), (1, 2)), ((9, 10), (1, 1)), ((1, 1), (2, 3))]
+)
+def test_pools(kind: str, window: tuple[int, int], stride: tuple[int, int]) -> None:
+    x = np.random.default_rng(2).integers(-128, 128, (2, 9, 10, 5)).astype(np.int8)
+    x[0] %= 3  # averages around zero, which are halves
+    size = [(n - k) // s + 1 for n, k, s in zip(x.shape[1:3], window, stride, strict=True)]
+    options = dict(zip(("filter_h", "filter_w", "stride_h", "stride_w"), (*window, *stride), strict=True))
+    given, made = (value(n, shape, 0.1, 4) for n, shape in (("x", x.shape), ("y", (2, *size, 5))))
+    assert differences(graph(kind, [given], made, padding=1, **options), [x]) == 0
+
+
+@pytest.mark.parametrize("size", [(12, 14), (5, 3), (6, 7), (1, 1), (11, 20)])
+@pytest.mark.parametrize(
+    ("kind", "aligned", "half", "kernels"),
+    [
+        ("RESIZE_BILINEAR", False, True, "tflite"), ("RESIZE_BILINEAR", True, False, "tflite"),
+        ("RESIZE_BILINEAR", False, False, "tflite"), ("RESIZE_BILINEAR", False, True, "xnnpack"),
+        ("RESIZE_BILINEAR", True, False, "xnnpack"), ("RESIZE_NEAREST_NEIGHBOR", False, False, "tflite"),
+    ],
+)  # fmt: skip
+def test_resizes(kind: str, aligned: bool, half: bool, kernels: str, size: tuple[int, int]) -> None:
+    x = np.random.default_rng(2).integers(-128, 128, (2, 6, 7, 5)).astype(np.int8)
+    given, made = (value(n, shape, 0.1, 4) for n, shape in (("x", x.shape), ("y", (2, *size, 5))))
+    options = {"align_corners": aligned, "half_pixel_centers": half}
+    assert differences(graph(kind, [given, numbers(list(size))], made, **options), [x], kernels) == 0
+
+
+@pytest.mark.parametrize("mode", [0, 1])
+def test_mirrored_edges(mode: int) -> None:
+    x = np.random.default_rng(2).integers(-128, 128, (2, 6, 7, 5)).astype(np.int8)
+    widths = [[0, 0], [5, 2], [1, 6], [0, 1]]
+    shape = tuple(n + a + b for n, (a, b) in zip(x.shape, widths, strict=True))
+    operands = [value("x", x.shape, 0.1, 4), numbers(widths)]
+    assert differences(graph("MIRROR_PAD", operands, value("y", shape, 0.1, 4), mode=mode), [x]) == 0
+
+
+def test_every_definition_is_compared() -> None:
+    """The engine compiles the same definitions, so nothing else would notice an error in one of them."""
+    defined = {kind for kind in (*ELEMENTWISE, *DESCRIPTIONS) if kind.startswith("tflite.")}
+    text = Path(__file__).read_text()
+    assert [kind for kind in sorted(defined) if f'"{kind.removeprefix("tflite.")}"' not in text] == []
 
 
 def _every_total(kind: str, count: int, scales: tuple[float, float], zeros: tuple[int, int]) -> tuple[Any, Any]:
