@@ -1,4 +1,4 @@
-"""Rules that a dialect outside of Edgewright registers: its integer operators become machine code, bit for bit."""
+"""Rules of a dialect outside of Edgewright: numpy and machine code run its integer operators, bit for bit."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ import pytest
 from edgewright.backends import registry
 from edgewright.backends.info import BackendInfo
 from edgewright.engine import compile
-from edgewright.engine.codegen.ranged_int import IntRangeError, RangedInt, RangedIntBuilder
-from edgewright.engine.int_rules import (
+from edgewright.ir.dialect import Dialect
+from edgewright.ir.graph import Array, Graph, Op, QParams, Value
+from edgewright.ir.int_arithmetic import IntArithmetic, IntRangeError, RangedInt
+from edgewright.ir.int_reference import run_definition
+from edgewright.ir.int_rules import (
     DESCRIPTIONS,
     ELEMENTWISE,
     FloatConversion,
@@ -25,8 +28,6 @@ from edgewright.engine.int_rules import (
     result_of,
     tabulate,
 )
-from edgewright.ir.dialect import Dialect
-from edgewright.ir.graph import Array, Graph, Op, QParams, Value
 from edgewright.ir.numerics import FLOAT32, Numerics
 from tests.engine.graphs import cpus
 
@@ -59,11 +60,11 @@ def _register() -> None:
     tabulate("toy.bits")
 
     @elementwise_rule("toy.gap")
-    def gap(i: RangedIntBuilder, op: Op, args: list[RangedInt]) -> RangedInt:
+    def gap(i: IntArithmetic, op: Op, args: list[RangedInt]) -> RangedInt:
         return i.sub(i.largest(*args), i.smallest(*args))
 
     @elementwise_rule("toy.huge")
-    def huge(i: RangedIntBuilder, op: Op, args: list[RangedInt]) -> RangedInt:
+    def huge(i: IntArithmetic, op: Op, args: list[RangedInt]) -> RangedInt:
         raise IntRangeError("may exceed 64 bits")
 
     @describes("toy.average")
@@ -81,14 +82,7 @@ def _register() -> None:
     def real(op: Op, numerics: Numerics) -> FloatConversion:
         (x,) = op.args["inputs"]
 
-        def dequantize(i: RangedIntBuilder, stored: RangedInt) -> Any:
-            from edgewright.engine.codegen.builder import const
-            from edgewright.engine.codegen.vector import to_float32
-
-            floats = to_float32(i.f, i.plus(stored, -3).reg)
-            return i.f.op("fmul", floats, const(0.5, floats.type))
-
-        return FloatConversion(x, dequantize=dequantize)
+        return FloatConversion(x, dequantize=lambda i, stored: i.float_op("mul", i.to_float(i.plus(stored, -3)), 0.5))
 
 
 @pytest.fixture(autouse=True)
@@ -113,6 +107,12 @@ def check(op: Op, native: bool = True) -> None:
     dialect = registry.find_dialect("toy")
     assert dialect is not None
     (expected,) = dialect.execute(graph, inputs)
+    dialect.load_rules()
+    defined = run_definition(op, dict(zip(graph.inputs, inputs, strict=True)), FLOAT32)
+    if defined is None:
+        assert op.kind in ("toy.bits", "toy.huge")
+    else:
+        np.testing.assert_array_equal(defined, expected)
     for cpu in cpus():
         compiled = compile(graph, threads=1, cpu=cpu)
         assert [step.python is None for step in compiled.plan.steps] == [native] * len(compiled.plan.steps)
