@@ -123,7 +123,6 @@ TOSA: dict[str, TosaOp] = {
 }  # fmt: skip
 
 
-
 # ------------------------------------------------------------------------------------------------------- element types
 
 # As in the tables of the specification (1.0). ``i64`` stands for its 48-bit integers. The only float type is ``f32``,
