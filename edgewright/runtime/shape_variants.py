@@ -142,7 +142,7 @@ class _StaticSegmentBuilder(SegmentBuilder):
         contiguous = all(s.dim_order == tuple(range(len(s.bound))) for s in (source, out))
         if not contiguous or not builder.supports_float(source, out) or builder.constant_data(source) is not None:
             return False
-        builder.emit_to("core.view", out, {"self": builder.value(source), "size": list(out.bound)})
+        builder.bind_reshape(source, out)
         return True
 
     def replace(self, chain: list[Step], start: int, end: int, builder: GraphBuilder) -> None:

@@ -16,7 +16,7 @@ from edgewright.backends.table import (
     one_dtype,
     rank_in,
 )
-from edgewright.backends.xnnpack import INFO, lower_image, lower_math, lower_move
+from edgewright.backends.xnnpack import INFO
 from edgewright.backends.xnnpack.rules import (
     CONVOLUTIONS,
     all_or_none_quantized,
@@ -54,7 +54,7 @@ from edgewright.backends.xnnpack.rules import (
     unit_step_slice,
 )
 from edgewright.ir.ports import Same
-from edgewright.lowering.aten_to_core import LOWERINGS, elementwise
+from edgewright.lowering.aten_to_core import LOWERINGS, elementwise, image, move, norm, products, quantized
 from edgewright.lowering.passes.value_storage import CLAMPS
 
 BOTH, ALL = (FLOAT, STATIC), (FLOAT, STATIC, DYNAMIC)
@@ -65,15 +65,15 @@ def _unary(op: str, config: str, **arguments: str) -> OpSpec:
 
 
 ROWS: tuple[OpSpec, ...] = (
-    OpSpec("linear", lower_math.linear, (constant("weight", "bias"), dynamic_weights), ALL, CLAMPS,
+    OpSpec("linear", products.linear, (constant("weight", "bias"), dynamic_weights), ALL, CLAMPS,
            config="LinearConfig"),
-    OpSpec("mm", lower_math.matmul, (matmul_rank,), config="MMConfig"),
-    OpSpec("addmm", lower_math.matmul,
+    OpSpec("mm", products.matmul, (matmul_rank,), config="MMConfig"),
+    OpSpec("addmm", products.matmul,
            (constant("self", "mat2"), bias_per_column, argument_is("alpha", 1), argument_is("beta", 1)),
            (FLOAT,), CLAMPS, config="AddmmConfig"),
-    OpSpec("bmm", lower_math.batch_matmul, (matmul_rank,), config="BMMConfig"),
+    OpSpec("bmm", products.batch_matmul, (matmul_rank,), config="BMMConfig"),
     *(
-        OpSpec(op, lower_image.convolution, (constant("weight", "bias"), conv_rank, transposed_conv_scales,
+        OpSpec(op, products.convolution, (constant("weight", "bias"), conv_rank, transposed_conv_scales,
                                         dynamic_convolution, dynamic_weights, one_dynamic_sequence), ALL, CLAMPS,
                config="ConvolutionConfig")
         for op in CONVOLUTIONS
@@ -106,50 +106,50 @@ ROWS: tuple[OpSpec, ...] = (
            (argument_is("scale", 1), argument_is("input_scale", 1)), config="ELUConfig"),
     OpSpec("pow", elementwise.unary("core.square"), (exponent_two,), config="PowConfig"),
     OpSpec("square", elementwise.unary("core.square"), config="PowConfig"),
-    OpSpec("softmax", lower_math.softmax, (not_scalar,), config="SoftmaxConfig"),
-    OpSpec("amax", lower_image.spatial_max, (static_spatial_dims,), config="MaxDimConfig"),
-    OpSpec("max_dim", lower_image.spatial_max, (static_spatial_dims, first_output_only), config="MaxDimConfig"),
-    OpSpec("max_pool2d", lower_image.max_pool2d,
+    OpSpec("softmax", norm.softmax, (not_scalar,), config="SoftmaxConfig"),
+    OpSpec("amax", image.pool_extent, (static_spatial_dims,), config="MaxDimConfig"),
+    OpSpec("max_dim", image.pool_extent, (static_spatial_dims, first_output_only), config="MaxDimConfig"),
+    OpSpec("max_pool2d", image.max_pool2d,
            (rank_in("self", 4), kernel_above_one, stride_within_kernel, ceil_mode_static, first_output_only,
             same_qparams), BOTH, config="MaxPool2dConfig"),
-    OpSpec("avg_pool2d", lower_image.avg_pool2d, (rank_in("self", 4), kernel_above_one, avg_pool_divisor),
+    OpSpec("avg_pool2d", image.pool_average, (rank_in("self", 4), kernel_above_one, avg_pool_divisor),
            config="AvgPoolingConfig"),
-    OpSpec("adaptive_avg_pool2d", lower_image.global_avg_pool, (global_pool_only,), BOTH,
+    OpSpec("adaptive_avg_pool2d", image.pool_global, (global_pool_only,), BOTH,
            config="AdaptiveAvgPool2dConfig"),
-    OpSpec("mean", lower_image.global_avg_pool, (spatial_mean,), BOTH, config="MeanDimConfig"),
-    OpSpec("upsample_bilinear2d", lower_image.upsample_bilinear2d, (static_output_size,),
+    OpSpec("mean", image.pool_global, (spatial_mean,), BOTH, config="MeanDimConfig"),
+    OpSpec("upsample_bilinear2d", image.resize_bilinear, (static_output_size,),
            config="UpsampleBilinear2dConfig"),
-    OpSpec("cat", lower_move.cat, (two_or_more, same_qparams), BOTH, config="CatConfig"),
-    OpSpec("stack", lower_move.stack, (two_or_more, at_most_one_dynamic_dim, same_qparams), BOTH, config="CatConfig",
+    OpSpec("cat", move.cat, (two_or_more, same_qparams), BOTH, config="CatConfig"),
+    OpSpec("stack", move.stack, (two_or_more, at_most_one_dynamic_dim, same_qparams), BOTH, config="CatConfig",
            trivial=True),
-    OpSpec("pixel_shuffle", lower_move.pixel_shuffle, (rank_in("self", 4), one_dynamic_output_dim, same_qparams), BOTH,
+    OpSpec("pixel_shuffle", move.pixel_shuffle, (rank_in("self", 4), one_dynamic_output_dim, same_qparams), BOTH,
            config="PermuteConfig", trivial=True),
-    OpSpec("permute", lower_move.permute, (same_qparams,), BOTH, config="PermuteConfig"),
-    OpSpec("transpose", lower_move.permute, (same_qparams,), BOTH, config="PermuteConfig"),
-    OpSpec("t", lower_move.permute, (rank_in("self", 2), same_qparams), BOTH, config="PermuteConfig"),
-    OpSpec("expand", lower_move.forward_input, (no_broadcast, same_qparams), BOTH, config="CloneConfig"),
-    OpSpec("view", lower_move.view, (one_dynamic_output_dim, same_qparams), BOTH, config="ViewCopyConfig"),
-    OpSpec("unsqueeze", lower_move.view, (one_dynamic_output_dim, same_qparams), BOTH, config="UnsqueezeCopyConfig"),
-    OpSpec("squeeze", lower_move.view, (one_dynamic_output_dim, same_qparams), BOTH, config="SqueezeCopyConfig"),
-    OpSpec("slice", lower_move.slice_, (unit_step_slice, static_dimension, same_qparams), BOTH,
+    OpSpec("permute", move.permute, (same_qparams,), BOTH, config="PermuteConfig"),
+    OpSpec("transpose", move.permute, (same_qparams,), BOTH, config="PermuteConfig"),
+    OpSpec("t", move.permute, (rank_in("self", 2), same_qparams), BOTH, config="PermuteConfig"),
+    OpSpec("expand", move.forward_input, (no_broadcast, same_qparams), BOTH, config="CloneConfig"),
+    OpSpec("view", move.view, (one_dynamic_output_dim, same_qparams), BOTH, config="ViewCopyConfig"),
+    OpSpec("unsqueeze", move.view, (one_dynamic_output_dim, same_qparams), BOTH, config="UnsqueezeCopyConfig"),
+    OpSpec("squeeze", move.view, (one_dynamic_output_dim, same_qparams), BOTH, config="SqueezeCopyConfig"),
+    OpSpec("slice", move.slice_, (unit_step_slice, static_dimension, same_qparams), BOTH,
            config="SliceCopyConfig", trivial=True),
     *(
-        OpSpec(op, lower_move.split, (static_dimension,), config="SliceCopyConfig", trivial=True)
+        OpSpec(op, move.split, (static_dimension,), config="SliceCopyConfig", trivial=True)
         for op in ("split", "split_with_sizes")
     ),
-    OpSpec("select", lower_move.select, (static_dimension, at_most_one_dynamic_dim, same_qparams), BOTH,
+    OpSpec("select", move.select, (static_dimension, at_most_one_dynamic_dim, same_qparams), BOTH,
            config="SliceCopyConfig", trivial=True),
-    OpSpec("unbind", lower_move.select, (static_dimension, at_most_one_dynamic_dim), config="SliceCopyConfig",
+    OpSpec("unbind", move.select, (static_dimension, at_most_one_dynamic_dim), config="SliceCopyConfig",
            trivial=True),
-    OpSpec("pad", lower_move.pad, (nonnegative_padding, same_qparams), BOTH, config="ConstantPadConfig"),
-    OpSpec("clone", lower_move.forward_input, (same_dtype,), BOTH, config="CloneConfig CloneDimOrderConfig"),
-    OpSpec("cast", lower_move.forward_input, (same_dtype,), config="ToDimOrderCopyConfig", trivial=True),
-    OpSpec("batch_norm", lower_math.batch_norm,
+    OpSpec("pad", move.pad, (nonnegative_padding, same_qparams), BOTH, config="ConstantPadConfig"),
+    OpSpec("clone", move.forward_input, (same_dtype,), BOTH, config="CloneConfig CloneDimOrderConfig"),
+    OpSpec("cast", move.forward_input, (same_dtype,), config="ToDimOrderCopyConfig", trivial=True),
+    OpSpec("batch_norm", products.batch_norm,
            (constant("weight", "bias", "running_mean", "running_var"), first_output_only),
            absorbs=CLAMPS, config="BatchNormConfig"),
-    OpSpec("quantize", lower_math.convert, (), (STATIC,), config="QuantizedPerTensorConfig QuantizeAffineConfig"),
-    OpSpec("dequantize", lower_math.convert, (), (STATIC,), config="DeQuantizedPerTensorConfig DeQuantizeAffineConfig"),
-    OpSpec("convert", lower_math.convert, (), (DYNAMIC,), config="ChooseQParamsAffineConfig"),
+    OpSpec("quantize", quantized.convert, (), (STATIC,), config="QuantizedPerTensorConfig QuantizeAffineConfig"),
+    OpSpec("dequantize", quantized.convert, (), (STATIC,), config="DeQuantizedPerTensorConfig DeQuantizeAffineConfig"),
+    OpSpec("convert", quantized.convert, (), (DYNAMIC,), config="ChooseQParamsAffineConfig"),
 )  # fmt: skip
 
 BACKEND = Backend(

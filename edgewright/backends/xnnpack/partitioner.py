@@ -11,7 +11,6 @@ from edgewright.backends.table import DYNAMIC, FLOAT, STATIC, precision_of
 from edgewright.backends.xnnpack.blob import write_blob
 from edgewright.backends.xnnpack.blob_writer import to_blob
 from edgewright.backends.xnnpack.configs import CONFIGS
-from edgewright.backends.xnnpack.lower_math import batch_norm_scale_shift
 from edgewright.backends.xnnpack.lut_chains import split_chains
 from edgewright.backends.xnnpack.ops import BACKEND
 from edgewright.errors import UsageError
@@ -19,6 +18,7 @@ from edgewright.frontend.delegate import LoweredBackendModule
 from edgewright.hints import not_among
 from edgewright.ir.aten.ops import OPS
 from edgewright.ir.graph import Graph, Op, Value, verify
+from edgewright.lowering.aten_to_core.products import batch_norm_scale_shift
 from edgewright.lowering.partition.partitioner import Partitioner
 from edgewright.lowering.passes import apply
 from edgewright.lowering.passes.constant_folding import fold_batch_norms, fold_constants
@@ -34,6 +34,12 @@ class ConfigPrecisionType(enum.Enum):
 
 
 _EXTRA_BYTES = 64  # XNNPACK's kernels may read past the end of a tensor (XNN_EXTRA_BYTES)
+
+
+class XnnpackLowering(GroupLowering):
+    """Lowers a group to the core operators that XNNPACK has nodes for."""
+
+    max_concatenated = 5
 
 
 class XnnpackPartitioner(Partitioner):
@@ -75,7 +81,7 @@ class XnnpackPartitioner(Partitioner):
             lambda graph: fold_constants(graph, OPS),
             lambda graph: fold_batch_norms(graph, batch_norm_scale_shift),
         )
-        device = GroupLowering(group, BACKEND.rows).run()
+        device = XnnpackLowering(group, BACKEND.rows).run()
         split_chains(device)
         verify(device)
         blob, named = to_blob(device)

@@ -5,7 +5,8 @@ compiles. What differs between the two is in the ``LoweringContext``: how layout
 function appends core operators that compute the results of an operator, or raises ``NotLoweredError``.
 """
 
-from edgewright.lowering.aten_to_core import elementwise
+from edgewright.lowering.aten_to_core import elementwise, gather, image, move, norm, products, quantized, reduce
 from edgewright.lowering.aten_to_core.elementwise import Lowering
 
-LOWERINGS: dict[str, Lowering] = {**elementwise.LOWERINGS}
+_FAMILIES = (elementwise, reduce, move, gather, products, image, norm, quantized)
+LOWERINGS: dict[str, Lowering] = {name: fn for family in _FAMILIES for name, fn in family.LOWERINGS.items()}

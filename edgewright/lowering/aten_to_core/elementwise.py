@@ -6,7 +6,6 @@ operands keep their types.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -28,6 +27,7 @@ from edgewright.lowering.aten_to_core.operands import (
     result,
 )
 from edgewright.lowering.passes.layout import LoweringContext, common_order, order_with_last, require
+from edgewright.lowering.passes.value_storage import activation_limits
 
 Lowering = Callable[[LoweringContext, Op], None]
 
@@ -155,7 +155,7 @@ def prelu(low: LoweringContext, op: Op) -> None:
 # -------------------------------------------------------------------------------------------------- clamp and select
 
 
-def clamp_bounds(op: Op) -> tuple[Any, Any]:
+def _clamp_bounds(op: Op) -> tuple[Any, Any]:
     """The bounds of an activation that clamps: numbers, tensors or None."""
     if op.kind == "relu":
         return 0, None
@@ -165,16 +165,13 @@ def clamp_bounds(op: Op) -> tuple[Any, Any]:
 
 def clamp(low: LoweringContext, op: Op) -> None:
     """One operator for floats and quantized integers with fixed bounds; else ``min(max(x, low), high)``."""
-    x, out, bounds = op.args["self"], result(op), clamp_bounds(op)
+    x, out, bounds = op.args["self"], result(op), _clamp_bounds(op)
     require(any(b is not None for b in bounds), "must have a bound")
-    order = common_order(low, op, len(out.shape))
-    if not any(isinstance(b, Value) for b in bounds) and (
-        x.q is not None or (x.dtype in FLOATS and x.dtype == out.dtype)
-    ):
-        lower, upper = (float(d if b is None else b) for b, d in zip(bounds, (-math.inf, math.inf), strict=True))
-        if lower <= upper:
-            low.emit("core.clamp", low.make(out, order), self=low.get(x, order), limits=(lower, upper))
-            return
+    order, fixed = common_order(low, op, len(out.shape)), activation_limits(op.kind, op)
+    one_type = x.q is not None or (x.dtype in FLOATS and x.dtype == out.dtype)
+    if one_type and fixed is not None and fixed[0] <= fixed[1]:
+        low.emit("core.clamp", low.make(out, order), self=low.get(x, order), limits=fixed)
+        return
     present = [b for b in bounds if b is not None]
     dtype = common_type(x, *present) if op.kind == "clamp" else x.dtype
     require(op.kind == "clamp" or all(_represents(dtype, b) for b in present), "the type must represent the bounds")

@@ -81,8 +81,7 @@ def scalar(low: LoweringContext, number: Any, dtype: DType) -> Value:
 def store(low: LoweringContext, value: Value, out: Value) -> None:
     """Make a value of the core graph, in logical order, the result ``out`` of the operator: viewed and cast."""
     require(math.prod(value.bound) == math.prod(out.bound), "the result must have the elements of its tensor")
-    viewed = low.view(value, out.bound)
-    low.emit("core.clone" if viewed.dtype == out.dtype else "core.cast", low.make(out), self=viewed)
+    low.alias(out, identity(len(out.shape)), cast_value(low, low.view(value, out.bound), out.dtype))
 
 
 def emit_result(
@@ -94,6 +93,14 @@ def emit_result(
         return
     shape = out.bound if order is None else [out.bound[d] for d in order]
     low.emit("core.cast", low.make(out, order), self=low.compute(kind, shape, dtype, **args))
+
+
+def float_node(low: LoweringContext, kind: str, a: Value, b: Any = None) -> Value:
+    """A float32 operator of one or two operands; Python numbers become constants."""
+    if b is None:
+        return low.compute(kind, a.bound, F32, self=a)
+    other = b if isinstance(b, Value) else scalar(low, b, F32)
+    return low.compute(kind, np.broadcast_shapes(a.bound, other.bound), F32, self=a, other=other)
 
 
 # --------------------------------------------------------------------------------------------------------- operands

@@ -47,7 +47,13 @@ def require(condition: object, rule: str) -> None:
 
 
 class LoweringContext:
-    """A core graph under construction, with the dim orders in which each tensor of the source graph is available."""
+    """A core graph under construction, with the dim orders in which each tensor of the source graph is available.
+
+    ``relabels_permutes``: a permute of the source graph emits nothing. ``max_concatenated``: the inputs of one node.
+    """
+
+    relabels_permutes = True
+    max_concatenated = 1 << 31
 
     def __init__(self, name: str) -> None:
         self.graph = Graph(name)

@@ -1,4 +1,8 @@
-"""Lowering of one kernel call: constant-folds what depends on the file alone, and dispatches the rest."""
+"""Lowering of one kernel call: an operator of the ATen dialect, which ``lowering/aten_to_core`` lowers.
+
+Calls that depend on the file alone are evaluated at load. A call that cannot be lowered, or whose arguments are
+invalid, is left to its kernel, which reports what is wrong.
+"""
 
 from __future__ import annotations
 
@@ -10,86 +14,127 @@ from typing import Any
 import numpy as np
 
 from edgewright.errors import EdgewrightError
-from edgewright.formats.operator_signatures import operators
+from edgewright.formats.operator_signatures import Kind, operators
 from edgewright.ir.aten.ops import OPS
+from edgewright.ir.aten.table import OpClass
 from edgewright.ir.graph import Array, Op, Value
-from edgewright.lowering.aten_to_core import LOWERINGS as ATEN_TO_CORE
-from edgewright.lowering.passes.layout import identity
+from edgewright.lowering.aten_to_core import LOWERINGS
+from edgewright.lowering.passes.layout import identity, permuted_order
 from edgewright.runtime.jit.cost import call_cost
-from edgewright.runtime.jit.graph_builder import GraphBuilder, make_value
-from edgewright.runtime.jit.registry import FALLBACKS, LOWERINGS, MULTI_RESULT, Args
+from edgewright.runtime.jit.fold_batch_norm import fold_batch_norm
+from edgewright.runtime.jit.graph_builder import GraphBuilder
 from edgewright.runtime.registry import all_kernels
 from edgewright.runtime.tensor import TensorSlot
 
 log = logging.getLogger("edgewright.runtime")
 
+Args = Mapping[str, Any]  # of a call, by the names of its signature: tensor slots, lists of them, and numbers
 _MAX_FOLDED_ELEMENTS = 1 << 20  # elements folded when a program is loaded
 _SHAPE_ONLY = ("aten::full_like.out", "aten::fill.Scalar_out")  # read only the shape of their input
 _CREATION_OPS = {f"aten::{name}" for name in ("full.out", "ones.out", "zeros.out", "arange.out", "arange.start_out",
                                          "scalar_tensor.out", "empty.out")}  # fmt: skip
 _CREATION_OPS |= {*_SHAPE_ONLY, "dim_order_ops::_empty_dim_order.out"}
 _INVALID = (EdgewrightError, ValueError, LookupError, ArithmeticError, TypeError)  # reported when the call runs
-# Kernels that compute an operator of the op table, but are not an out variant of it.
-_KINDS: dict[str, str] = {}
+_COPY = "aten::copy_"
+# Kernels of operators that are not the out variant of an overload in the op table.
+_KINDS = {
+    "dim_order_ops::_clone_dim_order.out": "clone", "dim_order_ops::_to_dim_order_copy.out": "cast",
+    "et_copy::_h2d_copy.out": "clone", "et_copy::_d2h_copy.out": "clone", "aten::index_put_": "index_put",
+    "aten::fill.Tensor_out": "fill", "aten::_upsample_bilinear2d_aa.out": "upsample_bilinear2d_aa",
+    **{f"quantized_decomposed::{name}.{overload}": name for name in ("embedding_byte", "embedding_4bit",
+                                                              "embedding_2bit") for overload in ("out", "dtype_out")},
+}  # fmt: skip
+_QPARAMS = ("scale", "scales", "zero_point", "zero_points")  # constants of any type
+_ALL_RESULTS = ("max_dim", "min_dim", "topk", "var_mean")  # whose lowering defines all results, not only the first
 # Operators along a dimension: rank-0 operands are lowered as rank 1.
-_RANK1_OPS = {f"aten::{name}" for name in (
-    "argmax.out", "argmin.out", "max.dim_max", "min.dim_min", "topk.values", "cumsum.out", "any.out", "any.dims_out",
-    "any.all_out", "prod.out", "prod.int_out", "max.unary_out", "min.unary_out", "amax.out", "amin.out", "mean.out",
-    "sum.IntList_out", "_softmax.out", "_log_softmax.out", "gather.out", "scatter.src_out", "scatter.value_out",
-    "scatter_add.out", "index_select.out", "var.out", "var.correction_out", "var_mean.correction_out", "repeat.out",
-    "transpose_copy.int_out", "flip.out", "roll.out", "constant_pad_nd.out",
-)}  # fmt: skip
+_ALONG_DIMENSION = {
+    "argmax", "argmin", "max_dim", "min_dim", "topk", "cumsum", "any", "prod", "amax", "amin", "mean", "sum", "softmax",
+    "log_softmax", "gather", "scatter", "scatter_value", "scatter_add", "index_select", "var", "var_mean", "repeat",
+    "transpose", "flip", "roll", "pad",
+}  # fmt: skip
+_VIEWS = {OpClass.RESHAPE, OpClass.TRANSPOSE, OpClass.BROADCAST, OpClass.SLICE, OpClass.JOIN}
+
+
+def _kinds(key: str) -> list[str]:
+    """The operators that a kernel may compute, which depends on its arguments."""
+    if key in _KINDS:
+        return [_KINDS[key]]
+    signature = operators().get(key)
+    return [] if signature is None else [row.name for row in OPS.matching(signature.functional)]
 
 
 def has_lowering(key: str) -> bool:
     """Whether calls of a kernel can be lowered at all."""
-    return key in LOWERINGS or key in FALLBACKS or key in _CREATION_OPS or bool(_rows(key).intersection(ATEN_TO_CORE))
+    return key in _CREATION_OPS or key == _COPY or any(kind in LOWERINGS for kind in _kinds(key))
 
 
-def lower_call(g: GraphBuilder, args: Args, outs: Sequence[TensorSlot]) -> bool:
-    """Lower a call. False if no lowering supports it or its arguments are invalid; the kernel then runs and reports
-    that."""
+def defines_all_results(key: str) -> bool:
+    """Whether the lowering of a kernel defines all results, not only the first."""
+    lists = any(a.kind is Kind.TENSORS for a in operators()[key].outputs)
+    return lists or any(kind in _ALL_RESULTS for kind in _kinds(key))
+
+
+def lower_call(g: GraphBuilder, key: str, args: Args, outs: Sequence[TensorSlot]) -> bool:
+    """Lower a call; False if that is not possible."""
     try:
-        if args["key"] in _RANK1_OPS and any(not slot.bound for slot in _slots(args)):
-            return _lower_rank0(g, args, outs)
-        return _fold_constants(g, args, outs) or _apply_lowerings(g, args, outs)
-    except (ValueError, LookupError, ArithmeticError) as error:
-        log.debug("%s stays with numpy: %s", args["key"], error)
+        if key == _COPY:
+            return _bind_copy(g, args["self"], args["src"])
+        if key == "aten::index_put_":
+            outs = [args["self"]]
+        elif _fold_constants(g, key, args, outs):
+            return True
+        return _lower_op(g, key, args, outs if defines_all_results(key) else outs[:1])
+    except _INVALID as error:
+        log.debug("%s stays with numpy: %s", key, error)
         return False
 
 
-def _rows(key: str) -> set[str]:
-    rows = OPS.matching(operators()[key].functional) if key in operators() else ()
-    return {_KINDS[key]} if key in _KINDS else {row.name for row in rows}
+# ----------------------------------------------------------------------------------------------------------- operators
 
 
-def op_kind(key: str, args: Args) -> str:
-    """The operator of the op table that a kernel computes; empty if there is none."""
-    if key in _KINDS:
-        return _KINDS[key]
-    rows = OPS.matching(operators()[key].functional) if key in operators() else ()
-    call = Op("", dict(args), [])
-    return next((row.name for row in rows if row.when is None or row.when(call)), "")
-
-
-def _lower_op(g: GraphBuilder, args: Args, outs: Sequence[TensorSlot]) -> bool | None:
-    """Lower a call by its operator's function of ``lowering/aten_to_core``; None if it has none."""
-    key = args["key"]
-    values = {name: _as_value(g, argument) for name, argument in args.items() if name != "key"}
-    kind = op_kind(key, values)
-    lower = ATEN_TO_CORE.get(kind)
-    if lower is None:
-        return None
-    outs = outs if key in MULTI_RESULT else outs[:1]
-    if not g.supports(*_slots(args), *outs) or not _shapes_match(key, values, outs):
+def _lower_op(g: GraphBuilder, key: str, args: Args, outs: Sequence[TensorSlot]) -> bool:
+    slots = list(_slots(args))
+    tensors = _slots({name: argument for name, argument in args.items() if name not in _QPARAMS})
+    if not g.supports(*tensors, *outs) or args.get("dim_order") not in (None, list(outs[0].dim_order)):
         return False
-    results = [Value("v", out.dtype, out.bound, identity(len(out.bound))) for out in outs]
-    op = Op(kind, values, list(results))
-    lower(g, op)
+    op = Op("", {name: _as_value(g, argument) for name, argument in args.items()}, [])
+    rows = [OPS[kind] for kind in _kinds(key) if kind in OPS]
+    op.kind = next((row.name for row in rows if row.when is None or row.when(op)), _KINDS.get(key, ""))
+    if op.kind not in LOWERINGS or not _may_start(g, op.kind, slots) or _pads_beyond_stride(op):
+        return False
+    if op.kind in _ALONG_DIMENSION:
+        op.args = {name: _as_rank1(g, argument) for name, argument in op.args.items()}
+    shapes = _shapes(key, op)[: len(outs)]
+    if any(out.bound != shape and (out.bound, shape) != ((), (1,)) for out, shape in zip(outs, shapes, strict=True)):
+        return False  # the kernel resizes the result, or reports it
+    results = [Value("v", out.dtype, shape, identity(len(shape))) for out, shape in zip(outs, shapes, strict=True)]
+    op.outputs = list(results)
+    if not fold_batch_norm(g, op, slots):
+        LOWERINGS[op.kind](g, op)
     g.macs += call_cost(op)
     for out, value in zip(outs, results, strict=True):
-        g.bind_result(out, value)
+        g.bind_result(out, _in_shape(g, value, out))
     return True
+
+
+def _may_start(g: GraphBuilder, kind: str, slots: Sequence[TensorSlot]) -> bool:
+    """Whether a call may be lowered here: data movement extends a segment, and never starts one or moves constants."""
+    if kind not in OPS or OPS[kind].op_class not in _VIEWS:
+        return True
+    moved = any(g.constant_data(slot) is None for slot in slots)
+    return moved and (bool(g.graph.ops) or any(map(g.is_bound, slots)))
+
+
+def _pads_beyond_stride(op: Op) -> bool:
+    """Whether the output padding of a transposed convolution is larger than PyTorch's own kernels expect."""
+    return bool(op.args.get("transposed")) and any(
+        p >= s for p, s in zip(op.args["output_padding"], op.args["stride"], strict=False)
+    )
+
+
+def _slots(args: Args) -> Iterator[TensorSlot]:
+    for arg in args.values():
+        yield from (x for x in (arg if isinstance(arg, list) else [arg]) if isinstance(x, TensorSlot))
 
 
 def _as_value(g: GraphBuilder, argument: Any) -> Any:
@@ -98,13 +143,22 @@ def _as_value(g: GraphBuilder, argument: Any) -> Any:
     return g.source(argument) if isinstance(argument, TensorSlot) else argument
 
 
-def _shapes_match(key: str, args: Mapping[str, Any], outs: Sequence[TensorSlot]) -> bool:
-    """Whether the results have the shapes that the call computes; a kernel resizes or reports those that do not."""
+def _as_rank1(g: GraphBuilder, argument: Any) -> Any:
+    if not isinstance(argument, Value) or argument.shape:
+        return argument
+    if argument.data is not None:
+        return g.constant(argument.data.reshape(1))
+    value = Value("v", argument.dtype, (1,), (0,))
+    g.alias(value, (0,), g.view(g.get(argument), (1,)))
+    return value
+
+
+def _shapes(key: str, op: Op) -> list[tuple[int, ...]]:
+    """The shapes of the results, from the kernel's shape function, which checks the arguments."""
     shape = all_kernels()[key].shape
-    assert shape is not None
-    shapes = shape(*(_without_contents(a) for a in args.values()))
-    shapes = shapes if isinstance(shapes, list) else [shapes]
-    return all(out.bound == tuple(expected) for out, expected in zip(outs, shapes, strict=False))
+    args = {name: _without_contents(argument) for name, argument in op.args.items()}
+    shapes = OPS[op.kind].shape(**args) if shape is None else shape(*args.values())
+    return [tuple(map(int, s)) for s in (shapes if isinstance(shapes, list) else [shapes]) if s is not None]
 
 
 def _without_contents(argument: Any) -> Any:
@@ -115,32 +169,40 @@ def _without_contents(argument: Any) -> Any:
     return np.broadcast_to(np.zeros((), argument.dtype), argument.bound)
 
 
-def _apply_lowerings(g: GraphBuilder, args: Args, outs: Sequence[TensorSlot]) -> bool:
-    lowered = _lower_op(g, args, outs)
-    if lowered is not None:
-        return lowered
-    rows = ([LOWERINGS[args["key"]]] if args["key"] in LOWERINGS else []) + FALLBACKS.get(args["key"], [])
-    return any(row(g, args, outs) for row in rows)
+def _in_shape(g: GraphBuilder, value: Value, out: TensorSlot) -> Value:
+    """A result in the shape of its slot, which differs only if operands of rank 0 were lowered as rank 1."""
+    if value.bound == out.bound:
+        return value
+    scalar = Value("v", out.dtype, (), ())
+    g.alias(scalar, (), g.view(g.get(value), ()))
+    return scalar
 
 
-def _slots(args: Args) -> Iterator[TensorSlot]:
-    for arg in args.values():
-        yield from (x for x in (arg if isinstance(arg, list) else [arg]) if isinstance(x, TensorSlot))
+def _bind_copy(g: GraphBuilder, target: TensorSlot, source: TensorSlot) -> bool:
+    """``copy_`` of what the segment computes: the new contents of a tensor are a value like any other (SSA form). The
+    engine writes them over the old ones if nothing reads those any more."""
+    supported = g.supports_same_dtype(target, source) and target.bound == source.bound and g.is_bound(source)
+    if not supported or source is target or g.constant_data(source) is not None:
+        return False
+    g.bind_result(target, g.source(source))
+    return True
 
 
-def _fold_constants(g: GraphBuilder, args: Args, outs: Sequence[TensorSlot]) -> bool:
+# ----------------------------------------------------------------------------------------------------------- constants
+
+
+def _fold_constants(g: GraphBuilder, key: str, args: Args, outs: Sequence[TensorSlot]) -> bool:
     """Bind the results as constants if the call reads nothing but constants of the file."""
-    key, slots = args["key"], list(_slots(args))
+    slots = list(_slots(args))
     if not (slots or key in _CREATION_OPS) or any(o.dynamic or o.dtype.kind not in "fiub" for o in outs):
         return False
     shape_only = key in _SHAPE_ONLY
     if not shape_only and any(g.constant_data(slot) is None for slot in slots):
         return False
-    if (
-        any(not s.bound and s.dynamic for s in slots)
-        or sum(math.prod(s.bound) for s in (*slots, *outs)) > _MAX_FOLDED_ELEMENTS
-    ):
+    if any(not s.bound and s.dynamic for s in slots):
         return False
+    if sum(math.prod(s.bound) for s in (*slots, *outs)) > _MAX_FOLDED_ELEMENTS:
+        return _fold_transpose(g, key, args, outs)
     kernel = all_kernels()[key]
     if not kernel.pure or kernel.signature is None or 0 in [n for o in outs for n in o.bound]:
         return False
@@ -155,8 +217,20 @@ def _fold_constants(g: GraphBuilder, args: Args, outs: Sequence[TensorSlot]) -> 
         return False
     for out, slot in zip(outs, results, strict=True):
         assert slot.array is not None
-        g.bind(out, make_value(out.bound, np.array(slot.array, order="C")), nhwc=False)
+        g.bind_constant(out, np.array(slot.array, order="C"))
     return True
+
+
+def _fold_transpose(g: GraphBuilder, key: str, args: Args, outs: Sequence[TensorSlot]) -> bool:
+    """Transpose a large constant (the weights of a product) at load, once for all shapes of a method."""
+    kinds = _kinds(key)
+    if not kinds or OPS[kinds[0]].op_class is not OpClass.TRANSPOSE or not g.supports_float(args["self"], *outs):
+        return False
+    op = Op(kinds[0], {**args, "self": g.source(args["self"])}, [])
+    order = permuted_order(op, identity(len(args["self"].bound)))
+    data = g.transpose_constant(op.args["self"].data, tuple(order.index(d) for d in range(len(order))))
+    g.bind_constant(outs[0], data)
+    return bool(data.shape == outs[0].bound)
 
 
 def _load_constants(g: GraphBuilder, argument: Any, shape_only: bool) -> Any:
@@ -168,28 +242,3 @@ def _load_constants(g: GraphBuilder, argument: Any, shape_only: bool) -> Any:
         np.broadcast_to(np.zeros((), argument.dtype), argument.bound) if shape_only else g.constant_data(argument)
     )
     return contents
-
-
-def _lower_rank0(g: GraphBuilder, args: Args, outs: Sequence[TensorSlot]) -> bool:
-    """Lower a call with rank-0 operands as the same call with operands of shape (1,)."""
-    if not g.supports(*_slots(args), *outs):
-        return False
-    rank1 = {name: _as_rank1(g, argument) for name, argument in args.items()}
-    results = [o if o.bound else TensorSlot(o.scalar_type, (1,), (0,)) for o in outs]
-    if not (_fold_constants(g, rank1, results) or _apply_lowerings(g, rank1, results)):
-        return False
-    for out, slot in zip(outs, results, strict=True):
-        if slot is not out:
-            g.emit_to("core.view", out, {"self": g.value(slot), "size": []})
-    return True
-
-
-def _as_rank1(g: GraphBuilder, argument: Any) -> Any:
-    if not isinstance(argument, TensorSlot) or argument.bound:
-        return argument
-    slot, value = TensorSlot(argument.scalar_type, (1,), (0,)), g.value(argument)
-    if value.data is not None:
-        g.bind(slot, make_value((1,), value.data.reshape(1)), nhwc=False)
-    else:
-        g.emit_to("core.view", slot, {"self": value, "size": [1]})
-    return slot

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 from edgewright.ir.dtypes import DType, bfloat16
 from edgewright.ir.graph import Array, Graph, Op, QParams, Value
 from edgewright.ir.numerics import Numerics
-from edgewright.lowering.passes.layout import NHWC, LoweringContext, Order, identity
+from edgewright.lowering.passes.layout import NHWC, LoweringContext, Order, identity, require
 from edgewright.runtime.tensor import TensorSlot
 
 TransposeCache = dict[tuple[int, tuple[int, ...]], tuple[Array, Array]]
@@ -20,15 +21,18 @@ _F32 = np.dtype(np.float32)
 FLOATS = (_F32, np.dtype(np.float16), bfloat16)
 DTYPES = (*FLOATS, *(np.dtype(t) for t in ("bool", "uint8", "int8", "int16", "int32", "int64")))
 MIN_MACS = 1_000_000  # below, numpy finishes before the engine has compiled
-TRANSCENDENTAL_COST = 10  # cost of a transcendental function, in multiply-accumulates
+# Operators that keep indices in range.
+_RANGE_PRESERVING = ("core.view", "core.cast", "core.clone", "core.permute", "core.slice", "core.expand")
 
 
 class GraphBuilder(LoweringContext):
     """Builds a core graph from kernel calls.
 
-    Calls are operators of the ATen dialect (``make_op``) on values that stand for the contents of tensor slots. A slot
+    Calls are operators of the ATen dialect on values that stand for the contents of tensor slots. A slot
     from outside becomes an input of the graph when a lowering first reads it.
     """
+
+    relabels_permutes = False
 
     def __init__(
         self, has_single_reader: Callable[[TensorSlot], bool], transposed: TransposeCache | None = None
@@ -123,65 +127,41 @@ class GraphBuilder(LoweringContext):
         else:
             self.guards.add((slot, 0, False))  # checked before each run
 
-    # -------------------------------------------------------------------------------------- lowerings of kernel calls
+    # --------------------------------------------------------------------------------------------------- conditions
 
-    def supports_float(self, *slots: TensorSlot | None) -> bool:
+    def supports_float(self, *slots: TensorSlot) -> bool:
         """Static, non-empty tensors of one floating-point dtype."""
-        present = [s for s in slots if s is not None]
-        supported = all(s.dtype in FLOATS and not s.dynamic and 0 not in s.bound for s in present)
-        return supported and len({s.dtype for s in present}) <= 1
+        return all(s.dtype in FLOATS for s in slots) and self.supports_same_dtype(*slots)
 
-    def supports(self, *slots: TensorSlot | None) -> bool:
+    def supports(self, *slots: TensorSlot) -> bool:
         """Static, non-empty tensors of a dtype that the engine computes with, not quantized."""
-        return all(s is None or self._supports(s) for s in slots)
-
-    def _supports(self, slot: TensorSlot) -> bool:
-        bound = self._bound.get(slot)
-        supported = slot.dtype in DTYPES and not slot.dynamic and 0 not in slot.bound
-        return supported and (bound is None or bound.q is None)
+        bound = (self._bound.get(s) for s in slots)
+        supported = all(s.dtype in DTYPES and not s.dynamic and 0 not in s.bound for s in slots)
+        return supported and all(value is None or value.q is None for value in bound)
 
     def supports_same_dtype(self, *slots: TensorSlot) -> bool:
         """``supports``, and all of one dtype."""
         return self.supports(*slots) and len({s.dtype for s in slots}) == 1
 
-    @staticmethod
-    def is_image(slot: TensorSlot) -> bool:
-        return len(slot.bound) == 4
+    def require_in_range(self, index: Value, size: int, *, wrap: bool) -> None:
+        """Constants are checked here, results of argmax and top-k by their bound, and inputs of the segment by a guard,
+        before each run."""
+        if index.constant:
+            super().require_in_range(index, size, wrap=wrap)
+        elif index in self._slots:
+            self.guards.add((self._slots[index], size, wrap))
+        else:
+            require(self._upper_bound(self.get(index)) <= size, "must be in range")
 
-    def value(self, slot: TensorSlot) -> Value:
-        """The slot's value in logical dimension order."""
-        return self.get(self.source(slot))
-
-    def value_nhwc(self, slot: TensorSlot) -> Value:
-        """The slot's value in NHWC."""
-        return self.get(self.source(slot), NHWC)
-
-    def prefers_nhwc(self, slots: Sequence[TensorSlot]) -> bool:
-        """Whether an elementwise operator on ``slots`` should compute in NHWC: one of them already is."""
-        same = all(self.is_image(s) and s.bound == slots[0].bound for s in slots)
-        return same and any(s in self._bound and NHWC in self.orders(self._bound[s]) for s in slots)
-
-    def bind(self, slot: TensorSlot, value: Value, *, nhwc: bool) -> None:
-        """Make ``value`` the contents of ``slot``; a float32 value is rounded to a 16-bit slot's dtype."""
-        if value.dtype == _F32 != slot.dtype and slot.dtype in FLOATS:
-            value = self.emit_core("core.convert", value.bound, {"self": value}, slot.dtype)
-        if value.data is not None:
-            self.bind_constant(slot, value.data.transpose(0, 3, 1, 2) if nhwc else value.data)
-            return
-        source = Value("v", value.dtype, slot.bound, identity(len(slot.bound)), q=value.q)
-        self.alias(source, NHWC if nhwc else identity(len(slot.bound)), value)
-        self.bind_result(slot, source)
-
-    def emit_to(self, kind: str, out: TensorSlot, args: dict[str, Any], *, nhwc: bool = False) -> None:
-        """Append an operator whose result is ``out``."""
-        shape = tuple(out.bound[d] for d in NHWC) if nhwc else out.bound
-        self.bind(out, self.emit_core(kind, shape, args, out.dtype), nhwc=nhwc)
-
-    def emit_core(self, kind: str, shape: Sequence[int], args: dict[str, Any], dtype: DType | None = None) -> Value:
-        """Append an operator and return its result, a value internal to the graph."""
-        value = make_value(shape, dtype=dtype)
-        self.emit(kind, value, **args)
-        return value
+    def _upper_bound(self, value: Value) -> float:
+        """Exclusive upper bound of the indices that the segment computes."""
+        op = self.producers.get(value)
+        while op is not None and op.kind in _RANGE_PRESERVING:
+            value = op.args["self"]
+            op = self.producers.get(value)
+        if op is None or op.kind not in ("core.argmax", "core.argmin", "core.topk_indices"):
+            return math.inf
+        return int(op.args["self"].bound[op.args["dim"]])
 
     # ---------------------------------------------------------------------------------------------------- delegates
 
@@ -231,19 +211,20 @@ class GraphBuilder(LoweringContext):
         contiguous = all(s.dim_order == tuple(range(len(s.bound))) for s in (slot, view))
         if not (contiguous and self.supports_float(slot, view) and self.is_bound(slot)):
             return False
-        source = self.value(slot)
+        source = self.source(slot)
         if self._view_sources.get(view) is not source:
-            self.emit_to("core.view", view, {"self": source, "size": list(view.bound)})
+            self.bind_reshape(slot, view)
             self._view_sources[view] = source
         return True
+
+    def bind_reshape(self, slot: TensorSlot, view: TensorSlot) -> None:
+        """Make the contents of ``slot``, in another shape, those of ``view``."""
+        value = Value("v", view.dtype, view.bound, identity(len(view.bound)))
+        self.emit("core.view", self.make(value), self=self.get(self.source(slot)), size=list(view.bound))
+        self.bind_result(view, value)
 
 
 def _substitute(argument: Any, values: Mapping[Value, Value]) -> Any:
     if isinstance(argument, list | tuple):
         return type(argument)(_substitute(a, values) for a in argument)
     return values.get(argument, argument) if isinstance(argument, Value) else argument
-
-
-def make_value(shape: Sequence[int], data: Array | None = None, dtype: DType | None = None) -> Value:
-    default = _F32 if data is None else data.dtype
-    return Value("v", dtype or default, tuple(shape), tuple(range(len(shape))), data)

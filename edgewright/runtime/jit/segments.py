@@ -30,9 +30,8 @@ from edgewright.ir.numerics import FLOAT32
 from edgewright.runtime.binding import KernelStep, load
 from edgewright.runtime.delegate_calls import DelegateStep, make_profile
 from edgewright.runtime.input_aliasing import covers, live_in_tensors, overlaps, tensor_indices
-from edgewright.runtime.jit.bind_call import has_lowering, lower_call
+from edgewright.runtime.jit.bind_call import defines_all_results, has_lowering, lower_call
 from edgewright.runtime.jit.graph_builder import MIN_MACS, GraphBuilder, TransposeCache
-from edgewright.runtime.jit.registry import MULTI_RESULT
 from edgewright.runtime.step import Step, Values
 from edgewright.runtime.tensor import TensorSlot
 from edgewright.runtime.values import TensorItems
@@ -163,7 +162,7 @@ def is_deferred_delegate(step: Step) -> bool:
 def _exposed_results(step: Step) -> Sequence[int]:
     """What a step may expose: all results of a delegate, the first of a kernel (calls whose others are read are
     rejected)."""
-    if isinstance(step, KernelStep) and step.kernel.key not in MULTI_RESULT:
+    if isinstance(step, KernelStep) and not defines_all_results(step.kernel.key):
         return [*step.outputs[:1], *step.mutated]
     return step.outputs
 
@@ -270,14 +269,10 @@ class SegmentBuilder:
         views = self.views.intersection(tensor_indices(step.inputs, self.values))
         if before and not all(self._bind_view(view, builder, before) for view in views):
             return False  # it may observe a tensor that this segment computes
-        others_unread = key in MULTI_RESULT or all(
+        others_unread = defines_all_results(key) or all(
             not self.readers[i] and i not in self.observed for i in step.outputs[1:]
         )
-        return (
-            others_unread
-            and all(isinstance(o, TensorSlot) for o in outs)
-            and lower_call(builder, {**args, "key": key}, outs)
-        )
+        return others_unread and all(isinstance(o, TensorSlot) for o in outs) and lower_call(builder, key, args, outs)
 
     def _bind_view(self, view: int, builder: GraphBuilder, before: Sequence[Step]) -> bool:
         """Bind ``view`` to the tensor of this segment that it observes, which must be exactly one and of the same

@@ -78,10 +78,10 @@ def taken(sample: Sample) -> Taken | None:
     args = {a.name: slots.make(v, a.name in HELD) for a, v in zip(signature.inputs, sample.args, strict=True)}
     for slot in (s for given in args.values() for s in (given if isinstance(given, list) else [given])):
         if isinstance(slot, TensorSlot) and slot.memory is None:
-            builder.value(slot)  # moves join what has begun
+            builder.value_in_dim_order(slot)  # moves join what has begun
     orders = [sample.dim_order if i == 0 and sample.dim_order else tuple(range(w.ndim)) for i, w in enumerate(wanted)]
     outs = [TensorSlot(to_scalar_type(w.dtype), w.shape, o) for w, o in zip(wanted, orders, strict=True)]
-    if not lower_call(builder, {**args, "key": sample.key}, outs):
+    if not lower_call(builder, sample.key, args, outs):
         return None
     made = [(slot, array) for slot, array in zip(outs, wanted, strict=True) if builder.is_bound(slot)]
     builder.graph.outputs = [builder.value_in_dim_order(slot) for slot, _ in made]
