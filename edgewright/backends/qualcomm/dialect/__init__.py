@@ -42,9 +42,6 @@ class QnnDialect(Dialect):
             out.bound
         )
 
-    def load_rules(self) -> None:
-        from edgewright.backends.qualcomm.dialect import int_rules  # noqa: F401
-
     def to_core(self, graph: Graph, numerics: Numerics) -> Graph:
         from edgewright.backends.qualcomm.dialect.to_core import to_core
 

@@ -16,6 +16,7 @@ from edgewright.backends.qualcomm.dialect.int16 import Int16Rescale, int16_resca
 from edgewright.backends.qualcomm.dialect.numerics import QNN
 from edgewright.ir.graph import Array, Op, QParams, Value
 from edgewright.ir.numerics import broadcast_params
+from edgewright.ir.numpy_ints import NumpyInts, load
 
 _F32 = np.float32
 
@@ -73,7 +74,9 @@ def convert_elements(value: Value, array: Array, out: Value) -> Array:
     if value.q is None or out.q is None or value.q == out.q:
         return array if out.q is None or value.q is not None else from_float(out, array)
     rescale = int16_rescale_params(value, out)
-    return quantize_array(to_float(value, array), out.q) if rescale is None else rescale.apply(array)
+    if rescale is None:
+        return quantize_array(to_float(value, array), out.q)
+    return np.asarray(rescale.apply(NumpyInts(), load(array)).data.astype(out.q.dtype))
 
 
 def clamp_limits(op: Op) -> tuple[np.float32, np.float32]:
@@ -98,10 +101,7 @@ def clamp(op: Op, arrays: Sequence[Array]) -> Array:
     """``Relu``, ``Relu6``, ``ReluMinMax``."""
     (x,), out = op.args["inputs"], op.outputs[0]
     assert out is not None
-    rescale = int16_clamp_params(op)
-    if rescale is None:
-        return from_float(out, np.clip(to_float(x, arrays[0]), *clamp_limits(op)))
-    return np.clip(rescale[0].apply(arrays[0]), np.uint16(rescale[1]), np.uint16(rescale[2]))
+    return from_float(out, np.clip(to_float(x, arrays[0]), *clamp_limits(op)))
 
 
 def convert(op: Op, arrays: Sequence[Array]) -> Array:

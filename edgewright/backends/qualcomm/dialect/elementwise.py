@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from edgewright.backends.qualcomm.dialect.dtypes import from_float, subtract_zero_point, to_float
-from edgewright.backends.qualcomm.dialect.int16 import int16_sum_params
 from edgewright.backends.qualcomm.dialect.numerics import QNN
 from edgewright.ir.aten.reference import activations
 from edgewright.ir.aten.reference.special import erf
@@ -145,9 +144,6 @@ def add_sub_mul(op: Op, arrays: Sequence[Array]) -> Array:
     if fixed_params is not None:
         x, y = (subtract_zero_point(array, q, np.int64) for q, array in zip(fixed_params, arrays, strict=False))
         return QNN.sum(x, _SIGNS[name] * y, fixed_params[:2], fixed_params[2], None)
-    int16 = int16_sum_params(op)
-    if int16 is not None:
-        return int16.apply(*arrays)
     result = BINARY[name]({}, to_float(a, arrays[0]), to_float(b, arrays[1]))
     return from_float(out, result) if out.q is None else quantize_half_up(result, out.q)
 

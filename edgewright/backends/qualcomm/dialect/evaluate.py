@@ -7,15 +7,22 @@ from typing import Any
 
 import numpy as np
 
+from edgewright.backends.qualcomm.dialect import int_rules  # noqa: F401  (registers definitions)
 from edgewright.backends.qualcomm.dialect.dtypes import convert_elements, from_float, to_float
+from edgewright.backends.qualcomm.dialect.numerics import QNN as QNN_NUMERICS
 from edgewright.backends.qualcomm.dialect.table import PREFIX, QNN, REAL, STORED, QnnOp
 from edgewright.ir.graph import Array, Op, Value
+from edgewright.ir.int_reference import run_definition
 
 
 def evaluate(op: Op, arrays: Sequence[Array]) -> list[Array]:
     """The results of an operator for the arrays of its operands."""
     row, values, out = QNN[op.kind.removeprefix(PREFIX)], op.args["inputs"], op.outputs[0]
     assert out is not None
+    if row.domain != STORED:  # what moves data converts its operands first
+        result = run_definition(op, dict(zip(values, arrays, strict=True)), QNN_NUMERICS)
+        if result is not None:
+            return [result]
     if row.domain == REAL:
         if row.elementwise and values[0].q is not None and values[0].dtype.itemsize == 1:
             return [_evaluate_by_table(op, row, values[0], out, arrays[0])]

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from edgewright.ir.graph import Array, Op, QParams, Value
+from edgewright.ir.graph import Op, QParams, Value
+from edgewright.ir.int_arithmetic import IntArithmetic, RangedInt
 from edgewright.ir.numerics import as_float32
 
 MIDPOINT = 1 << 15
@@ -32,11 +33,11 @@ class Int16Sum:
     shift: int
     complement: bool
 
-    def apply(self, a: Array, b: Array) -> Array:
-        x, y = a.astype(np.int64) - MIDPOINT, b.astype(np.int64) - MIDPOINT
-        y = -1 - y if self.complement else y
-        total = (x * self.a_factor + y * self.b_factor >> 1) + self.offset >> self.shift
-        return _saturate(total)
+    def apply(self, i: IntArithmetic, a: RangedInt, b: RangedInt) -> RangedInt:
+        a, b = i.plus(a, -MIDPOINT), i.plus(b, -MIDPOINT)
+        b = i.sub(i.constant(-1), b) if self.complement else b
+        total = i.add(i.mul(a, i.constant(self.a_factor)), i.mul(b, i.constant(self.b_factor)))
+        return _saturate(i, i.shift_right(i.plus(i.shift_right(total, 1), self.offset), self.shift))
 
 
 @dataclass(frozen=True)
@@ -46,13 +47,13 @@ class Int16Rescale:
     gain: int
     offset: int
 
-    def apply(self, x: Array) -> Array:
-        centered = x.astype(np.int64) - MIDPOINT
-        return _saturate((centered * self.gain + (1 << 14) >> 15) + self.offset >> _FRACTION_BITS)
+    def apply(self, i: IntArithmetic, x: RangedInt) -> RangedInt:
+        scaled = i.shift_right(i.plus(i.mul(i.plus(x, -MIDPOINT), i.constant(self.gain)), 1 << 14), 15)
+        return _saturate(i, i.shift_right(i.plus(scaled, self.offset), _FRACTION_BITS))
 
 
-def _saturate(total: Array) -> Array:
-    return np.clip(total + MIDPOINT, 0, 2 * MIDPOINT - 1).astype(_UINT16)
+def _saturate(i: IntArithmetic, x: RangedInt) -> RangedInt:
+    return i.plus(i.narrow(i.clamp(x, -MIDPOINT, MIDPOINT - 1)), MIDPOINT)
 
 
 def _int16_params(*values: Value | None) -> list[QParams] | None:

@@ -1,5 +1,4 @@
-"""Rules for QNN's elementwise integer operators: dequantize to float32, compute, and quantize, each rounded as in
-``backends/qualcomm/dialect``.
+"""QNN's integer operators that core operators do not express: dequantize to float32, compute, and quantize.
 
 QNN rounds add, sub and mul half up and everything else half to even; int16 sums use fixed point where QNN does
 (``backends/qualcomm/dialect/int16.py``). Unquantized integers and bools use plain integer arithmetic.
@@ -14,22 +13,12 @@ import numpy as np
 
 from edgewright.backends.qualcomm.dialect.dtypes import clamp_limits, int16_clamp_params
 from edgewright.backends.qualcomm.dialect.elementwise import BINARY, UNARY, inverse_scale, is_fixed_point
-from edgewright.backends.qualcomm.dialect.int16 import (
-    MIDPOINT,
-    Int16Rescale,
-    Int16Sum,
-    int16_rescale_params,
-    int16_sum_params,
-)
+from edgewright.backends.qualcomm.dialect.int16 import int16_rescale_params, int16_sum_params
 from edgewright.backends.qualcomm.dialect.reduce import mean_factors
 from edgewright.backends.qualcomm.dialect.shapes import OTHER_UNARY
 from edgewright.backends.qualcomm.dialect.table import PREFIX
-from edgewright.engine.codegen.builder import Reg, const, lane_count, vec
-from edgewright.engine.codegen.math_float32 import FUNCTIONS
-from edgewright.engine.codegen.ranged_int import RangedIntBuilder
-from edgewright.engine.codegen.vector import clamp, round_to_int, to_float32
 from edgewright.ir.graph import Array, Op, QParams, Value
-from edgewright.ir.int_arithmetic import IntRangeError, RangedInt
+from edgewright.ir.int_arithmetic import Float, IntArithmetic, IntRangeError, RangedInt
 from edgewright.ir.int_rules import (
     Args,
     FloatConversion,
@@ -43,13 +32,13 @@ from edgewright.ir.int_rules import (
 )
 from edgewright.ir.numerics import Numerics
 
-FloatFunction = Callable[[RangedIntBuilder, Op, list[Reg]], Reg]
-_ARITHMETIC = {"Add": "fadd", "Subtract": "fsub", "Multiply": "fmul", "Divide": "fdiv"}
+FloatFunction = Callable[[IntArithmetic, Op, list[Float]], Float]
+_ARITHMETIC = {"Add": "add", "Subtract": "sub", "Multiply": "mul", "Divide": "div"}
 _ROUND_HALF_UP = ("Add", "Subtract", "Multiply")
 _COMPARISONS = {
     "Equal": "eq", "NotEqual": "ne", "Greater": "gt", "GreaterEqual": "ge", "Less": "lt", "LessEqual": "le",
 }  # fmt: skip
-_BITS = {"And": "and", "Or": "or", "Xor": "xor"}
+_BITS = ("And", "Or", "Xor")
 
 
 def _io(op: Op) -> tuple[list[Value], Value]:
@@ -64,41 +53,40 @@ def _q(value: Value) -> QParams:
     return value.q
 
 
-def dequantize(i: RangedIntBuilder, x: RangedInt, value: Value) -> Reg:
+def dequantize(i: IntArithmetic, x: RangedInt, value: Value) -> Float:
     """The float32 value of an integer."""
-    q, f = value.q, i.f
+    q = value.q
     if q is None or q.axis is not None or (q.dtype.itemsize > 2 and np.any(np.asarray(q.zero_point))):
         raise IntRangeError("not quantized with one scale")
-    centered = to_float32(f, i.plus(x, -int(np.asarray(q.zero_point))).data)
-    return f.op("fmul", centered, const(float(np.float32(np.asarray(q.scale))), centered.type))
+    return i.float_op("mul", i.to_float(i.plus(x, -int(np.asarray(q.zero_point)))), np.float32(np.asarray(q.scale)))
 
 
-def quantize(i: RangedIntBuilder, x: Reg, out: Value, up: bool = False) -> RangedInt:
+def quantize(i: IntArithmetic, x: Float, out: Value, up: bool = False) -> RangedInt:
     """A float32 value as an integer of ``out``, rounded half to even or half up; NaN becomes 0."""
-    f, q = i.f, _q(out)
+    q = _q(out)
     zero = int(np.asarray(q.zero_point))
-    scaled = f.op("fmul", x, const(float(inverse_scale(out)), x.type))
-    scaled = f.select(f.compare("ord", scaled, scaled), scaled, const(-zero, scaled.type))
+    scaled = i.float_op("mul", x, inverse_scale(out))
+    scaled = i.float_select("ord", scaled, scaled, scaled, -zero)
     if up:
-        scaled = FUNCTIONS["floor"](f, f.op("fadd", scaled, const(0.5, scaled.type)))
-    rounded = round_to_int(f, clamp(f, scaled, q.qmin - zero, q.qmax - zero))
-    return RangedInt(f.add(rounded, zero), q.qmin, q.qmax)
+        scaled = i.float_function("floor", i.float_op("add", scaled, 0.5))
+    low, high = q.qmin - zero, q.qmax - zero
+    return i.plus(i.to_int(i.float_clamp(scaled, low, high), low, high), zero)
 
 
 def _register(names: tuple[str, ...], function: FloatFunction, up: bool = False) -> None:
     @elementwise_rule(*(PREFIX + name for name in names))
-    def rule(i: RangedIntBuilder, op: Op, args: Args) -> RangedInt:
+    def rule(i: IntArithmetic, op: Op, args: Args) -> RangedInt:
         values, out = _io(op)
         floats = [dequantize(i, x, v) for x, v in zip(args, values, strict=True)]
         return quantize(i, function(i, op, floats), out, up)
 
 
-def _float_binary(i: RangedIntBuilder, op: Op, floats: list[Reg]) -> Reg:
-    return i.f.op(_ARITHMETIC[op.kind.partition("ElementWise")[2]], *floats)
+def _float_binary(i: IntArithmetic, op: Op, floats: list[Float]) -> Float:
+    return i.float_op(_ARITHMETIC[op.kind.partition("ElementWise")[2]], *floats)
 
 
 @elementwise_rule(*(f"{PREFIX}ElementWise{name}" for name in _ROUND_HALF_UP))
-def _arithmetic(i: RangedIntBuilder, op: Op, args: Args) -> RangedInt:
+def _arithmetic(i: IntArithmetic, op: Op, args: Args) -> RangedInt:
     values, out = _io(op)
     if all(v.q is None for v in (*values, out)):
         return _plain_arithmetic(i, op, args)
@@ -106,50 +94,34 @@ def _arithmetic(i: RangedIntBuilder, op: Op, args: Args) -> RangedInt:
         raise IntRangeError("int8 sums have their own rule")
     int16_sum = int16_sum_params(op)
     if int16_sum is not None:
-        return _int16_sum(i, int16_sum, args)
+        return int16_sum.apply(i, *args)
     floats = [dequantize(i, x, v) for x, v in zip(args, values, strict=True)]
     return quantize(i, _float_binary(i, op, floats), out, up=True)
 
 
-def _int16_sum(i: RangedIntBuilder, params: Int16Sum, args: Args) -> RangedInt:
-    a, b = (i.plus(x, -MIDPOINT) for x in args)
-    b = i.sub(i.constant(-1), b) if params.complement else b
-    total = i.add(i.mul(a, i.constant(params.a_factor)), i.mul(b, i.constant(params.b_factor)))
-    return _clamp_uint16(i, i.shift_right(i.plus(i.shift_right(total, 1), params.offset), params.shift))
-
-
-def _int16_rescale(i: RangedIntBuilder, params: Int16Rescale, x: RangedInt) -> RangedInt:
-    scaled = i.shift_right(i.plus(i.mul(i.plus(x, -MIDPOINT), i.constant(params.gain)), 1 << 14), 15)
-    return _clamp_uint16(i, i.shift_right(i.plus(scaled, params.offset), 3))
-
-
-def _clamp_uint16(i: RangedIntBuilder, x: RangedInt) -> RangedInt:
-    return i.plus(i.narrow(i.clamp(x, -MIDPOINT, MIDPOINT - 1)), MIDPOINT)
-
-
-def _plain_arithmetic(i: RangedIntBuilder, op: Op, args: Args) -> RangedInt:
+def _plain_arithmetic(i: IntArithmetic, op: Op, args: Args) -> RangedInt:
     """Arithmetic on unquantized integers, wrapping in the result's type."""
     name, out = op.kind.partition("ElementWise")[2], _io(op)[1]
     return _wrap(i, {"Add": i.add, "Subtract": i.sub, "Multiply": i.mul}[name](*args), out)
 
 
-def _wrap(i: RangedIntBuilder, result: RangedInt, out: Value) -> RangedInt:
+def _wrap(i: IntArithmetic, result: RangedInt, out: Value) -> RangedInt:
     low, high = dtype_range(out)
     if result.low >= low and result.high <= high:
         return i.narrow(result) if out.dtype != np.dtype(np.int64) else result
     if out.dtype != np.dtype(np.int32):
         raise IntRangeError("not a 32-bit result")
-    return RangedInt(i.f.cast("trunc", result.data, vec(lane_count(result.data.type), "i32")), low, high)
+    return i.wrap(result, 32)
 
 
 def _float_select(predicate: str) -> FloatFunction:
     """Select the larger or smaller float."""
-    return lambda i, op, floats: i.f.select(i.f.compare(predicate, *floats), *floats)
+    return lambda i, op, floats: i.float_select(predicate, *floats, *floats)
 
 
 def _register_min_max(name: str, predicate: str) -> None:
     @elementwise_rule(f"{PREFIX}ElementWise{name}")
-    def rule(i: RangedIntBuilder, op: Op, args: Args) -> RangedInt:
+    def rule(i: IntArithmetic, op: Op, args: Args) -> RangedInt:
         values, out = _io(op)
         if all(v.q is None for v in (*values, out)):
             return i.largest(*args) if name == "Maximum" else i.smallest(*args)
@@ -164,88 +136,86 @@ _register(("ElementWiseDivide",), _float_binary)
 
 def _register_comparison(name: str, predicate: str) -> None:
     @elementwise_rule(f"{PREFIX}ElementWise{name}")
-    def rule(i: RangedIntBuilder, op: Op, args: Args) -> RangedInt:
+    def rule(i: IntArithmetic, op: Op, args: Args) -> RangedInt:
         values = op.args["inputs"]
         if all(v.q is None for v in values):
             return i.compare(predicate if predicate in ("eq", "ne") else f"s{predicate}", *args)
-        f, floats = i.f, [dequantize(i, x, v) for x, v in zip(args, values, strict=True)]
-        outcome = f.compare("une" if predicate == "ne" else f"o{predicate}", *floats)
-        return RangedInt(f.cast("zext", outcome, vec(lane_count(floats[0].type), "i32")), 0, 1)
+        floats = [dequantize(i, x, v) for x, v in zip(args, values, strict=True)]
+        return i.float_compare("une" if predicate == "ne" else f"o{predicate}", *floats)
 
 
 for _name, _how in _COMPARISONS.items():
     _register_comparison(_name, _how)
 
 
-def _as_bool(i: RangedIntBuilder, x: RangedInt, value: Value) -> RangedInt:
+def _as_bool(i: IntArithmetic, x: RangedInt, value: Value) -> RangedInt:
     if value.q is not None:
         raise IntRangeError("bool of a quantized tensor")
     return x if value.dtype == np.dtype(bool) else i.compare("ne", x, i.constant(0))
 
 
 @elementwise_rule(*(f"{PREFIX}ElementWise{name}" for name in _BITS))
-def _logic(i: RangedIntBuilder, op: Op, args: Args) -> RangedInt:
+def _logic(i: IntArithmetic, op: Op, args: Args) -> RangedInt:
     a, b = (_as_bool(i, x, v) for x, v in zip(args, op.args["inputs"], strict=True))
-    return RangedInt(i.f.op(_BITS[op.kind.partition("ElementWise")[2]], a.data, b.data), 0, 1)
+    return i.bitwise(op.kind.partition("ElementWise")[2].lower(), a, b)
 
 
 @elementwise_rule(f"{PREFIX}ElementWiseNot")
-def _not(i: RangedIntBuilder, op: Op, args: Args) -> RangedInt:
+def _not(i: IntArithmetic, op: Op, args: Args) -> RangedInt:
     return i.sub(i.constant(1), _as_bool(i, args[0], op.args["inputs"][0]))
 
 
 @elementwise_rule(f"{PREFIX}ElementWiseSelect")
-def _select(i: RangedIntBuilder, op: Op, args: Args) -> RangedInt:
+def _select(i: IntArithmetic, op: Op, args: Args) -> RangedInt:
     values, out = _io(op)
     condition = _as_bool(i, args[0], values[0])
     if all(v.q is None for v in (*values, out)) or all(v.q == out.q for v in values[1:]):
         return i.select(condition, args[1], args[2])
-    f, floats = i.f, [dequantize(i, x, v) for x, v in zip(args[1:], values[1:], strict=True)]
-    return quantize(i, f.select(f.compare("ne", condition.data, 0), *floats), out)
+    floats = [dequantize(i, x, v) for x, v in zip(args[1:], values[1:], strict=True)]
+    return quantize(i, i.float_choose(condition, *floats), out)
 
 
 # ------------------------------------------------------------------------------------------------------------ unary
 
 
-def _prelu(i: RangedIntBuilder, op: Op, floats: list[Reg]) -> Reg:
-    negative = i.f.compare("olt", floats[0], const(0, floats[0].type))
-    return i.f.select(negative, i.f.op("fmul", *floats), floats[0])
+def _prelu(i: IntArithmetic, op: Op, floats: list[Float]) -> Float:
+    return i.float_select("olt", floats[0], 0, i.float_op("mul", *floats), floats[0])
 
 
-def _affine(i: RangedIntBuilder, op: Op, floats: list[Reg]) -> Reg:
+def _affine(i: IntArithmetic, op: Op, floats: list[Float]) -> Float:
     """Multiply by the first constant, add the second."""
-    product = i.f.op("fmul", *floats[:2])
-    return i.f.op("fadd", product, floats[2]) if len(floats) > 2 else product
+    product = i.float_op("mul", *floats[:2])
+    return i.float_op("add", product, floats[2]) if len(floats) > 2 else product
 
 
 _register(("Batchnorm",), _affine)
 
 
 @elementwise_rule(f"{PREFIX}Relu")
-def _relu(i: RangedIntBuilder, op: Op, args: Args) -> RangedInt:
+def _relu(i: IntArithmetic, op: Op, args: Args) -> RangedInt:
     if op.args["inputs"][0].q is None:
         return i.largest(args[0], i.constant(0))
     return _clamp_quantized(i, op, args[0])
 
 
 @elementwise_rule(f"{PREFIX}Relu6")
-def _relu6(i: RangedIntBuilder, op: Op, args: Args) -> RangedInt:
+def _relu6(i: IntArithmetic, op: Op, args: Args) -> RangedInt:
     return _clamp_quantized(i, op, args[0])
 
 
-def _clamp_quantized(i: RangedIntBuilder, op: Op, x: RangedInt) -> RangedInt:
+def _clamp_quantized(i: IntArithmetic, op: Op, x: RangedInt) -> RangedInt:
     values, out = _io(op)
     int16_params = int16_clamp_params(op)
     if int16_params is not None:
-        return i.clamp(_int16_rescale(i, int16_params[0], x), *int16_params[1:])
+        return i.clamp(int16_params[0].apply(i, x), *int16_params[1:])
     low, high = map(float, clamp_limits(op))
     if not low <= high:
         raise IntRangeError("limits are not ordered")
-    return quantize(i, clamp(i.f, dequantize(i, x, values[0]), low, high), out)
+    return quantize(i, i.float_clamp(dequantize(i, x, values[0]), low, high), out)
 
 
 @elementwise_rule(f"{PREFIX}ReluMinMax")
-def _relu_min_max(i: RangedIntBuilder, op: Op, args: Args) -> RangedInt:
+def _relu_min_max(i: IntArithmetic, op: Op, args: Args) -> RangedInt:
     (x,), out = _io(op)
     if x.q is not None:
         return _clamp_quantized(i, op, args[0])
@@ -258,11 +228,11 @@ def _relu_min_max(i: RangedIntBuilder, op: Op, args: Args) -> RangedInt:
 
 _register(("Prelu",), _prelu)
 for _name, _function in {"Neg": "neg", "Floor": "floor", "Ceil": "ceil", "SquareRoot": "sqrt"}.items():
-    _register((f"ElementWise{_name}",), lambda i, op, floats, name=_function: FUNCTIONS[name](i.f, floats[0]))  # type: ignore[misc]
+    _register((f"ElementWise{_name}",), lambda i, op, floats, name=_function: i.float_function(name, floats[0]))  # type: ignore[misc]
 
 
 @elementwise_rule(f"{PREFIX}Convert", f"{PREFIX}Cast")
-def _convert(i: RangedIntBuilder, op: Op, args: Args) -> RangedInt:
+def _convert(i: IntArithmetic, op: Op, args: Args) -> RangedInt:
     (x,), out = _io(op)
     if x.q is None and out.q is None:
         if out.dtype == np.dtype(bool):
@@ -271,21 +241,26 @@ def _convert(i: RangedIntBuilder, op: Op, args: Args) -> RangedInt:
         if args[0].low < low or args[0].high > high:
             if out.dtype != np.dtype(np.int32):
                 raise IntRangeError("result does not fit its type")
-            return RangedInt(i.f.cast("trunc", args[0].data, vec(lane_count(args[0].data.type), "i32")), low, high)
+            return i.wrap(args[0], 32)
         return args[0]
-    if x.q == out.q:
-        return args[0]
-    int16_params = int16_rescale_params(x, out) if op.kind == f"{PREFIX}Convert" else None
-    if int16_params is not None:
-        return _int16_rescale(i, int16_params, args[0])
+    if op.kind == f"{PREFIX}Convert" or x.q == out.q:
+        return _requantize(i, args[0], x, out)
     return quantize(i, dequantize(i, args[0], x), out)
 
 
+def _requantize(i: IntArithmetic, stored: RangedInt, x: Value, out: Value) -> RangedInt:
+    """Stored integers in the scale of ``out``; equal encodings keep them."""
+    if x.q == out.q:
+        return stored
+    int16 = int16_rescale_params(x, out)
+    return quantize(i, dequantize(i, stored, x), out) if int16 is None else int16.apply(i, stored)
+
+
 @elementwise_rule(f"{PREFIX}ElementWiseAbs")
-def _abs(i: RangedIntBuilder, op: Op, args: Args) -> RangedInt:
+def _abs(i: IntArithmetic, op: Op, args: Args) -> RangedInt:
     (x,), out = _io(op)
     if x.q is not None:
-        return quantize(i, FUNCTIONS["abs"](i.f, dequantize(i, args[0], x)), out)
+        return quantize(i, i.float_function("abs", dequantize(i, args[0], x)), out)
     return _wrap(i, i.largest(args[0], i.sub(i.constant(0), args[0])), out)
 
 
@@ -340,6 +315,8 @@ def _factor_bits(factors: Array) -> Value:
 def _reduction(op: Op, numerics: Numerics) -> IntReduction:
     (x,), out = _io(op)
     keepdims = bool(op.args["keep_dims"])
+    for value in (x, out):
+        dtype_range(value)  # raises if they are floats
     axes = reduce_axes(x, op.args["axes"], keepdims, out)
     if op.kind.endswith(("Max", "Min")):
         return IntReduction(x, op.kind[-3:].lower(), _max_min(x, out), axes, keepdims)
@@ -347,23 +324,23 @@ def _reduction(op: Op, numerics: Numerics) -> IntReduction:
     return IntReduction(x, "sum", _mean_sum(op, x, out, count), axes, keepdims)
 
 
-def _max_min(x: Value, out: Value) -> ReduceEpilogue:
-    return lambda i, total, extras: total if x.q == out.q else quantize(i, dequantize(i, total, x), out)
+def _max_min(x: Value, out: Value) -> ReduceEpilogue | None:
+    return None if x.q == out.q else lambda i, total, extras: _requantize(i, total, x, out)
 
 
-def _mean_sum(op: Op, x: Value, out: Value, count: int) -> ReduceEpilogue:
+def _mean_sum(op: Op, x: Value, out: Value, count: int) -> ReduceEpilogue | None:
     """Multiply in float32, round half to even."""
     if x.q is None and out.q is None and op.kind.endswith("ReduceSum"):
-        return lambda i, total, extras: total
+        return None
     if x.q is None or out.q is None:
         raise IntRangeError("float operand")
-    q, zero, subtract = out.q, int(np.asarray(out.q.zero_point)), int(np.asarray(x.q.zero_point)) * count
+    zero, subtract = int(np.asarray(out.q.zero_point)), int(np.asarray(x.q.zero_point)) * count
+    low, high = out.q.qmin - zero, out.q.qmax - zero
 
-    def finish(i: RangedIntBuilder, total: RangedInt, extras: Args) -> RangedInt:
-        f, floats = i.f, to_float32(i.f, i.narrow(i.plus(total, -subtract)).data)
-        one = extras[0].data if extras else None
-        factor = const(float(mean_factors(op).reshape(())), floats.type) if one is None else f.bitcast(one, floats.type)
-        clamped = clamp(f, f.op("fmul", floats, factor), q.qmin - zero, q.qmax - zero)
-        return RangedInt(f.add(round_to_int(f, clamped), zero), q.qmin, q.qmax)
+    def finish(i: IntArithmetic, total: RangedInt, extras: Args) -> RangedInt:
+        floats = i.to_float(i.narrow(i.plus(total, -subtract)))
+        factor = i.float_bits(extras[0]) if extras else mean_factors(op).reshape(())
+        scaled = i.float_clamp(i.float_op("mul", floats, factor), low, high)
+        return i.plus(i.to_int(scaled, low, high), zero)
 
     return finish
