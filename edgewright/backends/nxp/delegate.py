@@ -43,4 +43,4 @@ class NeutronDelegate(TwinDelegate):
             raise FormatError("must have the inputs and outputs of its blob", where="host twin")
         if blob is not None:
             log.warning("Neutron's microcode does not run here: the TFLite graph of the host twin does")
-        self.how = f"TFLite graph{', for this machine only' if simulated else ' of the host twin'} ({self._runner.how})"
+        self.how = f"TFLite graph{', for this machine only' if simulated else ' of the host twin'} ({self.how})"

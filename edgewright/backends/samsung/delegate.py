@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, Any]
 log = logging.getLogger("edgewright.samsung")
+_TWIN_REASON = "an Exynos NPU's program does not run on this machine"
 
 
 class EnnDelegate(TwinDelegate):
@@ -34,19 +35,15 @@ class EnnDelegate(TwinDelegate):
     device = "ENN"
 
     def __init__(self, source: DelegateBlob) -> None:
-        view = memoryview(source.blob).cast("B")
-        if bytes(view[: len(MAGIC)]) == MAGIC:
-            twin = embedded_twin(source, self.device)
-            self.how = "ENN graph, for this machine only"
-        else:
-            twin = find_twin(source, self.device, "an Exynos NPU's program does not run on this machine")
-            self.how = "ENN graph of the host twin"
+        simulated = bytes(memoryview(source.blob).cast("B")[: len(MAGIC)]) == MAGIC
+        twin = embedded_twin(source, self.device) if simulated else find_twin(source, self.device, _TWIN_REASON)
+        if not simulated:
             log.warning("an Exynos NPU's program does not run here: the ENN graph of the host twin does")
         try:
             self.runs(twin.runner(_COMPILABLE, source.memory, source.threads))
         except _NotCompilableError as reason:
             self.runs(_NumpyRunner(twin.graph, str(reason)))
-        self.how += f" ({self._runner.how})"
+        self.how = f"ENN graph{', for this machine only' if simulated else ' of the host twin'} ({self.how})"
 
 
 class _NotCompilableError(Exception):
