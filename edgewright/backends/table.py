@@ -64,7 +64,8 @@ class OpSpec:
     ``config``: the name users select the row by. ``legalize`` rewrites a supported operator into other operators of the
     table, or returns None; no value it creates may need a calibrated scale. ``numbers``: operands of a quantized
     operator may be plain scalars, which the lowering quantizes. ``trivial``: a group of such operators alone is not
-    worth a delegate; by default views of a tensor, constants and conversions between types.
+    worth a delegate; by default views of a tensor, constants and conversions between types. ``no_decompose``: keep the
+    operator as it was exported, also if the op table does not say that it is composite.
     """
 
     op: str
@@ -77,6 +78,7 @@ class OpSpec:
     legalize: Callable[[Op, Any], list[Op] | None] | None = None
     numbers: bool = False
     trivial: bool | None = None
+    no_decompose: bool = False
 
     @property
     def is_trivial(self) -> bool:

@@ -123,8 +123,10 @@ def _op_by_kind(kind: str) -> Any:
 @cache
 def composites(backend: Backend) -> frozenset[Any]:
     """The composite operators that a backend has rows for: quantizing and lowering for it do not decompose them."""
-    rows = [OPS[name] for name in backend.rows if name in OPS]
-    return frozenset(_op_by_kind(overload) for row in rows if row.composite for overload in row.aten)
+    rows = [
+        OPS[name] for name, spec in backend.rows.items() if name in OPS and (OPS[name].composite or spec.no_decompose)
+    ]
+    return frozenset(_op_by_kind(overload) for row in rows for overload in row.aten)
 
 
 def is_list_output(signature: Signature) -> bool:

@@ -28,8 +28,8 @@ def _fused(op: str, lower: Any, *checks: Rule, numbers: bool = False, **ports: P
     return OpSpec(op, lower, checks, INT, CLAMPS, ports=ports, numbers=numbers)
 
 
-def _movement(lower: Any, *ops: str, extra_rules: tuple[Rule, ...] = ()) -> tuple[OpSpec, ...]:
-    return tuple(OpSpec(op, lower, (rules.one_qparams, *extra_rules), INT) for op in ops)
+def _movement(lower: Any, *ops: str, extra_rules: tuple[Rule, ...] = (), **options: Any) -> tuple[OpSpec, ...]:
+    return tuple(OpSpec(op, lower, (rules.one_qparams, *extra_rules), INT, **options) for op in ops)
 
 
 _CONVOLUTION = (rules.constant_weights, rules.weight_axis, rules.window_params_fit, rules.kernel_fits)
@@ -109,7 +109,7 @@ _MOVES = (
     *_movement(movement.view, "view", "reshape", "flatten"),
     *_movement(movement.squeeze, "squeeze", "unsqueeze"),
     *_movement(movement.slice_, "slice", "narrow", "select", extra_rules=(rules.contiguous_slice,)),
-    *_movement(movement.pad, "pad", extra_rules=(rules.nonnegative_padding,)),
+    *_movement(movement.pad, "pad", extra_rules=(rules.nonnegative_padding,), no_decompose=True),
     *_movement(
         movement.mirror_pad,
         "pad_by_mode",

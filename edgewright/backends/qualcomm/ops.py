@@ -116,7 +116,7 @@ def _image_ops() -> tuple[OpSpec, ...]:
     return (
         _spec("max_pool2d", image.pool("PoolMax2d"), common.first_output_only, rules.pool_window),
         OpSpec("avg_pool2d", image.pool("PoolAvg2d"), average, ANY),
-        _spec("adaptive_avg_pool2d", image.adaptive_pool("PoolAvg2d"), rules.uniform_windows(4)),
+        _spec("adaptive_avg_pool2d", image.adaptive_pool("PoolAvg2d"), rules.uniform_windows(4), no_decompose=True),
         _spec("adaptive_avg_pool3d", image.adaptive_pool("PoolAvg3d"), rules.uniform_windows(5)),
         _spec(
             "adaptive_max_pool2d",

@@ -49,10 +49,8 @@ def _products() -> tuple[OpSpec, ...]:
     )
 
 
-def _element(
-    op: str, lower: Any, *checks: Rule, precisions: tuple[str, ...] = ANY, ports: dict[str, Port] | None = None
-) -> OpSpec:
-    return OpSpec(op, lower, (rules.all_or_none, rules.one_quantized_dtype, *checks), precisions, ports=ports or {})
+def _element(op: str, lower: Any, *checks: Rule, precisions: tuple[str, ...] = ANY, **options: Any) -> OpSpec:
+    return OpSpec(op, lower, (rules.all_or_none, rules.one_quantized_dtype, *checks), precisions, **options)
 
 
 # ExecuTorch never quantizes these: they are computed in floating point between dequantize and quantize.
@@ -91,9 +89,9 @@ def _elements() -> tuple[OpSpec, ...]:
 
 def _images() -> tuple[OpSpec, ...]:
     return (
-        _element("max_pool2d", image.max_pool, common.first_output_only, rules.pool_window),
+        _element("max_pool2d", image.max_pool, common.first_output_only, rules.pool_window, no_decompose=True),
         _element("avg_pool2d", image.avg_pool, rules.pool_window, rules.avg_pool_divisor),
-        _element("adaptive_avg_pool2d", image.adaptive_avg_pool, rules.divisible_sizes),
+        _element("adaptive_avg_pool2d", image.adaptive_avg_pool, rules.divisible_sizes, no_decompose=True),
         _element("mean", image.reduce("REDUCEMEAN", True), rules.reduction),
         _element("sum", image.reduce("REDUCESUM", False), rules.reduction),
         _element("softmax", image.softmax("SOFTMAX", True), common.not_scalar, ports=_CALIBRATED_OUTPUT),
