@@ -271,6 +271,12 @@ def describes(*kinds: str) -> Callable[[D], D]:
     return register
 
 
+def is_defined(kind: str) -> bool:
+    """Whether operators of a kind have a rule or a description."""
+    rule = ELEMENTWISE.get(kind)
+    return kind in DESCRIPTIONS or (rule is not None and rule.emit is not None)
+
+
 def describe(op: Op, numerics: Numerics) -> Description | None:
     """The description of an operator, or None if it has none."""
     function = DESCRIPTIONS.get(op.kind)

@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 
 from edgewright.backends.nxp.dialect import int_rules  # noqa: F401  (registers definitions)
 from edgewright.backends.nxp.dialect.check import check_row
+from edgewright.backends.nxp.dialect.elementwise import leaky_relu_xnnpack
 from edgewright.backends.nxp.dialect.numerics import TFLITE as TFLITE_NUMERICS
 from edgewright.backends.nxp.dialect.numerics import rounds_like_xnnpack
 from edgewright.backends.nxp.dialect.table import PREFIX, TFLITE, TfliteOp
-from edgewright.backends.nxp.dialect.xnnpack_rounding import OVERRIDES
+from edgewright.ir.core.translated import run_translated
 from edgewright.ir.dialect import Dialect, array_of
 from edgewright.ir.graph import Array, Graph, Op, Value
-from edgewright.ir.int_reference import run_definition, undefined
+from edgewright.ir.int_reference import undefined
 from edgewright.ir.numerics import Numerics
 
 
@@ -23,15 +24,16 @@ class TfliteDialect(Dialect):
         check_row(op, row, memory)
 
     def run_op(self, op: Op, arrays: Mapping[Value, Array], numerics: Numerics) -> Sequence[Array]:
+        results = run_translated(self, op, arrays, numerics)
+        if results is not None:
+            return results
         name = op.kind.removeprefix(PREFIX)
-        override = OVERRIDES.get(name) if rounds_like_xnnpack(numerics) else None
-        result = run_definition(op, arrays, numerics) if override is None else None
-        if result is None:
-            reference = override or TFLITE[name].reference
-            if reference is None:
-                raise undefined(op)
-            result = reference(op, [array_of(v, arrays) for v in op.args["inputs"]])
-        return [result]
+        reference = TFLITE[name].reference
+        if name == "LEAKY_RELU" and rounds_like_xnnpack(numerics):
+            reference = leaky_relu_xnnpack
+        if reference is None:
+            raise undefined(op)
+        return [reference(op, [array_of(v, arrays) for v in op.args["inputs"]])]
 
     def to_core(self, graph: Graph, numerics: Numerics) -> Graph:
         from edgewright.backends.nxp.dialect.to_core import to_core

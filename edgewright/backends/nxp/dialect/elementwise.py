@@ -20,6 +20,7 @@ from edgewright.ir.graph import Array, Op, Value
 
 Function = Callable[[Op, Sequence[Array]], Array]
 _F32 = np.float32
+_MIN_FACTOR, _MAX_FACTOR = _F32(1 / 256), _F32(128)  # factors of leaky ReLU that XNNPACK supports
 LEFT_SHIFT = 20  # bits that the operands of a sum are shifted by before rescaling, as in TFLite's ADD
 
 
@@ -55,6 +56,20 @@ def leaky_relu(op: Op, arrays: Sequence[Array]) -> Array:
     return quantize_output(
         np.where(centered >= 0, rescale(centered, scale(x) / scale(out)), rescale(centered, slope)), out
     )
+
+
+def leaky_relu_xnnpack(op: Op, arrays: Sequence[Array]) -> Array:
+    """LEAKY_RELU of LiteRT's XNNPACK delegate: factors in units of 1/256, rounds half up. XNNPACK rejects smaller
+    factors, so the reference kernel runs."""
+    (x,), out = _operands(op)
+    positive = scale(x) / scale(out)
+    real_factors = (positive, positive * _F32(op.args["alpha"]))
+    if not all(_MIN_FACTOR <= abs(f) <= _MAX_FACTOR for f in real_factors):
+        return leaky_relu(op, arrays)
+    factors = [int(np.rint(_F32(-256) * f)) for f in real_factors]
+    negated = -subtract_zero_point(x, arrays[0]) << 7
+    product = np.where(negated <= 0, negated * factors[0], negated * factors[1])
+    return quantize_output((product + (1 << 14)) >> 15, out)
 
 
 def absolute(op: Op, arrays: Sequence[Array]) -> Array:

@@ -1,5 +1,5 @@
 """Operator table of the TFLite dialect: code and options of every operator that is emitted, and the
-reference of those that ``int_rules.py`` does not define.
+reference of those that neither ``to_core.py`` translates nor ``int_rules.py`` defines.
 
 In a device graph an operator is called ``tflite.<NAME>``; its arguments are ``inputs``, in the order of the file format
 (shapes and axes are constant tensors), and the fields of its options table.
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.backends.nxp.dialect import conv, elementwise, move
+from edgewright.backends.nxp.dialect import elementwise
 from edgewright.errors import FormatError
 from edgewright.ir.graph import Array, Op
 from edgewright.ir.signatures import Signatures
@@ -26,8 +26,8 @@ Reference = Callable[[Op, Sequence[Array]], Array]
 @dataclass(frozen=True)
 class TfliteOp:
     """``code``: the ``BuiltinOperator`` value. ``options``: the ``BuiltinOptions`` union value (0: none), and its
-    ``fields``. ``operands``: number of inputs (0: variadic). ``reference``: None if ``int_rules.py`` defines the
-    operator."""
+    ``fields``. ``operands``: number of inputs (0: variadic). ``reference``: of an operator that is
+    neither translated to core nor defined by ``int_rules.py``."""
 
     name: str
     code: int
@@ -61,37 +61,30 @@ TFLITE: dict[str, TfliteOp] = {
     for row in (
         TfliteOp("ADD", 0, 2, None, 11),
         TfliteOp("AVERAGE_POOL_2D", 1, 1, None, 5, _POOL),
-        TfliteOp("CONCATENATION", 2, 0, move.concatenation, 10, ("axis",)),
-        TfliteOp("CONV_2D", 3, 3, conv.with_double_rounding(conv.conv_2d), 1, _CONV),
-        TfliteOp(
-            "DEPTHWISE_CONV_2D",
-            4,
-            3,
-            conv.with_double_rounding(conv.depthwise_conv_2d),
-            2,
-            (*_CONV, "depth_multiplier"),
-        ),
-        TfliteOp("FULLY_CONNECTED", 9, 3, conv.with_single_rounding(conv.fully_connected), 8, ("keep_num_dims",)),
+        TfliteOp("CONCATENATION", 2, 0, None, 10, ("axis",)),
+        TfliteOp("CONV_2D", 3, 3, None, 1, _CONV),
+        TfliteOp("DEPTHWISE_CONV_2D", 4, 3, None, 2, (*_CONV, "depth_multiplier")),
+        TfliteOp("FULLY_CONNECTED", 9, 3, None, 8, ("keep_num_dims",)),
         TfliteOp("LOGISTIC", 14, 1, elementwise.lookup(_sigmoid)),
         TfliteOp("MAX_POOL_2D", 17, 1, None, 5, _POOL),
         TfliteOp("MUL", 18, 2, None, 21),
         TfliteOp("RELU", 19, 1),
         TfliteOp("RELU_N1_TO_1", 20, 1),
         TfliteOp("RELU6", 21, 1),
-        TfliteOp("RESHAPE", 22, 2, move.reshape, 17, ("new_shape",)),
+        TfliteOp("RESHAPE", 22, 2, None, 17, ("new_shape",)),
         TfliteOp("RESIZE_BILINEAR", 23, 2, None, 15, _RESIZE),
         TfliteOp("SOFTMAX", 25, 1, None, 9, ("beta",)),
         TfliteOp("TANH", 28, 1, elementwise.lookup(_tanh)),
-        TfliteOp("TRANSPOSE", 39, 2, move.transpose, 26),
+        TfliteOp("TRANSPOSE", 39, 2, None, 26),
         TfliteOp("MEAN", 40, 2, None, 27, _REDUCE),
         TfliteOp("SUB", 41, 2, None, 28),
         TfliteOp("EXP", 47, 1, elementwise.lookup(np.exp), 33),
         TfliteOp("PRELU", 54, 2),
         TfliteOp("MAXIMUM", 55, 2, None, 39),
         TfliteOp("MINIMUM", 57, 2, None, 39),
-        TfliteOp("PADV2", 60, 3, move.pad_v2, 43),
-        TfliteOp("SLICE", 65, 3, move.slice_, 48),
-        TfliteOp("TRANSPOSE_CONV", 67, 4, conv.with_double_rounding(conv.transpose_conv), 49, _STRIDES),
+        TfliteOp("PADV2", 60, 3, None, 43),
+        TfliteOp("SLICE", 65, 3, None, 48),
+        TfliteOp("TRANSPOSE_CONV", 67, 4, None, 49, _STRIDES),
         TfliteOp("LOG", 73, 1, elementwise.lookup(_log)),
         TfliteOp("SUM", 74, 2, None, 27, _REDUCE),
         TfliteOp("RSQRT", 76, 1, elementwise.rsqrt),
@@ -102,7 +95,7 @@ TFLITE: dict[str, TfliteOp] = {
         TfliteOp("MIRROR_PAD", 100, 2, None, 77, ("mode",)),
         TfliteOp("ABS", 101, 1, elementwise.absolute, 78),
         TfliteOp("HARD_SWISH", 117, 1, elementwise.hard_swish, 91),
-        TfliteOp("BATCH_MATMUL", 126, 2, conv.BATCH_MATMUL, 101),
+        TfliteOp("BATCH_MATMUL", 126, 2, None, 101),
         TfliteOp("RELU_0_TO_1", 152, 1),
     )
 }

@@ -13,15 +13,31 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.backends.nxp.dialect.conv import matmul_factor, product_operands, requant_factor
 from edgewright.backends.nxp.dialect.elementwise import RELU_RANGES, clamp_limits
-from edgewright.backends.nxp.dialect.numerics import rounds_like_xnnpack, scale, zero_point
+from edgewright.backends.nxp.dialect.numerics import rounds_like_xnnpack, scale, scales, zero_point
 from edgewright.backends.nxp.dialect.table import PREFIX
 from edgewright.ir.fixed_point import quantize_multiplier
-from edgewright.ir.graph import Graph, Op, Value
+from edgewright.ir.graph import Array, Graph, Op, Value
 from edgewright.ir.numerics import Numerics
 from edgewright.ir.requant_scale import FixedPointScale, FloatScale
 from edgewright.ir.rewrite import GraphRewrite, RuleTable
+
+
+def requant_factor(x: Value, weight: Value, out: Value) -> Array:
+    """Requantization factors of an accumulator, per channel: in double precision, from float32 scales."""
+    return np.float64(scale(x)) * scales(weight).astype(np.float64) / np.float64(scale(out))
+
+
+def matmul_factor(x: Value, weight: Value, out: Value) -> Array:
+    """The same for ``BATCH_MATMUL``, which rounds the product of both input scales to float32."""
+    return np.asarray(np.float64(scale(x) * scale(weight)) / np.float64(scale(out)))
+
+
+def product_operands(op: Op) -> tuple[Value, Value]:
+    """The two tensors that the accumulator is a sum of products of."""
+    inputs = op.args["inputs"]
+    return (inputs[2], inputs[1]) if op.kind.endswith("TRANSPOSE_CONV") else (inputs[0], inputs[1])
+
 
 rule: RuleTable[_TfliteRewrite] = RuleTable(PREFIX)
 
@@ -139,8 +155,6 @@ def _linear(rw: _TfliteRewrite, op: Op) -> bool:
 @rule("BATCH_MATMUL")
 def _matmul(rw: _TfliteRewrite, op: Op) -> bool:
     (a, b), out = op.args["inputs"], _result(op)
-    if a.data is not None or b.data is not None:
-        return False
     if rw.fixed_point:
         scaling, out = rw.fuse_requantization(op, "twice", matmul_factor)
     else:

@@ -29,7 +29,7 @@ class QnnDialect(Dialect):
         check_row(op, row, memory)
 
     def run_op(self, op: Op, arrays: Mapping[Value, Array], numerics: Numerics) -> Sequence[Array]:
-        results = evaluate(op, [array_of(v, arrays) for v in op.args["inputs"]])
+        results = evaluate(self, op, [array_of(v, arrays) for v in op.args["inputs"]])
         return [
             array.reshape(out.bound) if out is not None and array.size == 1 else array
             for out, array in zip(op.outputs, results, strict=True)

@@ -28,26 +28,12 @@ def max_pool(params: Params, x: Array) -> Array:
     return total
 
 
-def _channels_first(resize_planes: Any) -> Any:
-    def reference(params: Params, x: Array) -> Array:
-        result: Array = resize_planes(params, np.ascontiguousarray(x.transpose(0, 3, 1, 2)), list(params["shape"][1:3]))
-        return result.transpose(0, 2, 3, 1)
-
-    return reference
+def bilinear(params: Params, x: Array) -> Array:
+    planes = np.ascontiguousarray(x.transpose(0, 3, 1, 2))
+    result = upsample_bilinear2d(planes, list(params["shape"][1:3]), bool(params["align_corners"]), None)
+    return np.asarray(result.transpose(0, 2, 3, 1))
 
 
-def _nearest(params: Params, x: Array, size: list[int]) -> Array:
-    """The pixel that contains the output position, or the center of the output pixel."""
-    middle = 0.5 if params["half_pixel_centers"] else 0.0
-    rows, columns = (
-        np.clip(np.floor((np.arange(m) + middle) * (n / m)).astype(np.int64), 0, n - 1)
-        for n, m in zip(x.shape[2:], size, strict=True)
-    )
-    return x[:, :, rows][:, :, :, columns]
-
-
-nearest = _channels_first(_nearest)
-bilinear = _channels_first(lambda params, x, size: upsample_bilinear2d(x, size, bool(params["align_corners"]), None))
 _BICUBIC, _CORNERS = 2, 2  # codes of modes
 
 

@@ -1,4 +1,4 @@
-"""References of data movement, on stored values."""
+"""References of data movement by indices that are computed, on stored values."""
 
 from __future__ import annotations
 
@@ -12,87 +12,6 @@ from edgewright.ir.core.index_bounds import OutOfRangePolicy
 from edgewright.ir.graph import Array, Op
 
 Params = Mapping[str, Any]
-
-
-def reshape(params: Params, x: Array) -> Array:
-    return np.ascontiguousarray(x).reshape(params["shape"])
-
-
-def transpose(params: Params, x: Array) -> Array:
-    return x.transpose(params["perm"])
-
-
-def concat(params: Params, *arrays: Array) -> Array:
-    return np.concatenate(arrays, params["axis"])
-
-
-def pack(params: Params, *arrays: Array) -> Array:
-    return np.stack(arrays, params["axis"])
-
-
-def unpack(params: Params, x: Array) -> list[Array]:
-    return list(np.moveaxis(x, params["axis"], 0))
-
-
-def split(params: Params, x: Array) -> list[Array]:
-    return np.split(x, params["split_index"], params["axis"])
-
-
-def strided_slice(params: Params, x: Array) -> Array:
-    """Begin, end and step of each dimension; an end of -1 with a negative step includes the first element."""
-    bits = {name: params[name] for name in ("begin_mask", "end_mask", "shrink_axes")}
-    index: list[Any] = []
-    for axis, (begin, end, step) in enumerate(params["ranges"]):
-        if bits["shrink_axes"] >> axis & 1:
-            index.append(begin)
-            continue
-        first = None if bits["begin_mask"] >> axis & 1 else begin
-        last = None if bits["end_mask"] >> axis & 1 or (step < 0 and end < 0) else end
-        index.append(slice(first, last, step))
-    return x[tuple(index)]
-
-
-def tile(params: Params, x: Array) -> Array:
-    return np.tile(x, params["multiples"])
-
-
-_MODES = {1: "symmetric", 2: "reflect", 3: "edge"}
-
-
-def pad(params: Params, x: Array) -> Array:
-    """``fill`` is the padding value in the storage of the output."""
-    if params["scheme"] == 0:
-        return np.pad(x, params["pad_amount"], constant_values=params["fill"])
-    mode: Any = _MODES[params["scheme"]]
-    return np.pad(x, params["pad_amount"], mode=mode)
-
-
-def channel_shuffle(params: Params, x: Array) -> Array:
-    axis, groups = params["axis"], params["num_groups"]
-    shape = x.shape
-    blocks = x.reshape(*shape[:axis], groups, shape[axis] // groups, *shape[axis + 1 :])
-    return np.ascontiguousarray(np.swapaxes(blocks, axis, axis + 1)).reshape(shape)
-
-
-def depth_to_space(params: Params, x: Array) -> Array:
-    """``mode`` 0 is DCR (the block is the outer part of the channel index), 1 is CRD (the inner part), as in torch."""
-    batch, height, width, channels = x.shape
-    block_h, block_w = params["block_size"]
-    if params["mode"]:
-        blocks = x.reshape(batch, height, width, channels // (block_h * block_w), block_h, block_w)
-        permuted = blocks.transpose(0, 1, 4, 2, 5, 3)
-    else:
-        blocks = x.reshape(batch, height, width, block_h, block_w, channels // (block_h * block_w))
-        permuted = blocks.transpose(0, 1, 3, 2, 4, 5)
-    return np.ascontiguousarray(permuted).reshape(params["shape"])
-
-
-def space_to_depth(params: Params, x: Array) -> Array:
-    batch, height, width, channels = x.shape
-    block_h, block_w = params["block_size"]
-    blocks = x.reshape(batch, height // block_h, block_h, width // block_w, block_w, channels)
-    permuted = blocks.transpose(0, 1, 3, 5, 2, 4) if params["mode"] else blocks.transpose(0, 1, 3, 2, 4, 5)
-    return np.ascontiguousarray(permuted).reshape(params["shape"])
 
 
 # On the HTP, negative indices do not count from the end. Out of range, GatherElements returns 0 and scatter writes

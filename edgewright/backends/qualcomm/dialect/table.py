@@ -37,10 +37,11 @@ class Param:
 @dataclass(frozen=True)
 class QnnOp:
     """``domain``: what ``reference`` takes: dequantized arrays (REAL), stored arrays in the output's scale (STORED), or
-    the operator and its stored arrays (OPERATOR). ``operands``: fewest and most (0: any number). ``elementwise``: a
+    the operator and its stored arrays (OPERATOR). ``reference`` is not used where ``int_rules.py`` has a definition;
+    without one, the translation to core runs. ``operands``: fewest and most (0: any number). ``elementwise``: a
     function of one operand, element by element."""
 
-    reference: Callable[..., Any]
+    reference: Callable[..., Any] | None
     operands: tuple[int, int] = (1, 1)
     domain: str = REAL
     params: dict[str, Param] = field(default_factory=dict)
@@ -124,7 +125,7 @@ QNN: dict[str, QnnOp] = {
     "MatMul": QnnOp(conv.matmul, (2, 3), OPERATOR, _MATMUL),
     "PoolMax2d": QnnOp(image.max_pool, domain=STORED, params=_POOL),
     **{name: QnnOp(reduce.average_pool, domain=OPERATOR, params=_AVERAGE) for name in ("PoolAvg2d", "PoolAvg3d")},
-    "ResizeNearestNeighbor": QnnOp(image.nearest, domain=STORED, params=_RESIZE_2D),
+    "ResizeNearestNeighbor": QnnOp(None, domain=STORED, params=_RESIZE_2D),
     "ResizeBilinear": QnnOp(image.bilinear, params=_RESIZE_2D),
     "Resize": QnnOp(image.resize, params=_RESIZE),
     "GridSample": QnnOp(image.grid_sample, (2, 2), params=_GRID),
@@ -143,18 +144,18 @@ QNN: dict[str, QnnOp] = {
     "InstanceNorm": QnnOp(norm.normalize, (1, 3), OPERATOR, _INSTANCE),
     "L2Norm": QnnOp(norm.l2_norm, params={"axis": _AXIS, "epsilon": _f32(1e-12)}),
     "HadamardTransform": QnnOp(norm.hadamard, params={"scale": _f32(1.0)}),
-    "Reshape": QnnOp(move.reshape, domain=STORED),
-    "Transpose": QnnOp(move.transpose, domain=STORED, params={"perm": _AXES}),
-    "Concat": QnnOp(move.concat, (1, 0), STORED, {"axis": _AXIS}),
-    "Pack": QnnOp(move.pack, (1, 0), STORED, {"axis": _AXIS}),
-    "UnPack": QnnOp(move.unpack, domain=STORED, params={"axis": _AXIS}),
-    "Split": QnnOp(move.split, domain=STORED, params={"axis": _AXIS, "split_index": _AXES}),
-    "StridedSlice": QnnOp(move.strided_slice, domain=STORED, params=_SLICE),
-    "Tile": QnnOp(move.tile, domain=STORED, params={"multiples": _STEPS}),
-    "Pad": QnnOp(move.pad, domain=STORED, params=_PAD),
-    "ChannelShuffle": QnnOp(move.channel_shuffle, domain=STORED, params={"num_groups": Param(0, 1), "axis": _AXIS}),
-    "DepthToSpace": QnnOp(move.depth_to_space, domain=STORED, params=_BLOCKS),
-    "SpaceToDepth": QnnOp(move.space_to_depth, domain=STORED, params=_BLOCKS),
+    "Reshape": QnnOp(None, domain=STORED),
+    "Transpose": QnnOp(None, domain=STORED, params={"perm": _AXES}),
+    "Concat": QnnOp(None, (1, 0), STORED, {"axis": _AXIS}),
+    "Pack": QnnOp(None, (1, 0), STORED, {"axis": _AXIS}),
+    "UnPack": QnnOp(None, domain=STORED, params={"axis": _AXIS}),
+    "Split": QnnOp(None, domain=STORED, params={"axis": _AXIS, "split_index": _AXES}),
+    "StridedSlice": QnnOp(None, domain=STORED, params=_SLICE),
+    "Tile": QnnOp(None, domain=STORED, params={"multiples": _STEPS}),
+    "Pad": QnnOp(None, domain=STORED, params=_PAD),
+    "ChannelShuffle": QnnOp(None, domain=STORED, params={"num_groups": Param(0, 1), "axis": _AXIS}),
+    "DepthToSpace": QnnOp(None, domain=STORED, params=_BLOCKS),
+    "SpaceToDepth": QnnOp(None, domain=STORED, params=_BLOCKS),
     "Gather": QnnOp(move.gather, (2, 2), STORED, {"axis": _AXIS}),
     "GatherElements": QnnOp(move.gather_elements, (2, 2), STORED, {"axis": _AXIS}),
     "ScatterElements": QnnOp(move.scatter_elements, (3, 3), OPERATOR, {"axis": _AXIS, "reduction": _REDUCTION}),
