@@ -16,7 +16,7 @@ from typing import Any
 from edgewright.backends import discover, find_partitioner, find_quantizer, load_backend
 from edgewright.backends.registry import find_backend
 from edgewright.backends.table import FLOAT, Backend, OpSpec
-from edgewright.docs_indexes import errors_page, names_page
+from edgewright.docs_indexes import core_page, errors_page, names_page
 from edgewright.ir.aten.ops import OPS
 
 NOTE = "<!-- Written by `python -m edgewright.docs` from the backend's table. Change the table, not this page. -->"
@@ -137,6 +137,7 @@ def pages() -> Iterator[tuple[str, str]]:
     yield from ((f"backends/{name}.md", page(name)) for name in discover())
     yield "errors.md", errors_page()
     yield "names.md", names_page()
+    yield "core-dialect.md", core_page()
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -1,4 +1,4 @@
-"""Generators of two pages: errors, and ExecuTorch's names with their counterparts."""
+"""Generators of three pages: errors, ExecuTorch's names with their counterparts, and the core dialect."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from collections.abc import Iterator
 from edgewright import errors
 from edgewright.compat.table import counterpart, table
 from edgewright.errors import EdgewrightError
+from edgewright.ir.core.dialect import CORE
+from edgewright.ir.core.table import TYPE_CLASSES, CoreOp
+from edgewright.ir.dialect import REQUIRED
 
 NOTE = "<!-- Written by `python -m edgewright.docs`. Change {source}, not this page. -->"
 
@@ -84,3 +87,40 @@ def names_page() -> str:
         for name, text in sorted(table().absent.items())
     ]
     return "\n".join(lines) + "\n"
+
+
+_CORE_INTRODUCTION = """\
+The operators that the engine compiles, and that the numpy executor runs. XNNPACK files, vendors' graphs and the calls
+of portable programs are translated to them. Kinds are `core.` and the name. Images are NHWC unless it says otherwise.
+
+`?` marks optional operands, `*` lists of tensors. Types are those of operands and result, in the language of
+`ir/signatures.py`: `i8` is an element type, `qi8` quantized per tensor, `ci8` per channel, `bi8` in blocks, `di8` at
+run time; a name in capitals stands for one type throughout. `=`: equal quantization parameters, `#`: a constant, `!`:
+not a constant, `~`: zero point 0. Operators run in numpy, as a step between compiled ones, if their first operand has
+none of the types under "machine code", and in rare shapes.
+"""
+
+
+def core_page() -> str:
+    """Every operator of the core dialect, from its table."""
+    lines = ["# The core dialect", "", NOTE.format(source="the rows in `edgewright/ir/core`"), "", _CORE_INTRODUCTION]
+    lines += ["| classes | types |", "|---|---|"]
+    lines += [
+        f"| `{name}` | {', '.join(f'`{code}`' for code in text.split())} |" for name, text in TYPE_CLASSES.items()
+    ]
+    lines += ["", "| operators | operands | attributes | types | result | machine code |", "|---|---|---|---|---|---|"]
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for row in CORE.rows.values():
+        groups.setdefault(_core_cells(row), []).append(f"`{row.name}`")
+    lines += [f"| {' | '.join((', '.join(names), *cells))} |" for cells, names in groups.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _core_cells(row: CoreOp) -> tuple[str, ...]:
+    operands = (f"`{o.name}`{'?' * o.optional}{'*' * o.variadic}" for o in row.operands)
+    attributes = (
+        f"`{name}`: {a.rule}{'' if a.default in (REQUIRED, None) else f'; default {a.default}'}"
+        for name, a in row.attributes.items()
+    )
+    types = "<br>".join(f"`{part.strip()}`" for part in row.types.split("|"))
+    return ", ".join(operands), "<br>".join(attributes), types, row.summary, row.compiled or "all types"

@@ -176,9 +176,8 @@ class _Reference:
 
         Graphs of vendor operators have static shapes and were validated before.
         """
-        from edgewright.engine.graph.infer_shapes import specialize
+        from edgewright.engine.graph.infer_shapes import check_graph, specialize
         from edgewright.engine.graph.nodes import is_core
-        from edgewright.engine.graph.validate import check_graph
 
         graph = self._executor.graph
         if tuple(shapes) in self._checked or not is_core(graph):

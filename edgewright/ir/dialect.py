@@ -16,7 +16,7 @@ import os
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from edgewright.errors import FormatError
@@ -114,12 +114,24 @@ def array_of(value: Value, arrays: Mapping[Value, Array]) -> Array:
 # -------------------------------------------------------------------------------------------------------------- tables
 
 
+REQUIRED: Any = object()
+
+
 @dataclass(frozen=True)
 class Attribute:
-    """What an attribute of an operator must be: a sentence after "must be", and the test."""
+    """What an attribute of an operator must be: a sentence after "must be", and the test. Without a default, it must
+    be present."""
 
     rule: str
     accepts: Callable[[Any], bool]
+    default: Any = REQUIRED
+
+    def with_default(self, default: Any) -> Attribute:
+        return replace(self, default=default)
+
+    def or_absent(self, default: Any = None) -> Attribute:
+        """The same attribute, which may be absent or None."""
+        return Attribute(f"{self.rule}, or absent", lambda value: value is None or self.accepts(value), default)
 
 
 def int_from(low: int, high: int = (1 << 31) - 1) -> Attribute:

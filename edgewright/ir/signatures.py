@@ -64,10 +64,10 @@ def type_code(value: Value) -> str:
 def describe_type(code: str) -> str:
     """A type of signatures as text for error messages.
 
-    >>> describe_type("qi8"), describe_type("f32")
-    ('int8 (quantized)', 'float32')
+    >>> describe_type("qi8"), describe_type("bf16")
+    ('int8 (quantized)', 'bfloat16')
     """
-    kind = re.match(r"([qcbd]?)(f|bf|i|u)(\d+)$", code)
+    kind = re.match(r"([qcbd]??)(bf|f|i|u)(\d+)$", code)
     if kind is None:
         return code
     prefix, element, bits = kind.groups()
@@ -169,26 +169,7 @@ class Signatures:
 
     @cached_property
     def _parsed(self) -> dict[str, tuple[Alternative, ...]]:
-        return {kind: self._alternatives(text) for kinds, text in self.rows.items() for kind in kinds.split()}
-
-    def _alternatives(self, text: str) -> tuple[Alternative, ...]:
-        mismatches = []
-        for part in text.split("|"):
-            before, _, after = part.partition("->")
-            mismatches.append(Alternative(self._slots(before), self._slots(after)))
-        return tuple(mismatches)
-
-    def _slots(self, text: str) -> tuple[OperandPattern, ...]:
-        return tuple(self._slot(word) for word in text.split())
-
-    def _slot(self, text: str) -> OperandPattern:
-        match = _WORD.match(text)
-        assert match is not None, text
-        name, marks = match.groups()
-        allowed = frozenset(self.classes[name].split()) if name in self.classes else frozenset((name,))
-        variable = name if name.isupper() else ""
-        constant = True if "#" in marks else False if "!" in marks else None
-        return OperandPattern(allowed, variable, "=" in marks, constant, "~" in marks, "?" in marks, "*" in marks)
+        return {kind: parse_types(self.classes, text) for kinds, text in self.rows.items() for kind in kinds.split()}
 
     def __contains__(self, kind: str) -> bool:
         return kind in self._parsed
@@ -198,14 +179,35 @@ class Signatures:
 
     def check(self, kind: str, operands: Operands, op: Op) -> None:
         """Raise ``FormatError`` unless an operator's element types are those of one of its alternatives."""
-        results = [("result" if i == 0 else f"result {i}", v) for i, v in enumerate(op.outputs)]
-        mismatches = []
-        for alternative in self._parsed[kind]:
-            mismatch = alternative.mismatch(operands, results, self.code)
-            if mismatch is None:
-                return
-            mismatches.append(mismatch)
-        raise _error(mismatches, self.code)
+        check_types(self._parsed[kind], operands, op, self.code)
+
+
+def parse_types(classes: Mapping[str, str], text: str) -> tuple[Alternative, ...]:
+    """The alternatives of a signature. ``classes``: named sets of element types."""
+
+    def slot(word: str) -> OperandPattern:
+        match = _WORD.match(word)
+        assert match is not None, word
+        name, marks = match.groups()
+        allowed = frozenset(classes[name].split()) if name in classes else frozenset((name,))
+        constant = True if "#" in marks else False if "!" in marks else None
+        variable = name if name.isupper() else ""
+        return OperandPattern(allowed, variable, "=" in marks, constant, "~" in marks, "?" in marks, "*" in marks)
+
+    sides = (part.partition("->") for part in text.split("|"))
+    return tuple(Alternative(tuple(map(slot, a.split())), tuple(map(slot, b.split()))) for a, _, b in sides)
+
+
+def check_types(alternatives: Sequence[Alternative], operands: Operands, op: Op, code: Code = type_code) -> None:
+    """Raise ``FormatError`` unless the element types of operands and results are those of an alternative."""
+    results = [("result" if i == 0 else f"result {i}", v) for i, v in enumerate(op.outputs)]
+    mismatches = []
+    for alternative in alternatives:
+        mismatch = alternative.mismatch(operands, results, code)
+        if mismatch is None:
+            return
+        mismatches.append(mismatch)
+    raise _error(mismatches, code)
 
 
 def _error(mismatches: list[Mismatch], code: Code) -> FormatError:

@@ -178,7 +178,7 @@ def _topk(b: Core, s: Step) -> None:
     args = {"self": x, "k": s["k"], "dim": dim, "largest": bool(s["largest"])}
     places = b.op("topk_indices", args, b.new(shape, I64))
     found = b.new(shape, x.dtype)
-    b.keep(b.op("gather", {"self": x, "dim": dim, "index": places, "sparse_grad": False}, found))
+    b.keep(b.op("gather", {"self": x, "dim": dim, "index": places}, found))
 
 
 # ------------------------------------------------------------------------------------------------- moves and lists
@@ -190,7 +190,7 @@ def _expand(b: Core, s: Step) -> None:
     x, shape = b.read(s), s["sizes"]
     need(typed(x) and len(shape) == len(x.bound))
     need(all(n in (1, m) for n, m in zip(x.bound, shape, strict=True)))
-    b.keep(b.op("expand", {"self": x, "size": list(shape), "implicit": False}, b.new(shape, x.dtype)))
+    b.keep(b.op("expand", {"self": x, "size": list(shape)}, b.new(shape, x.dtype)))
 
 
 def _draw_rearrange(d: Draw, b: Core) -> Step | None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from edgewright.backends.xnnpack.lut_chains import split_chains
-from edgewright.ir.core.dynamic_conv import is_core_pointwise_gemm
+from edgewright.ir.core.conv import is_core_pointwise_gemm
 from edgewright.ir.graph import Array, Graph, Value
 from tests.backends.device import program
 from tests.compose import judge

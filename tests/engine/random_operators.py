@@ -175,7 +175,8 @@ def _pool(rng: np.random.Generator, kind: str, integer: bool) -> Made:
     sizes = [(n + 2 * (k // 2) - k) // s + 1 for n, k, s in zip(x.bound[1:3], kernel, stride, strict=True)]
     y = _value(rng, "y", (x.bound[0], *sizes, x.bound[-1]), integer)
     y = Value("y", x.dtype, y.bound, y.dim_order, q=x.q) if kind == "max_pool2d" else y
-    args = {"self": x, "kernel_size": kernel, "stride": stride, "padding": padding, "dilation": [1, 1]}
+    args = {"self": x, "kernel_size": kernel, "stride": stride, "padding": padding}
+    args |= {"dilation": [1, 1]} if kind == "max_pool2d" else {}
     return _single(Op(f"core.{kind}", args, [y]), [x], 4)
 
 

@@ -24,7 +24,7 @@ from edgewright.engine.jit import build
 from edgewright.engine.runner import ENGINE_VARIABLE, make_runner
 from edgewright.errors import EdgewrightError, LimitError
 from edgewright.formats.twin_reader import read_twin
-from edgewright.ir.core.validate import validate_graph as check_core
+from edgewright.ir.core.dialect import CORE
 from edgewright.ir.dtypes import DType, is_floating
 from edgewright.ir.graph import Graph
 from edgewright.runtime.delegates import DelegateBlob
@@ -111,7 +111,7 @@ def load(dialect: str, data: bytes) -> tuple[Graph, Callable[[Sequence[Any]], li
         return graph, delegate.execute
     (graph,) = read_twin(data, MEMORY).values()
     if dialect == "core":
-        check_core(graph, MEMORY)
+        CORE.check(graph, MEMORY)
         return graph, make_runner(lambda: graph, XNNPACK, MEMORY, 1).run
     return graph, HostTwin("", lambda: graph).runner(DIALECTS[dialect], MEMORY, 1).run
 

@@ -15,13 +15,19 @@ from edgewright.backends.samsung.dialect.table import ENN
 from edgewright.backends.xnnpack.blob import Blob, write_blob
 from edgewright.backends.xnnpack.blob_writer import to_blob
 from edgewright.formats.twin_writer import write_twin
-from edgewright.ir.core.signatures import SIGNATURES
+from edgewright.ir.core.table import CORE_OPS
 from edgewright.ir.graph import Graph
 from tests.backends.node_cases import EXACT, FLOAT, ROWS
 
 DIALECTS = ("core", "xnnpack", "tosa", "tflite", "qnn", "enn")
 _VENDORS = {"tosa": "ethos_u", "tflite": "nxp", "qnn": "qualcomm", "enn": "samsung"}
-_TABLES = {"core": SIGNATURES, "tosa": TOSA, "tflite": TFLITE, "qnn": QNN, "enn": ENN}
+_TABLES = {
+    "core": [kind.removeprefix("core.") for kind in CORE_OPS],
+    "tosa": TOSA,
+    "tflite": TFLITE,
+    "qnn": QNN,
+    "enn": ENN,
+}
 _LARGEST = 8192  # bytes of a seed: larger ones take longer and reach no more code
 
 

@@ -17,9 +17,7 @@ from edgewright.backends.qualcomm.dialect.table import SIGNATURES as QNN_SIGNATU
 from edgewright.backends.samsung.dialect.table import ENN
 from edgewright.backends.samsung.dialect.table import SIGNATURES as ENN_SIGNATURES
 from edgewright.errors import FormatError
-from edgewright.ir.core.execute import IMPLEMENTATIONS
 from edgewright.ir.core.quant_params import check_structure, check_values
-from edgewright.ir.core.signatures import SIGNATURES as CORE_SIGNATURES
 from edgewright.ir.graph import Graph, Op, QParams, Value
 from edgewright.ir.signatures import Signatures, describe_type, type_code
 
@@ -96,10 +94,8 @@ def test_words_for_how_values_are_stored() -> None:
     [
         (TOSA_SIGNATURES, [*(set(TOSA) - {"resize"}), "resize.nearest", "resize.bilinear"]),
         (TFLITE_SIGNATURES, TFLITE), (QNN_SIGNATURES, QNN), (ENN_SIGNATURES, ENN),
-        (CORE_SIGNATURES, {kind.removeprefix("core.") for kind in IMPLEMENTATIONS}
-         - {"int_matmul", "int_norm", "int_softmax", "topk_indices", "separable_resize", "trunc_divide"}),
     ],
-    ids=["tosa", "tflite", "qnn", "enn", "core"],
+    ids=["tosa", "tflite", "qnn", "enn"],
 )  # fmt: skip
 def test_every_operator_of_a_dialect_has_a_row(signatures: Signatures, kinds: Any) -> None:
     assert set(signatures) == set(kinds)

@@ -64,11 +64,11 @@ class XnnpackDelegate(DelegateBase):
     def _graph(self) -> Graph:
         from edgewright.backends.xnnpack.blob import read_blob
         from edgewright.backends.xnnpack.blob_reader import from_blob
-        from edgewright.ir.core.validate import validate_graph
+        from edgewright.ir.core.dialect import CORE
 
         try:
             graph = from_blob(read_blob(self._source.blob), self._named_data)
-            validate_graph(graph, self._source.memory)
+            CORE.check(graph, self._source.memory)
             return graph
         except FormatError as error:
             raise error if error.where.startswith("XNNPACK blob") else error.inside("XNNPACK blob") from None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from edgewright.ir.core.dynamic_conv import is_core_pointwise_gemm
+from edgewright.ir.core.conv import is_core_pointwise_gemm
 from edgewright.ir.graph import Op, Value
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from edgewright.engine.graph.dynamic_quantization import is_dynamically_quantized, supports_dynamic_rows
-from edgewright.ir.core.dynamic_conv import is_core_pointwise_gemm
+from edgewright.ir.core.conv import is_core_pointwise_gemm
 from edgewright.ir.graph import Array, Graph, Op, Value
 
 _F32 = np.dtype(np.float32)
@@ -89,7 +89,7 @@ def _expand_channel_multiplier(op: Op) -> list[Op] | None:
     values = [replace(x, shape=s, dim_order=tuple(range(len(s)))) for s in shapes]
     ops = [
         Op("core.view", {"self": x, "size": list(shapes[0])}, [values[0]]),
-        Op("core.expand", {"self": values[0], "size": list(shapes[1]), "implicit": False}, [values[1]]),
+        Op("core.expand", {"self": values[0], "size": list(shapes[1])}, [values[1]]),
         Op("core.view", {"self": values[1], "size": list(shapes[2])}, [values[2]]),
     ]
     args = {**op.args, "input": values[2], "groups": groups * times}

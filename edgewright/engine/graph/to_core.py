@@ -7,13 +7,9 @@ reference.
 
 from __future__ import annotations
 
-import numpy as np
-
 from edgewright.backends.registry import find_dialect
-from edgewright.engine.graph.validate import SHAPE_RULES, Shape
 from edgewright.ir.dialect import dialects_of
-from edgewright.ir.graph import Graph, Op
-from edgewright.ir.int_rules import ELEMENTWISE, elementwise_operands
+from edgewright.ir.graph import Graph
 from edgewright.ir.numerics import Numerics
 
 
@@ -22,18 +18,6 @@ def to_core(graph: Graph, numerics: Numerics) -> Graph:
     dialects = list(dialects_of(graph, find_dialect))
     for dialect in dialects:
         dialect.load_rules()
-    for kind in {op.kind for op in graph.ops if not op.kind.startswith("core.")}:
-        SHAPE_RULES.setdefault(kind, _broadcast_shape if kind in ELEMENTWISE else _declared_shape)
     if len(dialects) == 1 and all(op.kind.startswith(dialects[0].prefix) for op in graph.ops):
         return dialects[0].to_core(graph, numerics)
     return graph
-
-
-def _declared_shape(op: Op) -> Shape:
-    """The shape the graph declares; reference steps check it when they run."""
-    out = op.outputs[0]
-    return () if out is None else out.bound
-
-
-def _broadcast_shape(op: Op) -> Shape:
-    return np.broadcast_shapes(*(v.bound for v in elementwise_operands(op)))

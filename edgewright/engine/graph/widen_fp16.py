@@ -72,11 +72,8 @@ class _Widener:
             outputs.append(unrounded)
             if op.kind == "core.pad":
                 args["value"] = float(np.asarray(args["value"]).astype(out.dtype))
-        kind = (
-            "core.clone"
-            if op.kind == "core.convert" and op.outputs[0] is not None and op.outputs[0].q is None
-            else op.kind
-        )
+        is_float = all(value is not None and value.q is None for value in (*op.inputs(), *op.outputs))
+        kind = "core.clone" if op.kind == "core.convert" and is_float else op.kind
         self.ops += [Op(kind, args, outputs, op.origin), *rounds]
 
     def _argument(self, argument: Any) -> Any:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from edgewright.engine.codegen.requant import affine_of, clamp_limits
 from edgewright.engine.graph.layout import Layout
 from edgewright.engine.graph.nodes import Node, fused_clamp, is_float32, is_quantized8
-from edgewright.engine.graph.validate import every_window_overlaps
 from edgewright.engine.kernels.pool import GlobalMeanSpec, PoolAxis, PoolSpec, emit_global_mean, emit_pool
 from edgewright.engine.lower.base import Lowering, LoweringContext
 from edgewright.ir.graph import Op, QParams
@@ -111,3 +112,10 @@ class GlobalAvgPool(Lowering):
         for n in range(batch):
             slots = [data.at(n * data.layout.image), out.at(n * out.layout.strides[0])]
             context.step(name, slots, -(-channels // block), high * wide * channels * 0.03)
+
+
+def every_window_overlaps(size: int, windows: int, kernel: int, stride: int, padding: int, dilation: int) -> bool:
+    """Whether every window along a dimension has a tap inside the image."""
+    starts = np.arange(windows)[:, None] * stride - padding
+    taps = starts + np.arange(kernel)[None, :] * dilation
+    return bool(((taps >= 0) & (taps < size)).any(1).all())

@@ -1,62 +1,81 @@
-"""Linear layers, convolutions and matrix products."""
+"""Convolutions of channels-last images."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from edgewright.ir.aten.reference.conv import convolution
-from edgewright.ir.core.dynamic_conv import is_core_pointwise_gemm
-from edgewright.ir.core.registry import DynamicRows, EvaluationContext, implements
-from edgewright.ir.graph import Array, Op, Value
-from edgewright.ir.numerics import as_float32, broadcast_params
+from edgewright.ir.core.evaluation import DynamicRows, EvaluationContext
+from edgewright.ir.core.gemm import (
+    DYNAMIC_TYPES,
+    FILTER_TYPES,
+    SCALING,
+    WEIGHT_ONLY_TYPES,
+    accumulate,
+    check_channels,
+)
+from edgewright.ir.core.table import LIMITS, Shape, ShapeOf, define, integer, integers, require
+from edgewright.ir.dialect import FLAG
+from edgewright.ir.graph import Array, Op
+
+_INT16_TYPES = "int16 int_weight# i64#? -> int16"
+_CONV = {
+    "padding": integers(0, 4),  # top, bottom, left, right
+    "stride": integers(1, 2),
+    "dilation": integers(1, 2),
+    "groups": integer(1),
+    "output_padding": integers(0, 2).or_absent(),
+    "scaling": SCALING.or_absent(),
+    "exact": FLAG.or_absent(False),  # integers in float32: only exact algorithms, so no Winograd
+    **LIMITS,
+}
 
 
-def _accumulate(ex: EvaluationContext, op: Op, product: Callable[[Array, Array], Array], axis: int) -> Array:
-    """Linear and convolution on float, quantized or dynamically quantized operands. ``axis``: output channels."""
-    x, w, b, out = op.args["input"], op.args["weight"], op.args.get("bias"), op.outputs[0]
-    assert out is not None
-    data = ex.raw(x)
-    bias = None if b is None else np.asarray(ex.raw(b))
-    if isinstance(data, DynamicRows):
-        return _dynamic(ex, op, data, product, bias)
-    scaling = op.args.get("scaling")
-    if scaling is None and (x.q is None or out.q is None):
-        total = product(ex.real(x), ex.real(w))
-        return ex.store(op, total if b is None else total + ex.real(b))
-    zero = 0 if x.q is None else x.q.zero_point
-    total = np.rint(product((data.astype(np.float64) - zero), np.asarray(ex.raw(w)).astype(np.float64)))
-    if bias is not None:
-        total = total + bias
-    if scaling is not None:
-        return np.asarray(scaling.apply(total.astype(np.int64)).astype(out.dtype))
-    assert out.q is not None
-    factor = as_float32(x.q.scale) * as_float32(w.q.scale) / as_float32(out.q.scale)
-    broadcast_factor = broadcast_params(factor, axis if np.ndim(factor) else None, total.ndim)
-    return ex.numerics.requantize(total, broadcast_factor, out.q, op.args.get("limits"))
+def is_pointwise_gemm(op: Op, channels: tuple[int, int], kernel: tuple[int, ...]) -> bool:
+    """Whether a convolution is computed as a gemm; dynamically quantized, each pixel is then a row with its own scale.
+
+    ``channels``: of input and output. One of each is a depthwise convolution, with one scale per image.
+    """
+    ones = (*kernel, *op.args["stride"], op.args["groups"])
+    return all(n == 1 for n in ones) and not any(op.args["padding"]) and channels != (1, 1)
 
 
-def _dynamic(
-    ex: EvaluationContext, op: Op, rows: DynamicRows, product: Callable[[Array, Array], Array], bias: Array | None
-) -> Array:
-    w: Value = op.args["weight"]
-    assert w.q is not None
-    centered = rows.raw.astype(np.float64) - rows.zero
-    weight = np.asarray(ex.raw(w)).astype(np.float64)
-    scales = np.asarray(w.q.scale, np.float32)
-    if w.q.block:
-        weight = weight * np.repeat(scales.reshape(weight.shape[0], -1), w.q.block, axis=1)
-        total = product(centered, weight).astype(np.float32) / rows.scale
-    else:
-        total = product(centered, weight).astype(np.float32) * (np.float32(1) / rows.scale) * scales
-    return ex.store(op, total if bias is None else total + bias.astype(np.float32))
+def is_core_pointwise_gemm(op: Op) -> bool:
+    """The same of a device graph's ``conv2d``, whose weights are [output, height, width, input]."""
+    outputs, *kernel, inputs = op.args["weight"].bound
+    return is_pointwise_gemm(op, (inputs, outputs), tuple(kernel))
 
 
-@implements("linear")
-def _linear(ex: EvaluationContext, op: Op) -> Array:
-    transposed = op.args.get("transposed", False)
-    return _accumulate(ex, op, lambda x, w: x @ (w if transposed else w.T), -1)
+def padded_window(size: int, pads: tuple[int, int], kernel: int, stride: int, dilation: int) -> int:
+    """How many windows fit along a dimension."""
+    extent = dilation * (kernel - 1) + 1
+    require(size + sum(pads) >= extent, "the window must fit in the padded image")
+    return (size + sum(pads) - extent) // stride + 1
+
+
+def image_shape(shape: Sequence[int]) -> Shape:
+    require(len(shape) == 4, "needs an image of four dimensions")
+    return tuple(shape)
+
+
+def pad_pairs(op: Op) -> list[tuple[int, int]]:
+    top, bottom, left, right = op.args["padding"]
+    return [(top, bottom), (left, right)]
+
+
+def padded_elements(op: Op, shape_of: ShapeOf) -> int:
+    """The padded image, with at least as many channels as a convolution has filters."""
+    batch, height, width, channels = shape_of(op.args["input"] if "input" in op.args else op.args["self"])
+    top, bottom, left, right = op.args["padding"]
+    weight = shape_of(op.args["weight"]) if "weight" in op.args else ()
+    if op.name == "conv_transpose2d":
+        extra = op.args.get("output_padding") or (0, 0)
+        height, width = ((n - 1) * s + d * (k - 1) + 1 + e for n, s, d, k, e in zip((height, width), op.args["stride"],
+                         op.args["dilation"], weight[1:3], extra, strict=True))  # fmt: skip
+    channels = max(channels, weight[3] if op.name == "depthwise_conv2d" else weight[0] if weight else 0)
+    return batch * (height + top + bottom) * (width + left + right) * channels
 
 
 def _convolve(op: Op, *, transposed: bool = False, depthwise: bool = False) -> Callable[[Array, Array], Array]:
@@ -89,37 +108,89 @@ def _to_aten_layout(filters: Array, groups: int) -> Array:
     return parts.reshape(groups * inputs_per_group, out // groups, height, width)
 
 
-@implements("conv2d")
+# ------------------------------------------------------------------------------------------------------------- forward
+
+
+def _conv_shape(op: Op, shape_of: ShapeOf) -> Shape:
+    batch, height, width, inputs = image_shape(shape_of(op.args["input"]))
+    weight, groups = image_shape(shape_of(op.args["weight"])), int(op.args["groups"])
+    if op.name == "depthwise_conv2d":
+        axis, channels = 3, weight[3]
+        require(weight[0] == 1 and inputs == groups and channels % groups == 0, "needs a filter for each channel")
+    else:
+        axis, channels = 0, weight[0]
+        require(weight[3] * groups == inputs and channels % groups == 0, "filters must fit the channels of each group")
+    check_channels(op, shape_of, channels, axis)
+    sizes = [padded_window(n, p, k, s, d) for n, p, k, s, d in zip((height, width), pad_pairs(op), weight[1:3],
+             op.args["stride"], op.args["dilation"], strict=True)]  # fmt: skip
+    return (batch, *sizes, channels)
+
+
 def _conv2d(ex: EvaluationContext, op: Op) -> Array:
     data = ex.raw(op.args["input"])
     if isinstance(data, DynamicRows) and is_core_pointwise_gemm(op):
         ex.values[op.args["input"]] = DynamicRows(*ex.numerics.quantize_rows(data.real, 1), data.real)
-        result = _accumulate(ex, op, _convolve(op), 3)
+        result = accumulate(ex, op, _convolve(op), 3)
         ex.values[op.args["input"]] = data
         return result
-    return _accumulate(ex, op, _convolve(op), 3)
+    return accumulate(ex, op, _convolve(op), 3)
 
 
-@implements("depthwise_conv2d")
 def _depthwise(ex: EvaluationContext, op: Op) -> Array:
-    return _accumulate(ex, op, _convolve(op, depthwise=True), 3)
+    return accumulate(ex, op, _convolve(op, depthwise=True), 3)
 
 
-@implements("conv_transpose2d")
+define(
+    "conv2d",
+    "convolution; `weight` is [outputs, height, width, inputs per group]",
+    "input weight bias?",
+    f"{FILTER_TYPES} | {_INT16_TYPES} | {WEIGHT_ONLY_TYPES} | {DYNAMIC_TYPES}",
+    _conv_shape,
+    _conv2d,
+    _CONV,
+    size=padded_elements,
+)
+define(
+    "depthwise_conv2d",
+    "depthwise convolution; `weight` is [1, height, width, outputs]",
+    "input weight bias?",
+    f"{FILTER_TYPES} | {_INT16_TYPES} | {DYNAMIC_TYPES}",
+    _conv_shape,
+    _depthwise,
+    _CONV,
+    size=padded_elements,
+    compiled="f32 f16 bf16 qi8 qu8 i16 qi16 qu16",
+)
+
+
+# ---------------------------------------------------------------------------------------------------------- transposed
+
+
+def _conv_transpose_shape(op: Op, shape_of: ShapeOf) -> Shape:
+    batch, *image, inputs = image_shape(shape_of(op.args["input"]))
+    weight, stride = image_shape(shape_of(op.args["weight"])), op.args["stride"]
+    groups, extra = op.args["groups"], op.args.get("output_padding") or (0, 0)
+    require(weight[3] * groups == inputs and weight[0] % groups == 0, "filters must fit the channels of each group")
+    require(all(e < s for e, s in zip(extra, stride, strict=True)), "output_padding must be less than the stride")
+    check_channels(op, shape_of, weight[0], 0)
+    sizes = [(n - 1) * s + d * (k - 1) + 1 + e - sum(p) for n, s, d, k, e, p in
+             zip(image, stride, op.args["dilation"], weight[1:3], extra, pad_pairs(op), strict=True)]  # fmt: skip
+    require(min(sizes) > 0, "padding must leave a part of the image")
+    return (batch, *sizes, weight[0])
+
+
 def _conv_transpose2d(ex: EvaluationContext, op: Op) -> Array:
-    return _accumulate(ex, op, _convolve(op, transposed=True), 3)
+    return accumulate(ex, op, _convolve(op, transposed=True), 3)
 
 
-@implements("int_matmul")
-def _int_matmul(ex: EvaluationContext, op: Op) -> Array:
-    """Integer matrix product without zero points, requantized by ``scaling``."""
-    pair = zip((op.args["self"], op.args["other"]), op.args["zeros"], strict=True)
-    left, right = (np.asarray(ex.raw(v)).astype(np.float64) - zero for v, zero in pair)
-    out = op.outputs[0]
-    assert out is not None
-    return np.asarray(op.args["scaling"].apply((left @ right).astype(np.int64)).astype(out.dtype))
-
-
-@implements("bmm")
-def _bmm(ex: EvaluationContext, op: Op) -> Array:
-    return ex.store(op, ex.real(op.args["self"]) @ ex.real(op.args["other"]))
+define(
+    "conv_transpose2d",
+    "transposed convolution; `weight` is [outputs, height, width, inputs per group]",
+    "input weight bias?",
+    f"{FILTER_TYPES} | {DYNAMIC_TYPES}",
+    _conv_transpose_shape,
+    _conv_transpose2d,
+    _CONV,
+    size=padded_elements,
+    compiled="f32 f16 bf16 qi8 qu8",
+)

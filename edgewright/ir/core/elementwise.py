@@ -1,4 +1,4 @@
-"""Elementwise arithmetic, functions, activations and conversions; softmax."""
+"""Elementwise arithmetic, functions, comparisons and conversions."""
 
 from __future__ import annotations
 
@@ -7,27 +7,31 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.ir.aten.reference import activations, elementwise, norm, unary
-from edgewright.ir.core.registry import DynamicRows, EvaluationContext, implements
+from edgewright.ir.aten.reference import activations, elementwise, unary
+from edgewright.ir.core.evaluation import DynamicRows, EvaluationContext
+from edgewright.ir.core.table import (
+    LIMITS,
+    REAL,
+    Shape,
+    ShapeOf,
+    broadcast,
+    define,
+    define_aten,
+    first_operand,
+    require,
+)
 from edgewright.ir.dtypes import bfloat16
 from edgewright.ir.graph import Array, Op, QParams
 from edgewright.ir.numerics import as_float32
 
+# ---------------------------------------------------------------------------------------------------------- arithmetic
+
 _BINARY: dict[str, Callable[..., Array]] = {
-    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "maximum": elementwise.maximum,
-    "minimum": elementwise.minimum,
-}  # fmt: skip
-_UNARY: dict[str, Callable[..., Array]] = {
-    "sigmoid": activations.sigmoid, "tanh": np.tanh, "exp": np.exp, "log": np.log, "sqrt": np.sqrt, "abs": unary.abs,
-    "neg": unary.neg, "floor": np.floor, "ceil": np.ceil, "sin": np.sin, "cos": np.cos, "square": np.square,
-    "gelu": lambda x: activations.gelu(x, "none"), "gelu_tanh": lambda x: activations.gelu(x, "tanh"),
-    "round_to_fp16": lambda x: x.astype(np.float16).astype(x.dtype),
-    "round_to_bf16": lambda x: x.astype(bfloat16).astype(x.dtype), "rsqrt": lambda x: np.float32(1) / np.sqrt(x),
-    "hardswish": lambda x: np.clip(x * np.float32(1 / 6) + np.float32(0.5), 0, 1).astype(x.dtype) * x,
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide,
+    "maximum": elementwise.maximum, "minimum": elementwise.minimum,
 }  # fmt: skip
 
 
-@implements(*_BINARY)
 def _binary(ex: EvaluationContext, op: Op) -> Array:
     a, b, out = op.args["self"], op.args["other"], op.outputs[0]
     assert out is not None
@@ -47,39 +51,99 @@ def _integer_binary(ex: EvaluationContext, op: Op, a: QParams, b: QParams, out: 
     return ex.numerics.sum(x, y if op.name == "add" else -y, (a, b), out, limits)
 
 
-@implements("trunc_divide")
 def _trunc_divide(ex: EvaluationContext, op: Op) -> Array:
     return ex.store(op, elementwise.div(ex.real(op.args["self"]), ex.real(op.args["other"]), "trunc"))
 
 
-@implements(*_UNARY)
+_ARITHMETIC = "float float -> float | Q Q -> Q | I I -> I"
+define("add mul", "of two tensors, broadcast", "self other", f"{_ARITHMETIC} | bool bool -> bool", broadcast, _binary,
+       LIMITS)  # fmt: skip
+define("sub", "of two tensors, broadcast", "self other", _ARITHMETIC, broadcast, _binary, LIMITS)
+define("div", "of two tensors, broadcast", "self other", "float float -> float | Q Q -> Q", broadcast, _binary, LIMITS)
+define("maximum minimum", "of two tensors, broadcast; NaN if one is", "self other",
+       f"{_ARITHMETIC} | bool bool -> bool", broadcast, _binary, LIMITS)  # fmt: skip
+define("trunc_divide", "quotient, rounded toward zero", "self other", "F F -> F | I I -> I", broadcast,
+       _trunc_divide)  # fmt: skip
+define_aten("floor_divide fmod remainder", "of two tensors, broadcast", "self other", "F F -> F | I I -> I")
+define_aten("atan2", "of two tensors, broadcast", "self other", "F F -> F")
+define_aten("pow", "of two tensors, broadcast", "self exponent", "F F -> F | I I -> I")
+define_aten("bitwise_and bitwise_or bitwise_xor", "of two tensors, broadcast", "self other",
+            "I I -> I | bool bool -> bool")  # fmt: skip
+define_aten("bitwise_left_shift bitwise_right_shift", "of two tensors, broadcast", "self other", "I I -> I")
+define_aten("bitwise_not", "of each element", "self", "I -> I | bool -> bool")
+
+# --------------------------------------------------------------------------------------------- comparisons and choices
+
+define_aten("eq ne lt le gt ge", "of two tensors, broadcast", "self other", "N N -> bool")
+define_aten("logical_and logical_or logical_xor", "of two tensors, broadcast", "self other", "bool bool -> bool")
+define_aten("logical_not", "of each element", "self", "bool -> bool")
+define_aten("isnan isinf", "of each element", "self", "number -> bool")
+define_aten("where", "`self` where `condition` is true, else `other`", "condition self other", "mask N N -> N")
+
+# ----------------------------------------------------------------------------------------------------------- functions
+
+_UNARY: dict[str, Callable[..., Array]] = {
+    "sigmoid": activations.sigmoid, "tanh": np.tanh, "exp": np.exp, "log": np.log, "sqrt": np.sqrt, "abs": unary.abs,
+    "neg": unary.neg, "floor": np.floor, "ceil": np.ceil, "sin": np.sin, "cos": np.cos, "square": np.square,
+    "gelu": lambda x: activations.gelu(x, "none"), "gelu_tanh": lambda x: activations.gelu(x, "tanh"),
+    "round_to_fp16": lambda x: x.astype(np.float16).astype(x.dtype),
+    "round_to_bf16": lambda x: x.astype(bfloat16).astype(x.dtype), "rsqrt": lambda x: np.float32(1) / np.sqrt(x),
+    "hardswish": lambda x: np.clip(x * np.float32(1 / 6) + np.float32(0.5), 0, 1).astype(x.dtype) * x,
+}  # fmt: skip
+
+
 def _unary(ex: EvaluationContext, op: Op) -> Array:
     return ex.store(op, np.asarray(_UNARY[op.name](ex.real(op.args["self"]))))
 
 
-@implements("leaky_relu")
 def _leaky_relu(ex: EvaluationContext, op: Op) -> Array:
     x = ex.real(op.args["self"])
     return ex.store(op, np.where(x < 0, x * np.float32(op.args["negative_slope"]), x))
 
 
-@implements("elu")
 def _elu(ex: EvaluationContext, op: Op) -> Array:
     return ex.store(op, activations.elu(ex.real(op.args["self"]), op.args["alpha"], 1.0, 1.0))
 
 
-@implements("prelu")
 def _prelu(ex: EvaluationContext, op: Op) -> Array:
     x = ex.real(op.args["self"])
     return ex.store(op, np.where(x < 0, x * ex.real(op.args["weight"]), x))
 
 
-@implements("softmax")
-def _softmax(ex: EvaluationContext, op: Op) -> Array:
-    return ex.store(op, norm.softmax(ex.real(op.args["self"]), -1))
+def _prelu_shape(op: Op, shape_of: ShapeOf) -> Shape:
+    shape = tuple(shape_of(op.args["self"]))
+    require(broadcast(op, shape_of) == shape, "slopes must fit the last dimension")
+    return shape
 
 
-@implements("clamp", "clone")
+_FUNCTION = "F -> F | Q -> Q"
+define("sigmoid tanh exp log sqrt sin cos gelu gelu_tanh rsqrt", "of each element", "self", _FUNCTION, first_operand,
+       _unary, LIMITS)  # fmt: skip
+define("hardswish", "`x * clip(x / 6 + 1/2, 0, 1)`, each operation rounded", "self", _FUNCTION, first_operand, _unary,
+       LIMITS)  # fmt: skip
+define("abs neg square floor ceil", "of each element", "self", f"{_FUNCTION} | I -> I", first_operand, _unary, LIMITS)
+define("round_to_fp16 round_to_bf16", "to the nearest 16-bit float, stored as float32", "self", "f32 -> f32",
+       first_operand, _unary)  # fmt: skip
+define("leaky_relu", "negative elements times `negative_slope`", "self", _FUNCTION, first_operand, _leaky_relu,
+       {"negative_slope": REAL, **LIMITS})  # fmt: skip
+define("elu", "`alpha * (exp(x) - 1)` of negative elements", "self", _FUNCTION, first_operand, _elu,
+       {"alpha": REAL, **LIMITS})  # fmt: skip
+define(
+    "prelu",
+    "negative elements times `weight`, broadcast",
+    "self weight",
+    "float float -> float",
+    _prelu_shape,
+    _prelu,
+    LIMITS,
+)
+define_aten("acos acosh asin asinh atan atanh cosh erf expm1 log10 log1p log2 reciprocal silu sinh tan",
+            "of each element", "self", "F -> F")  # fmt: skip
+define_aten("round trunc sign", "of each element; halves round to even", "self", "F -> F | I -> I")
+
+# --------------------------------------------------------------------------------------------------------- conversions
+
+
 def _clamp(ex: EvaluationContext, op: Op) -> Array:
     value, out = op.args["self"], op.outputs[0]
     assert out is not None
@@ -89,7 +153,6 @@ def _clamp(ex: EvaluationContext, op: Op) -> Array:
     return ex.store(op, ex.real(value))
 
 
-@implements("convert")
 def _convert(ex: EvaluationContext, op: Op) -> Any:
     value, out = op.args["self"], op.outputs[0]
     assert out is not None
@@ -101,3 +164,11 @@ def _convert(ex: EvaluationContext, op: Op) -> Any:
         if converted is not None:
             return converted
     return ex.store(op, ex.real(value))
+
+
+define("clamp", "to `limits`", "self", "F -> F | Q -> Q", first_operand, _clamp, LIMITS)
+define("clone", "a copy", "self", "M= -> M=", first_operand, _clamp)
+define("convert", "to another float type, or between real numbers and their quantization", "self",
+       "float -> float | float -> quant8 | quant8 -> float | quant8 -> quant8 | float -> di8",
+       first_operand, _convert, LIMITS)  # fmt: skip
+define_aten("cast", "to the result's type, as C does: integers wrap, fractions are cut off", "self", "number -> number")

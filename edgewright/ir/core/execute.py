@@ -6,24 +6,25 @@ quantized rows, which carry theirs. Images are NHWC.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 from edgewright.errors import ExecutionError, LimitError
 from edgewright.ir.analysis import last_uses
-from edgewright.ir.core import argmax_resize, conv, elementwise, int_norm, move, pool, size_bounds  # noqa: F401  (registers implementations)
-from edgewright.ir.core.aten_fallback import aten_reference
-from edgewright.ir.core.registry import IMPLEMENTATIONS, EvaluationContext, Implementation, raw_array
+from edgewright.ir.core.dialect import CORE
+from edgewright.ir.core.evaluation import EvaluationContext, Implementation, raw_array
 from edgewright.ir.dialect import Dialect, FindDialect
-from edgewright.ir.graph import Array, Graph, Op
+from edgewright.ir.graph import Array, Graph, Op, Value
 from edgewright.ir.numerics import Numerics
 
 
 def find_implementation(kind: str, find_dialect: FindDialect) -> Implementation | None:
-    """The implementation of a kind: core, op table, or another dialect's."""
-    if kind in IMPLEMENTATIONS or kind.startswith("core."):
-        return IMPLEMENTATIONS.get(kind) or aten_reference(kind)
+    """The reference of a core operator, or of another dialect's."""
+    row = CORE.row(kind)
+    if row is not None:
+        return row.reference
     dialect = find_dialect(kind.partition(".")[0])
     return None if dialect is None or kind not in dialect else partial(_run_foreign_op, dialect)
 
@@ -88,7 +89,16 @@ class Executor(EvaluationContext):
 
     def _check_memory(self, op: Op) -> None:
         """Reject an operator whose result would exceed the memory limit."""
-        size = size_bounds.max_elements(op, lambda value: raw_array(self.raw(value)).shape)
-        if self._live_bytes + 8 * size > self.memory or size * size_bounds.reads_per_element(op) > 16 * self.memory:
+
+        def shape_of(value: Value) -> Sequence[int]:
+            return raw_array(self.raw(value)).shape
+
+        row = CORE.row(op.kind)
+        if row is None:  # a vendor's: its dialect checked it
+            size = max((math.prod(shape_of(v)) for v in op.inputs()), default=1)
+        else:
+            size = row.max_elements(op, shape_of)
+        reads = math.prod(op.args.get("kernel_size", ()))  # per element of a pooling window
+        if self._live_bytes + 8 * size > self.memory or size * reads > 16 * self.memory:
             rule = f"values may take {self.memory} bytes at a time"
             raise LimitError(f"device graph: {op.name}", rule, value=f"{size} elements more")

@@ -27,8 +27,8 @@ class OutOfRangePolicy:
         return ExecutionError(self.subject, rule, value=index, remedy=remedy)
 
     def check(self, indices: Array, size: int) -> Array:
-        """Raise on an out-of-range index; return non-negative indices."""
-        wrong = indices[(indices < self.min_index(size)) | (indices >= size)]
-        if wrong.size:
-            raise self.error(size, int(wrong[-1]))
-        return np.asarray(indices % size if self.wrap else indices)
+        """Non-negative indices; an out-of-range one raises, or becomes ``size``."""
+        outside = (indices < self.min_index(size)) | (indices >= size)
+        if self.subject and outside.any():
+            raise self.error(size, int(indices[outside][-1]))
+        return np.asarray(np.where(outside, size, indices % max(size, 1)))

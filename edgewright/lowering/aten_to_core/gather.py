@@ -50,11 +50,9 @@ def gather_scatter(low: LoweringContext, op: Op) -> None:
     fits = (n <= size for d, (n, size) in enumerate(zip(index.bound, x.bound, strict=True)) if d != dim)
     require(all(fits), "indices must not exceed the tensor")
     args: dict[str, Any] = {"self": computed(low, x), "dim": dim, "index": _index(low, index, x.bound[dim])}
-    if op.kind == "gather":
-        args["sparse_grad"] = False
-    elif op.kind == "scatter_value":
+    if op.kind == "scatter_value":
         args["src"] = low.constant(np.full(index.bound, scalar(low, op.args["value"], dtype_of(x)).data))
-    else:
+    elif op.kind != "gather":
         source = op.args["src"]
         require_one_dtype(x, source)
         fits = (n <= size for n, size in zip(index.bound, source.bound, strict=True))
@@ -132,7 +130,7 @@ def index_put(low: LoweringContext, op: Op) -> None:
     missing = len(shape) - len(rows.bound)
     if rows.bound != shape[missing:] or any(n != 1 for n in shape[:missing]):  # leading dimensions of 1 may be missing
         require(missing >= 0, "must broadcast to the indexed rows")
-        rows = low.compute("core.expand", shape, x.dtype, self=rows, size=list(shape), implicit=False)
+        rows = low.compute("core.expand", shape, x.dtype, self=rows, size=list(shape))
     args = {"self": data, "indices": _at(dim, index), "values": rows, "accumulate": False}
     if data.bound == out.bound:
         low.emit("core.index_put", low.make(out), **args)
@@ -151,9 +149,8 @@ def _is_mask(indices: Sequence[Value | None], x: Value) -> bool:
 def embedding(low: LoweringContext, op: Op) -> None:
     table, out = op.args["weight"], result(op)
     require_one_dtype(table, out)
-    attributes = {name: op.args[name] for name in ("padding_idx", "scale_grad_by_freq", "sparse")}
     index = _index(low, op.args["indices"], table.bound[0])
-    low.emit("core.embedding", low.make(out), weight=low.get(table), indices=index, **attributes)
+    low.emit("core.embedding", low.make(out), weight=low.get(table), indices=index)
 
 
 _BITS = {"embedding_byte": 8, "embedding_4bit": 4, "embedding_2bit": 2}

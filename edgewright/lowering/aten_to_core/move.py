@@ -62,13 +62,13 @@ def expand(low: LoweringContext, op: Op) -> None:
     if x.shape == out.shape:
         forward_input(low, op)
     else:
-        low.emit("core.expand", low.make(out), self=low.get(x), size=list(out.bound), implicit=False)
+        low.emit("core.expand", low.make(out), self=low.get(x), size=list(out.bound))
 
 
 def _expanded(low: LoweringContext, value: Value, shape: tuple[int, ...]) -> Value:
     if value.bound == shape:
         return value
-    return low.compute("core.expand", shape, value.dtype, self=value, size=list(shape), implicit=False)
+    return low.compute("core.expand", shape, value.dtype, self=value, size=list(shape))
 
 
 def copy(low: LoweringContext, op: Op) -> None:

@@ -151,8 +151,7 @@ def topk(low: LoweringContext, op: Op) -> None:
 
 def _store_gathered(low: LoweringContext, op: Op, data: Value, dim: int, indices: Value) -> None:
     """Store the elements at ``indices`` along a dimension, and the indices themselves."""
-    elements = low.compute("core.gather", indices.bound, data.dtype, self=data, dim=dim, index=indices,
-                           sparse_grad=False)  # fmt: skip
+    elements = low.compute("core.gather", indices.bound, data.dtype, self=data, dim=dim, index=indices)
     require_one_dtype(op.args["self"], result(op))
     for out, value in zip(op.outputs, (elements, indices), strict=False):
         assert out is not None

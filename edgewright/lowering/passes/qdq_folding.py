@@ -19,7 +19,7 @@ import numpy as np
 
 from edgewright.backends.table import CONVERT, DEQUANTIZE, QUANTIZE, REQUANTIZE
 from edgewright.ir.aten.table import OpTable
-from edgewright.ir.core.dynamic_conv import is_pointwise_gemm
+from edgewright.ir.core.conv import is_pointwise_gemm
 from edgewright.ir.graph import Graph, Op, Origin, QParams, Value
 from edgewright.ir.ports import Bias, Index, Weight
 from edgewright.lowering.passes.constant_folding import dequantize_constant

@@ -48,7 +48,7 @@ def _one(kind: str, held: str, given: tuple[int, ...], made: tuple[int, ...], na
     return graph([x], [y], Op(f"core.{kind}", {name: x, **args}, [y]))
 
 
-_WINDOW: dict[str, Any] = {"kernel_size": [2, 2], "stride": [1, 1], "padding": [0] * 4, "dilation": [1, 1]}
+_WINDOW: dict[str, Any] = {"kernel_size": [2, 2], "stride": [1, 1], "padding": [0] * 4}
 _CONV: dict[str, Any] = {"stride": [1, 1], "padding": [0] * 4, "dilation": [1, 1], "groups": 1}
 
 

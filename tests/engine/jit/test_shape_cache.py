@@ -7,9 +7,8 @@ import pytest
 
 from edgewright.backends.xnnpack.numerics import XNNPACK
 from edgewright.engine import Specialized
-from edgewright.engine.graph.validate import SHAPE_RULES
 from edgewright.errors import EdgewrightError
-from edgewright.ir.core.execute import IMPLEMENTATIONS, Executor
+from edgewright.ir.core.execute import Executor
 from edgewright.ir.graph import Graph, Op, Value
 from tests.engine.graphs import F32, filters, random, real
 from tests.engine.lower.test_conv import conv
@@ -51,7 +50,3 @@ def test_few_forms_are_kept() -> None:
 def test_shapes_that_do_not_fit_are_refused(shape: tuple[int, ...]) -> None:
     with pytest.raises(EdgewrightError):
         Specialized(two_layers(), threads=1).run([np.zeros(shape, np.float32)])
-
-
-def test_every_operator_that_runs_has_a_shape() -> None:
-    assert set(IMPLEMENTATIONS) <= set(SHAPE_RULES)

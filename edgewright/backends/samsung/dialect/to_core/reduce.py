@@ -205,9 +205,7 @@ def _softmax(rw: EnnRewrite, op: Op) -> bool:
     elif log:
         _log_softmax(rw, op, operand, target)
     else:
-        rw.emit_float(
-            "core.softmax", op, target, False, self=rw.float_operand(op, operand, False), dim=len(x.bound) - 1
-        )
+        rw.emit_float("core.softmax", op, target, False, self=rw.float_operand(op, operand, False))
     if target is not out:
         rw.emit_nchw("core.permute", op, out, self=target, dims=inverse)
         if x.q is None:

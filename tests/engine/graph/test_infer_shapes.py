@@ -66,7 +66,7 @@ def test_scales_must_fit_the_channels() -> None:
     weight = filters(7, 3, 3, 6, quantize=True)
     weight.data = filters(10, 3, 3, 6, quantize=True).data
     weight.shape = (10, 3, 3, 6)
-    with pytest.raises(ExecutionError, match="scale for each channel"):
+    with pytest.raises(ExecutionError, match="one for each slice"):
         compile(spoiled(with_args(weight=weight), quantize=True), threads=1)
 
 
@@ -123,7 +123,7 @@ def test_sizes_must_be_known() -> None:
 def test_constants_have_the_shape_of_their_data() -> None:
     x, y, wrong = real("x", 4), real("y", 4), constant(np.ones(2, np.float32))
     wrong.shape = (4,)
-    with pytest.raises(ExecutionError, match="shape of its data"):
+    with pytest.raises(ExecutionError, match=r"must be float32 \[4\]"):
         compile(graph([x], [y], Op("core.add", {"self": x, "other": wrong}, [y])), threads=1)
 
 
@@ -131,7 +131,7 @@ def test_constants_have_the_shape_of_their_data() -> None:
                                              (1.0, 1 << 40)])  # fmt: skip
 def test_scales_and_zero_points_are_possible_ones(scale: float, zero: int) -> None:
     a, b = quantized("a", 4, scale=scale, zero=zero), quantized("b", 4)
-    with pytest.raises(ExecutionError, match="scale"):
+    with pytest.raises(ExecutionError, match=r"scale|must be from -128 to 127"):
         compile(graph([a], [b], Op("core.add", {"self": a, "other": a}, [b])), threads=1)
 
 

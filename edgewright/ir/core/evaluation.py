@@ -1,4 +1,4 @@
-"""Reference implementations by operator kind, and the values and numerics that they are called with."""
+"""What references of core operators are called with: the values and the numerics of a run."""
 
 from __future__ import annotations
 
@@ -47,6 +47,12 @@ class EvaluationContext:
             return self.numerics.dequantize(array, value.q)
         return np.asarray(array.astype(compute_type(array.dtype), copy=False))
 
+    def map_values(self, read: Callable[[Value], Any], argument: Any) -> Any:
+        """An argument with ``read`` applied to tensors, also in a list."""
+        if isinstance(argument, list | tuple):
+            return [self.map_values(read, a) for a in argument]
+        return read(argument) if isinstance(argument, Value) else argument
+
     def store(self, op: Op, real: Array) -> Array:
         """Clamp a float result and quantize it to the output's type."""
         out = op.outputs[0]
@@ -61,13 +67,3 @@ class EvaluationContext:
 
 
 Implementation = Callable[[EvaluationContext, Op], Any]
-IMPLEMENTATIONS: dict[str, Implementation] = {}
-
-
-def implements(*kinds: str) -> Callable[[Implementation], Implementation]:
-    def register(fn: Implementation) -> Implementation:
-        for kind in kinds:
-            IMPLEMENTATIONS[f"core.{kind}"] = fn
-        return fn
-
-    return register
