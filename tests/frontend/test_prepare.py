@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, fx, nn
-from torch.export import ExportedProgram
+from torch.export import Dim, ExportedProgram
 from torch.utils import _pytree as pytree
 
 from edgewright.errors import UnsupportedOperatorError
+from edgewright.frontend.decompose.canonical import RULES
 from edgewright.frontend.prepare import prepare
 from edgewright.frontend.rewriter import _views_of_copies, fake_mode
 from edgewright.lowering.kernel_resolution import kernel_set
@@ -156,3 +157,23 @@ def test_an_operator_without_kernel_names_itself_its_module_and_line() -> None:
     assert "'blocks.1'" in text
     assert "test_prepare.py" in text
     assert "torch.ops.edgewright_tests.mystery(x + 1)" in text
+
+
+def test_a_decomposition_that_fixes_a_dynamic_size_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The program would take inputs of one size only, and nothing would say so."""
+
+    def hypot(rw: Any, a: fx.Node, b: fx.Node) -> Any:
+        return rw.call(torch.ops.aten.mul.Scalar, a, int(b.meta["val"].shape[0]))
+
+    exported = torch.export.export(
+        Hypot(), (torch.ones(3, 2), torch.ones(3, 2)), dynamic_shapes=({0: Dim("n", max=9)},) * 2
+    )
+    assert prepared(exported) is not None
+    monkeypatch.setitem(RULES, torch.ops.aten.hypot.default, hypot)
+    with pytest.raises(UnsupportedOperatorError, match=r"hypot.*fixes dimension 0 of 'a', which is dynamic, to 3"):
+        prepared(exported)
+
+
+class Hypot(nn.Module):
+    def forward(self, a: Tensor, b: Tensor) -> Tensor:
+        return torch.hypot(a, b)

@@ -160,13 +160,30 @@ def sort(rw: Rewriter, x: fx.Node, *args: Any, dim: int = -1, descending: bool =
     rest = [a for a in args if a is not None]
     dim, descending = (*rest, *(dim, descending)[len(rest) :]) if not isinstance(stable, bool) else (dim, descending)
     count = rw.size(x, dim) if rank_of(x) else 1
-    return rw.call(aten.topk.default, x, count, dim, descending, True)
+    values, order = rw.call(aten.topk.default, x, count, dim, descending, True)
+    return values, _stable_order(rw, values, order, count, dim) if stable and count != 1 else order
 
 
 @rule(aten.argsort.default, aten.argsort.stable)
 def argsort(rw: Rewriter, x: fx.Node, dim: int = -1, descending: bool = False, *, stable: bool = False) -> Any:
-    count = rw.size(x, dim) if rank_of(x) else 1
-    return rw.call(aten.topk.default, x, count, dim, descending, True)[1]
+    return sort(rw, x, dim=dim, descending=descending, stable=stable)[1]
+
+
+def _stable_order(rw: Rewriter, values: fx.Node, order: fx.Node, count: Any, dim: int) -> fx.Node:
+    """Indices of sorted values, those of equal values ascending: top-k kernels return them in any order.
+
+    Runs of equal values are numbered from 0. Sorting ``run << 31 | index`` keeps the runs where they are.
+    """
+    after, before = (rw.call(aten.slice.Tensor, values, dim, *ends, 1) for ends in ((1, count), (0, -1)))
+    differs = rw.call(aten.ne.Tensor, after, before)
+    if dtype_of(values).is_floating_point:
+        nan = rw.call(aten.logical_and.default, *(rw.call(aten.isnan.default, v) for v in (after, before)))
+        differs = rw.call(aten.logical_and.default, differs, rw.call(aten.logical_not.default, nan))
+    zero = rw.call(aten.mul.Scalar, rw.call(aten.slice.Tensor, order, dim, 0, 1, 1), 0)
+    starts = rw.call(aten.cat.default, [zero, to_dtype(rw, differs, torch.int64)], dim)
+    runs = rw.call(aten.mul.Scalar, rw.call(aten.cumsum.default, starts, dim), 1 << 31)
+    keys, _ = rw.call(aten.topk.default, rw.call(aten.add.Tensor, runs, order), count, dim, False, True)
+    return rw.call(aten.sub.Tensor, keys, runs)
 
 
 @rule(aten.max_pool2d.default)

@@ -189,6 +189,7 @@ def _movement() -> Calls:
 
 def _reductions() -> Calls:
     equal = array([3, 1, 3, 2, 1, np.nan])
+    many = np.random.default_rng(0).integers(-2, 3, (5, 20, 3)).astype("int32")
     index = np.array([[0, 1, 0, 2], [2, 2, 0, 1]])
     reductions = ("sum", "prod", "mean", "amax", "amin")
     return {
@@ -199,7 +200,13 @@ def _reductions() -> Calls:
             [X4],
         ],
         "aten.sort.default": [[X2], [X2, 0, True]],
-        "aten.sort.stable": [[equal, {"stable": True}], [equal, {"stable": True, "descending": True}]],
+        "aten.sort.stable": [
+            [equal, {"stable": True}],
+            [equal, {"stable": True, "descending": True}],
+            [many, {"stable": True, "dim": 1}],
+            [many, {"stable": True, "dim": 0, "descending": True}],
+            [X2[:1, :1], {"stable": True}],
+        ],
         "aten.scatter_reduce.two": [
             [X2, 0, index, weight(2, 4), r, {"include_self": kept}] for r in reductions for kept in (True, False)
         ],
