@@ -14,7 +14,11 @@ from edgewright.ir.graph import Array, Dim, Op, QParams, Value
 from edgewright.lowering.passes.layout import LoweringContext, Order, identity, require
 
 F32, I64, BOOL = np.dtype(np.float32), np.dtype(np.int64), np.dtype(np.bool_)
-FLOATS = (F32, np.dtype(np.float16), bfloat16)  # 16-bit types are computed in float32, and every result is rounded
+FLOATS = (
+    F32,
+    np.dtype(np.float16),
+    bfloat16,
+)  # 16-bit types are computed in float32; every result is rounded (``engine/graph/widen_fp16.py``)
 
 
 def result(op: Op) -> Value:
@@ -57,6 +61,10 @@ def normalize_dim(value: Value, dim: Any) -> int:
 
 def common_type(*args: Any) -> DType:
     """The type of PyTorch's type promotion of tensors and numbers."""
+    tensors = [a for a in args if isinstance(a, Value)]
+    dtype = dtype_of(tensors[0])
+    if all(v.dtype == dtype for v in tensors) and (dtype in FLOATS or len(tensors) == len(args)):
+        return dtype
     return result_type(*(_type_proxy(a) for a in args))
 
 

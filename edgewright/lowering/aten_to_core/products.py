@@ -158,7 +158,7 @@ def batch_norm(low: LoweringContext, op: Op) -> None:
     """Inference-mode batch norm with constant statistics: multiply and add per channel."""
     x, out = op.args["input"], result(op)
     require(len(x.shape) > 1, "must have channels")
-    scale, shift = batch_norm_scale_shift(op)
+    scale, shift = batch_norm_scale_shift(op, low.statistics_dtype)
     order = common_order(low, op, len(out.shape))
     shape = [1] * len(order)
     shape[order.index(1)] = scale.size
@@ -168,13 +168,13 @@ def batch_norm(low: LoweringContext, op: Op) -> None:
     low.emit("core.add", low.make(out, order), self=scaled, other=offset, **limits(op))
 
 
-def batch_norm_scale_shift(op: Op) -> tuple[Array, Array]:
-    """Scale and shift per channel of an inference-mode batch norm."""
+def batch_norm_scale_shift(op: Op, dtype: type[np.floating[Any]] = np.float64) -> tuple[Array, Array]:
+    """Scale and shift per channel of an inference-mode batch norm, computed in ``dtype``."""
     statistics = [op.args[n] for n in ("running_mean", "running_var", "weight", "bias")]
     require(all(v is None or v.constant for v in statistics), "statistics must be constant")
-    mean, var, weight, bias = (None if v is None else np.asarray(v.data, np.float64) for v in statistics)
+    mean, var, weight, bias = (None if v is None else np.asarray(v.data, dtype) for v in statistics)
     assert mean is not None and var is not None
-    scale = (1 if weight is None else weight) / np.sqrt(var + op.args["eps"])
+    scale = (1 if weight is None else weight) / np.sqrt(var + dtype(op.args["eps"]))
     return np.asarray(scale), np.asarray((0 if bias is None else bias) - mean * scale)
 
 

@@ -50,10 +50,12 @@ class LoweringContext:
     """A core graph under construction, with the dim orders in which each tensor of the source graph is available.
 
     ``relabels_permutes``: a permute of the source graph emits nothing. ``max_concatenated``: the inputs of one node.
+    ``statistics_dtype``: in which statistics of a batch norm become factors.
     """
 
     relabels_permutes = True
     max_concatenated = 1 << 31
+    statistics_dtype: type[np.floating[Any]] = np.float64
 
     def __init__(self, name: str) -> None:
         self.graph = Graph(name)
@@ -194,12 +196,12 @@ def with_axis(q: QParams, axis: int) -> QParams:
 
 def common_order(low: LoweringContext, op: Op, rank: int) -> Order:
     """The dim order of an elementwise operator: that of its operands, if one is not in logical order."""
-    orders = [o for v in op.inputs() if not v.constant for o in low.orders(v) if len(o) == rank]
-    non_identity = [o for o in orders if o != identity(rank)]
-    compatible = all(
-        v.constant or sum(isinstance(s, Dim) for s in v.shape) < 2 or len(v.shape) == rank for v in op.inputs()
-    )
-    return non_identity[0] if non_identity and compatible else identity(rank)
+    logical, values = identity(rank), list(op.inputs())
+    other = next((o for v in values if not v.constant for o in low.orders(v) if len(o) == rank and o != logical), None)
+    if other is None:
+        return logical
+    compatible = all(v.constant or sum(isinstance(s, Dim) for s in v.shape) < 2 or len(v.shape) == rank for v in values)
+    return other if compatible else logical
 
 
 def permuted_order(op: Op, order: Order) -> Order:

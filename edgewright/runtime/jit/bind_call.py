@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -55,6 +56,7 @@ _ALONG_DIMENSION = {
 _VIEWS = {OpClass.RESHAPE, OpClass.TRANSPOSE, OpClass.BROADCAST, OpClass.SLICE, OpClass.JOIN}
 
 
+@cache
 def _kinds(key: str) -> list[str]:
     """The operators that a kernel may compute, which depends on its arguments."""
     if key in _KINDS:
@@ -63,11 +65,13 @@ def _kinds(key: str) -> list[str]:
     return [] if signature is None else [row.name for row in OPS.matching(signature.functional)]
 
 
+@cache
 def has_lowering(key: str) -> bool:
     """Whether calls of a kernel can be lowered at all."""
     return key in _CREATION_OPS or key == _COPY or any(kind in LOWERINGS for kind in _kinds(key))
 
 
+@cache
 def defines_all_results(key: str) -> bool:
     """Whether the lowering of a kernel defines all results, not only the first."""
     lists = any(a.kind is Kind.TENSORS for a in operators()[key].outputs)
@@ -104,7 +108,7 @@ def _lower_op(g: GraphBuilder, key: str, args: Args, outs: Sequence[TensorSlot])
         return False
     if op.kind in _ALONG_DIMENSION:
         op.args = {name: _as_rank1(g, argument) for name, argument in op.args.items()}
-    shapes = _shapes(key, op)[: len(outs)]
+    shapes = _shapes(key, op, outs)
     if any(out.bound != shape and (out.bound, shape) != ((), (1,)) for out, shape in zip(outs, shapes, strict=True)):
         return False  # the kernel resizes the result, or reports it
     results = [Value("v", out.dtype, shape, identity(len(shape))) for out, shape in zip(outs, shapes, strict=True)]
@@ -153,20 +157,25 @@ def _as_rank1(g: GraphBuilder, argument: Any) -> Any:
     return value
 
 
-def _shapes(key: str, op: Op) -> list[tuple[int, ...]]:
+def _shapes(key: str, op: Op, outs: Sequence[TensorSlot]) -> list[tuple[int, ...]]:
     """The shapes of the results, from the kernel's shape function, which checks the arguments."""
+    elementwise = op.kind in OPS and OPS[op.kind].op_class is OpClass.ELEMENTWISE
+    if elementwise and all(v.bound == outs[0].bound for v in op.inputs()):
+        return [outs[0].bound]
     shape = all_kernels()[key].shape
     args = {name: _without_contents(argument) for name, argument in op.args.items()}
     shapes = OPS[op.kind].shape(**args) if shape is None else shape(*args.values())
-    return [tuple(map(int, s)) for s in (shapes if isinstance(shapes, list) else [shapes]) if s is not None]
+    shapes = shapes if isinstance(shapes, list) else [shapes]
+    return [tuple(map(int, s)) for s in shapes if s is not None][: len(outs)]
 
 
 def _without_contents(argument: Any) -> Any:
+    """A tensor as shape functions read it: an array that repeats one element."""
     if isinstance(argument, list):
         return [_without_contents(a) for a in argument]
     if not isinstance(argument, Value):
         return argument
-    return np.broadcast_to(np.zeros((), argument.dtype), argument.bound)
+    return np.ndarray(argument.bound, argument.dtype, bytes(16), strides=(0,) * len(argument.bound))
 
 
 def _in_shape(g: GraphBuilder, value: Value, out: TensorSlot) -> Value:

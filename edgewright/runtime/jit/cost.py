@@ -8,8 +8,8 @@ from typing import Any
 from edgewright.ir.aten.ops import OPS
 from edgewright.ir.aten.table import OpClass
 from edgewright.ir.graph import Op, Value
+from edgewright.lowering.aten_to_core.operands import FLOATS
 from edgewright.lowering.aten_to_core.reduce import LOWERINGS as REDUCTIONS
-from edgewright.runtime.jit.graph_builder import FLOATS
 
 _TRANSCENDENTAL = 10  # an element of a function that takes a polynomial, or several passes
 # Operators that numpy computes as fast as memory delivers the elements, if all tensors are floats of one type.

@@ -24,7 +24,7 @@ def fold_batch_norm(g: GraphBuilder, op: Op, slots: Sequence[TensorSlot]) -> boo
     if conv is None or conv_out is None or conv.kind not in ("core.conv2d", "core.depthwise_conv2d"):
         return False
     require_floats(x, out)
-    factor, shift = batch_norm_scale_shift(op)
+    factor, shift = batch_norm_scale_shift(op, g.statistics_dtype)
     weight, bias = conv.args["weight"], conv.args["bias"]
     scale = factor if conv.kind == "core.depthwise_conv2d" else factor[:, None, None, None]
     conv.args["weight"] = g.constant((weight.data * scale).astype(np.float32))

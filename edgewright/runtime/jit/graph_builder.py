@@ -9,16 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.ir.dtypes import DType, bfloat16
+from edgewright.ir.dtypes import DType
 from edgewright.ir.graph import Array, Graph, Op, QParams, Value
 from edgewright.ir.numerics import Numerics
+from edgewright.lowering.aten_to_core.operands import F32, FLOATS
 from edgewright.lowering.passes.layout import NHWC, LoweringContext, Order, identity, require
 from edgewright.runtime.tensor import TensorSlot
 
 TransposeCache = dict[tuple[int, tuple[int, ...]], tuple[Array, Array]]
-_F32 = np.dtype(np.float32)
-# 16-bit types are computed in float32; every result is rounded (``engine/graph/widen_fp16.py``).
-FLOATS = (_F32, np.dtype(np.float16), bfloat16)
 DTYPES = (*FLOATS, *(np.dtype(t) for t in ("bool", "uint8", "int8", "int16", "int32", "int64")))
 MIN_MACS = 1_000_000  # below, numpy finishes before the engine has compiled
 # Operators that keep indices in range.
@@ -33,6 +31,7 @@ class GraphBuilder(LoweringContext):
     """
 
     relabels_permutes = False
+    statistics_dtype = np.float32
 
     def __init__(
         self, has_single_reader: Callable[[TensorSlot], bool], transposed: TransposeCache | None = None
@@ -118,7 +117,7 @@ class GraphBuilder(LoweringContext):
 
     def scalar_dtype(self, dtype: DType) -> DType:
         """Kernels of 16-bit types compute in float32, with numbers that are not rounded."""
-        return _F32 if dtype in FLOATS else dtype
+        return F32 if dtype in FLOATS else dtype
 
     def require_nonzero(self, divisor: Any) -> None:
         slot = self._slots.get(divisor) if isinstance(divisor, Value) else None
@@ -135,9 +134,16 @@ class GraphBuilder(LoweringContext):
 
     def supports(self, *slots: TensorSlot) -> bool:
         """Static, non-empty tensors of a dtype that the engine computes with, not quantized."""
-        bound = (self._bound.get(s) for s in slots)
-        supported = all(s.dtype in DTYPES and not s.dynamic and 0 not in s.bound for s in slots)
-        return supported and all(value is None or value.q is None for value in bound)
+        for slot in slots:
+            value = self._bound.get(slot)
+            if (
+                slot.dynamic
+                or slot.dtype not in DTYPES
+                or 0 in slot.bound
+                or (value is not None and value.q is not None)
+            ):
+                return False
+        return True
 
     def supports_same_dtype(self, *slots: TensorSlot) -> bool:
         """``supports``, and all of one dtype."""
