@@ -105,14 +105,14 @@ class ProgramFunctionalizer(Functionalizer):
             self._check_dynamic(dynamic, node)
 
     @cached_property
-    def _dynamic_sizes(self) -> list[tuple[str, int, torch.SymInt]]:
+    def _dynamic_sizes(self) -> list[tuple[str, int, Any]]:
         """Inputs and dimensions whose size is not fixed."""
         values = ((name, node.meta.get("val")) for name, node in self.placeholders.items())
         tensors = ((name, value) for name, value in values if isinstance(value, torch.Tensor))
         sizes = ((name, dim, size) for name, value in tensors for dim, size in enumerate(value.shape))
         return [(n, d, s) for n, d, s in sizes if isinstance(s, torch.SymInt) and not s.node.expr.is_number]
 
-    def _check_dynamic(self, sizes: list[tuple[str, int, torch.SymInt]], node: fx.Node) -> None:
+    def _check_dynamic(self, sizes: list[tuple[str, int, Any]], node: fx.Node) -> None:
         """Raise if a rewrite has compared a dynamic size with a number, which fixes it for the entire program."""
         for name, dim, size in sizes:
             if size.node.expr.is_number:

@@ -169,7 +169,7 @@ def argsort(rw: Rewriter, x: fx.Node, dim: int = -1, descending: bool = False, *
     return sort(rw, x, dim=dim, descending=descending, stable=stable)[1]
 
 
-def _stable_order(rw: Rewriter, values: fx.Node, order: fx.Node, count: Any, dim: int) -> fx.Node:
+def _stable_order(rw: Rewriter, values: fx.Node, order: fx.Node, count: Any, dim: int) -> Any:
     """Indices of sorted values, those of equal values ascending: top-k kernels return them in any order.
 
     Runs of equal values are numbered from 0. Sorting ``run << 31 | index`` keeps the runs where they are.
