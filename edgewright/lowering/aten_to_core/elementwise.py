@@ -229,5 +229,6 @@ LOWERINGS: dict[str, Lowering] = {
     "bitwise_not": unary("core.bitwise_not", integral=True),
     **{name: unary(f"core.{name}", floating=True) for name in _FLOATING},
     **{name: unary(f"core.{name}", out=BOOL) for name in ("logical_not", "isnan", "isinf")},
+    "square": unary("core.square"), "hardswish": unary("core.hardswish"), "prelu": prelu,
     "relu": clamp, "hardtanh": clamp, "clamp": clamp, "where": where, "masked_fill": masked_fill,
 }  # fmt: skip
