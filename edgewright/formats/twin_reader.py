@@ -19,7 +19,8 @@ from edgewright.errors import FormatError, LimitError, VersionError
 from edgewright.files import Source, open_source
 from edgewright.formats.checked_int import add, align, check_range, product
 from edgewright.formats.twin_writer import ALIGNMENT, DTYPES, HEAD, MAGIC, VERSION
-from edgewright.ir.graph import Array, Dim, Graph, GraphError, Op, Origin, QParams, Size, Value, verify
+from edgewright.ir.graph import Array, Dim, Graph, GraphError, Op, Origin, QParams, Size, Value
+from edgewright.ir.verify import verify
 
 _MAX_HEADER = 1 << 26
 _MAX_RANK = 16

@@ -22,7 +22,8 @@ from typing import Any
 import numpy as np
 
 from edgewright.ir.dtypes import ScalarType, to_numpy
-from edgewright.ir.graph import Array, Dim, Graph, GraphError, Op, QParams, Size, Value, verify
+from edgewright.ir.graph import Array, Dim, Graph, GraphError, Op, QParams, Size, Value
+from edgewright.ir.verify import verify
 
 MAGIC = b"EWTWIN"
 VERSION = 1

@@ -18,7 +18,9 @@ from edgewright.errors import ExportError
 from edgewright.frontend.delegate import executorch_call_delegate
 from edgewright.frontend.origin import frames, module_classes, module_path, source_line
 from edgewright.frontend.tensors import DTYPES, dim_order_of, to_array
-from edgewright.ir.graph import Dim, Graph, Op, Origin, Size, Value, verify
+from edgewright.ir.aten.dialect import ATEN
+from edgewright.ir.graph import Dim, Graph, Op, Origin, Size, Value
+from edgewright.ir.verify import verify
 
 _KINDS = {torch.SymInt: "int", int: "int", torch.SymBool: "bool", bool: "bool", torch.SymFloat: "float", float: "float"}
 _UNBOUNDED = (1 << 31) - 1
@@ -36,7 +38,7 @@ _RESULT_KINDS = (
 def import_graph(exported: ExportedProgram, name: str = "forward") -> Graph:
     """The graph of a program's method. Its constants are views of the program's weights."""
     graph = _Importer(exported, name).run()
-    verify(graph)
+    verify(graph, ATEN)
     return graph
 
 
@@ -44,7 +46,7 @@ def import_linked(exported: ExportedProgram, name: str = "forward") -> tuple[Gra
     """The graph of a method, and the node behind each of its values."""
     importer = _Importer(exported, name)
     graph = importer.run()
-    verify(graph)
+    verify(graph, ATEN)
     return graph, {value: node for node, value in importer.env.items() if isinstance(value, Value)}
 
 

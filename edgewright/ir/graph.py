@@ -121,15 +121,19 @@ class Op:
 
     def inputs(self) -> Iterator[Value]:
         """Every Value the call reads, in order."""
-        yield from _values(list(self.args.values()))
+        yield from nested_values(list(self.args.values()))
 
 
-def _values(tree: Any) -> Iterator[Value]:
+def nested_values(tree: Any) -> Iterator[Value]:
+    """The Values in nested lists, in order."""
     if isinstance(tree, Value):
         yield tree
     elif isinstance(tree, list | tuple):
         for item in tree:
-            yield from _values(item)
+            if isinstance(item, Value):
+                yield item
+            elif isinstance(item, list | tuple):
+                yield from nested_values(item)
 
 
 @dataclass(eq=False)
@@ -150,8 +154,8 @@ class Graph:
     def values(self) -> Iterator[Value]:
         """Every Value once, in the order of first appearance."""
         used = [v for op in self.ops for v in (*op.inputs(), *(o for o in op.outputs if o is not None))]
-        updates = _values([list(u) for u in self.updates])
-        yield from dict.fromkeys((*_values(self.inputs), *used, *_values(self.outputs), *updates))
+        updates = nested_values([list(u) for u in self.updates])
+        yield from dict.fromkeys((*nested_values(self.inputs), *used, *nested_values(self.outputs), *updates))
 
 
 class GraphError(EdgewrightError):
@@ -159,21 +163,3 @@ class GraphError(EdgewrightError):
 
     stage = "verify graph"
     exit_code = 70
-
-
-def verify(graph: Graph, outer: frozenset[Value] = frozenset()) -> None:
-    """Verify SSA form: every value is defined once and before its uses."""
-    defined = set(outer) | set(_values(graph.inputs))
-    for op in graph.ops:
-        for value in op.inputs():
-            if value not in defined and value.data is None and not value.state:
-                raise GraphError(f"{graph.name}: {op.kind}", "reads a value before it is defined", value=value.name)
-        for out in op.outputs:
-            if out is not None and out in defined:
-                raise GraphError(f"{graph.name}: {op.kind}", "defines a value twice", value=out.name)
-        defined |= {v for v in op.outputs if v is not None}
-        for branch in op.graphs.values():
-            verify(branch, frozenset(defined))
-    for value in (*_values(graph.outputs), *(u[1] for u in graph.updates)):
-        if value not in defined and value.data is None and not value.state:
-            raise GraphError(graph.name, "returns a value that is never defined", value=value.name)

@@ -12,6 +12,7 @@ from torch import fx
 from torch.export import ExportedProgram
 
 from edgewright.backends.ethos_u.blob import write_blob
+from edgewright.backends.ethos_u.dialect import DIALECT
 from edgewright.backends.ethos_u.lower import TosaLowering
 from edgewright.backends.ethos_u.npu import supported
 from edgewright.backends.ethos_u.ops import BACKEND, TABLES
@@ -26,7 +27,8 @@ from edgewright.errors import UsageError
 from edgewright.formats.twin_writer import write_twin
 from edgewright.frontend.delegate import LoweredBackendModule
 from edgewright.ir.aten.ops import OPS
-from edgewright.ir.graph import Graph, Op, Value, verify
+from edgewright.ir.graph import Graph, Op, Value
+from edgewright.ir.verify import verify
 from edgewright.lowering.partition.partitioner import Partitioner
 from edgewright.lowering.passes import apply
 from edgewright.lowering.passes.constant_folding import fold_constants
@@ -121,7 +123,7 @@ def to_tosa(group: Graph, target: EthosUCompileSpec | None) -> Graph:
         lambda graph: keep_input_scale(graph, target),
     )
     device = TosaLowering(group, BACKEND.rows, target).run()
-    verify(device)
+    verify(device, DIALECT)
     return device
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from edgewright.backends.nxp.dialect import DIALECT
 from edgewright.backends.nxp.dialect.table import PREFIX
 from edgewright.backends.nxp.lower import NeutronLowering
 from edgewright.ir.aten.ops import OPS
-from edgewright.ir.graph import Graph, Op, Value, verify
+from edgewright.ir.graph import Graph, Op, Value
+from edgewright.ir.verify import verify
 from edgewright.lowering.passes import apply
 from edgewright.lowering.passes.constant_folding import fold_constants
 
@@ -52,7 +54,7 @@ def to_tflite(group: Graph, rows: Mapping[str, Any], target: Any = None) -> Grap
     apply(group, lambda graph: fold_constants(graph, OPS))
     device = NeutronLowering(group, rows, target).run()
     _eliminate_dead_ops(device)
-    verify(device)
+    verify(device, DIALECT)
     return device
 
 

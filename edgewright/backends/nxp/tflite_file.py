@@ -23,7 +23,8 @@ from edgewright.errors import FormatError
 from edgewright.formats.flatbuffer import Buffer
 from edgewright.formats.flatbuffer_reader import FlatReader
 from edgewright.formats.flatbuffer_writer import FlatWriter
-from edgewright.ir.graph import Graph, Op, Value, verify
+from edgewright.ir.graph import Graph, Op, Value
+from edgewright.ir.verify import verify
 
 _VERSION = 3
 _MAX_DEPRECATED_CODE = 127  # largest operator code of the deprecated int8 field

@@ -36,7 +36,8 @@ from edgewright.frontend.delegate import LoweredBackendModule
 from edgewright.frontend.export import export
 from edgewright.hints import did_you_mean
 from edgewright.ir.aten.ops import OPS
-from edgewright.ir.graph import Graph, Op, verify
+from edgewright.ir.graph import Graph, Op
+from edgewright.ir.verify import verify
 from edgewright.lowering.partition.exclude import as_exclusion
 from edgewright.lowering.partition.partitioner import Partitioner
 from edgewright.lowering.partition.report import PartitionReport

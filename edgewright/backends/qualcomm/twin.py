@@ -19,6 +19,7 @@ from edgewright.engine.plan import TensorSpec
 from edgewright.errors import ExecutionError
 from edgewright.formats.twin_writer import write_twin
 from edgewright.ir.graph import Graph
+from edgewright.ir.verify import verify
 from edgewright.runtime.twin_delegate import HostTwin
 
 Array = np.ndarray[Any, Any]
@@ -31,7 +32,9 @@ def make_twin(device: Graph) -> bytes | None:
     if unsupported:
         log.warning("no host twin: %s can be run by the emulator and by devices only", ", ".join(unsupported))
         return None
-    return write_twin({"": to_twin(device)})
+    twin = to_twin(device)
+    verify(twin, DIALECT)
+    return write_twin({"": twin})
 
 
 class QnnTwinRunner:

@@ -8,6 +8,7 @@ from typing import Any
 from torch.export import ExportedProgram
 
 from edgewright.backends.samsung import sdk
+from edgewright.backends.samsung.dialect import DIALECT
 from edgewright.backends.samsung.estimates import estimate
 from edgewright.backends.samsung.lower import EnnLowering
 from edgewright.backends.samsung.norm import batch_norm_scale_shift
@@ -18,7 +19,8 @@ from edgewright.errors import UsageError
 from edgewright.formats.twin_writer import write_twin
 from edgewright.frontend.delegate import LoweredBackendModule
 from edgewright.ir.aten.ops import OPS
-from edgewright.ir.graph import Graph, verify
+from edgewright.ir.graph import Graph
+from edgewright.ir.verify import verify
 from edgewright.lowering.partition.partitioner import Partitioner
 from edgewright.lowering.passes import apply
 from edgewright.lowering.passes.constant_folding import fold_batch_norms, fold_constants
@@ -95,5 +97,5 @@ def to_enn(group: Graph, target: EnnTarget | None = None) -> Graph:
         lambda graph: fold_batch_norms(graph, batch_norm_scale_shift),
     )
     device = EnnLowering(group, BACKEND.rows, target).run()
-    verify(device)
+    verify(device, DIALECT)
     return device

@@ -17,7 +17,9 @@ from edgewright.errors import UsageError
 from edgewright.frontend.delegate import LoweredBackendModule
 from edgewright.hints import not_among
 from edgewright.ir.aten.ops import OPS
-from edgewright.ir.graph import Graph, Op, Value, verify
+from edgewright.ir.core.dialect import CORE
+from edgewright.ir.graph import Graph, Op, Value
+from edgewright.ir.verify import verify
 from edgewright.lowering.aten_to_core.products import batch_norm_scale_shift
 from edgewright.lowering.partition.partitioner import Partitioner
 from edgewright.lowering.passes import apply
@@ -83,7 +85,7 @@ class XnnpackPartitioner(Partitioner):
         )
         device = XnnpackLowering(group, BACKEND.rows).run()
         split_chains(device)
-        verify(device)
+        verify(device, CORE)
         blob, named = to_blob(device)
         return LoweredBackendModule(self.backend.id, write_blob(blob), {}, named, overread=_EXTRA_BYTES)
 

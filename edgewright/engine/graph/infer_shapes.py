@@ -16,8 +16,9 @@ from edgewright.errors import ExecutionError, FormatError, InputError, LimitErro
 from edgewright.ir.core.dialect import CORE
 from edgewright.ir.core.quant_params import check_values
 from edgewright.ir.core.table import infer_shape
-from edgewright.ir.graph import Graph, Op, Value, verify
+from edgewright.ir.graph import Graph, Op, Value
 from edgewright.ir.int_rules import ELEMENTWISE, elementwise_operands
+from edgewright.ir.verify import verify
 
 Shape = tuple[int, ...]
 

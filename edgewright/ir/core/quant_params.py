@@ -15,7 +15,8 @@ import numpy as np
 
 from edgewright.errors import FormatError
 from edgewright.ir.dtypes import DType
-from edgewright.ir.graph import Graph, GraphError, QParams, Value, verify
+from edgewright.ir.graph import Graph, GraphError, QParams, Value
+from edgewright.ir.verify import verify
 
 MIN_SCALE, MAX_SCALE = 1e-30, 1e30  # scales whose products and quotients are finite in float32
 _DYNAMIC = ("per_token", "per_tensor")

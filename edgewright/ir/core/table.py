@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -76,9 +76,14 @@ class CoreOp:
     size: SizeBound | None = None
     compiled: str = ""
 
-    @property
+    @cached_property
     def alternatives(self) -> tuple[Alternative, ...]:
         return _parse(self.types)
+
+    @cached_property
+    def arguments(self) -> frozenset[str]:
+        """The names of operands and attributes."""
+        return frozenset((*(operand.name for operand in self.operands), *self.attributes))
 
     def max_elements(self, op: Op, shape_of: ShapeOf) -> int:
         """An upper bound on the elements of the result and of the reference's largest intermediate."""
@@ -218,12 +223,12 @@ def check_op(op: Op, row: CoreOp) -> None:
 
 
 def _check_arguments(op: Op, row: CoreOp) -> None:
-    names = {operand.name for operand in row.operands}
-    for name in op.args:
-        if name not in names and name not in row.attributes:
-            raise FormatError(f"is no argument of {op.name}", where=name)
+    if not row.arguments.issuperset(op.args):
+        raise FormatError(f"is no argument of {op.name}", where=min(set(op.args) - row.arguments))
     for name, optional, variadic in row.operands:
         argument = op.args.get(name)
+        if isinstance(argument, Value) or (argument is None and optional):
+            continue
         tensors = argument if variadic and isinstance(argument, list | tuple) else [argument]
         if not tensors or any(not (isinstance(v, Value) or (optional and v is None)) for v in tensors):
             raise FormatError("must be a tensor", where=name, value=type(argument).__name__)

@@ -11,8 +11,10 @@ from torch.export import ExportedProgram
 from edgewright.backends.table import STATIC, Backend
 from edgewright.errors import UsageError
 from edgewright.frontend.delegate import LoweredBackendModule
+from edgewright.ir.aten.dialect import ATEN
 from edgewright.ir.aten.ops import OPS
-from edgewright.ir.graph import Graph, Op, Origin, verify
+from edgewright.ir.graph import Graph, Op, Origin
+from edgewright.ir.verify import verify
 from edgewright.lowering.kernel_resolution import composites
 from edgewright.lowering.partition.apply import Application
 from edgewright.lowering.partition.exclude import as_exclusion
@@ -95,7 +97,7 @@ class Partitioner:
         static = frozenset(row.op for row in rows if STATIC in row.precisions)
         numbers = frozenset(row.op for row in rows if row.numbers)
         folded = fold_quantization(application.graph, OPS, absorbs, excluded.keys(), static, numbers)
-        verify(folded)
+        verify(folded, ATEN)
         apply(folded, lambda graph: fold_constants(graph, OPS))  # so that rules see computed weights as constants
 
         def rejections(op: Op) -> list[str]:

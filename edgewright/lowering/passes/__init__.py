@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from edgewright.ir.graph import Graph, verify
+from edgewright.ir.aten.dialect import ATEN
+from edgewright.ir.graph import Graph
+from edgewright.ir.verify import verify
 
 
 def apply(graph: Graph, *passes: Callable[[Graph], None]) -> Graph:
@@ -13,5 +15,5 @@ def apply(graph: Graph, *passes: Callable[[Graph], None]) -> Graph:
     sizes = frozenset(v for op in graph.ops for v in op.inputs() if v.dtype is None and v not in defined)
     for graph_pass in passes:
         graph_pass(graph)
-        verify(graph, sizes)
+        verify(graph, ATEN, sizes)
     return graph

@@ -109,7 +109,7 @@ class GraphBuilder(LoweringContext):
     def transpose_constant(self, data: Array, order: Order) -> Array:
         """A transposed constant; the same array for the same arguments, so that weights are packed once."""
         if order == identity(data.ndim):
-            return np.ascontiguousarray(data)
+            return np.ascontiguousarray(data).reshape(data.shape)  # it would give a 0-d array a dimension
         key = (id(data), tuple(order))
         if key not in self.transposed:
             self.transposed[key] = (data, np.ascontiguousarray(data.transpose(order)))

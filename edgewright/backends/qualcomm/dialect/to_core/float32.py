@@ -100,9 +100,7 @@ def _elu(rw: QnnRewrite, op: Op) -> bool:
     operands = _unary_operands(rw, op)
     if operands is None:
         return False
-    rw.emit_rounded(
-        "core.elu", op, operands[1], self=operands[0], alpha=float(op.args["alpha"]), scale=1, input_scale=1
-    )
+    rw.emit_rounded("core.elu", op, operands[1], self=operands[0], alpha=float(op.args["alpha"]))
     return True
 
 
