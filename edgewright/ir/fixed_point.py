@@ -71,11 +71,6 @@ def multiply_by_quantized_once(x: Array, mantissa: Any, exponent: Any) -> Array:
     return np.where(shift <= 0, product << np.maximum(-shift, 0), np.where(product < 0, -rounded, rounded))
 
 
-def rescale_once(x: Array, factor: float) -> Array:
-    """An integer times a real factor, rounded once."""
-    return multiply_by_quantized_once(x, *quantize_multiplier(factor))
-
-
 def apply_scale(value: Any, multiplier: Any, shift: Any, double: bool) -> Any:
     """``value * multiplier >> shift``, rounded half up; ``double`` rounds at bit 31 first, away from zero, for shifts
     above 31. Values may have 48 bits."""

@@ -17,6 +17,7 @@ from edgewright.ir.int_rules import (
     BatchedScatter,
     BilinearResize,
     E,
+    Emit,
     IndexGather,
     IntReduction,
     ResizeAxis,
@@ -66,16 +67,6 @@ def _rescale(i: IntArithmetic, op: Op, args: Args) -> RangedInt:
     return i.clamp(i.plus(result, op.args["output_zp"]), *dtype_range(result_of(op)))
 
 
-@_rule("add")
-def _add(i: IntArithmetic, op: Op, args: Args) -> RangedInt:
-    return i.wrap(i.add(*args), _width(op))
-
-
-@_rule("sub")
-def _sub(i: IntArithmetic, op: Op, args: Args) -> RangedInt:
-    return i.wrap(i.sub(*args), _width(op))
-
-
 @_rule("mul")
 def _mul(i: IntArithmetic, op: Op, args: Args) -> RangedInt:
     result, bits = i.mul(*args), int(op.args["shift"])
@@ -92,42 +83,10 @@ def _clamp(i: IntArithmetic, op: Op, args: Args) -> RangedInt:
     return i.clamp(args[0], int(low), int(high))
 
 
-@_rule("abs")
-def _abs(i: IntArithmetic, op: Op, args: Args) -> RangedInt:
-    return i.wrap(i.largest(args[0], i.sub(i.constant(0), args[0])), _width(op))
-
-
 @_rule("negate")
 def _negate(i: IntArithmetic, op: Op, args: Args) -> RangedInt:
     result = i.sub(i.constant(int(op.args["output_zp"]) + int(op.args["input_zp"])), args[0])
     return i.clamp(result, *dtype_range(result_of(op)))
-
-
-@_rule("identity")
-def _identity(i: IntArithmetic, op: Op, args: Args) -> RangedInt:
-    return args[0]
-
-
-@_rule("cast")
-def _cast(i: IntArithmetic, op: Op, args: Args) -> RangedInt:
-    """Integers that do not fit wrap."""
-    return i.compare("ne", args[0], i.constant(0)) if op.args["dtype"] == "bool" else args[0]
-
-
-@_rule("arithmetic_right_shift")
-def _right_shift(i: IntArithmetic, op: Op, args: Args) -> RangedInt:
-    return i.shift_right_each(args[0], args[1], op.args["round"])
-
-
-@_rule("logical_left_shift", "logical_right_shift")
-def _shift(i: IntArithmetic, op: Op, args: Args) -> RangedInt:
-    return i.shift_logical(args[0], args[1], "left" in op.kind, _width(op))
-
-
-@_rule("intdiv")
-def _quotient(i: IntArithmetic, op: Op, args: Args) -> RangedInt:
-    """INT_MIN / -1 wraps. The specification leaves division by zero open."""
-    return i.wrap(i.divide(*args), _width(op))
 
 
 @_rule("table")
@@ -143,42 +102,31 @@ def _table(i: IntArithmetic, op: Op, args: Args) -> RangedInt:
     return RangedInt(result.data, min(entries) << 7, max(entries) << 7)  # within the entries' range
 
 
-_COMPARISONS = {"equal": "eq", "greater": "sgt", "greater_equal": "sge"}
-
-
-@_rule(*_COMPARISONS)
-def _compare(i: IntArithmetic, op: Op, args: Args) -> RangedInt:
-    return i.compare(_COMPARISONS[op.kind.removeprefix(PREFIX)], *args)
-
-
-@_rule("select")
-def _select(i: IntArithmetic, op: Op, args: Args) -> RangedInt:
-    return i.select(*args)
-
-
-@_rule(*(f"{kind}_{name}" for kind in ("bitwise", "logical") for name in ("and", "or", "xor")))
-def _bitwise(i: IntArithmetic, op: Op, args: Args) -> RangedInt:
-    return i.bitwise(op.kind.rpartition("_")[2], *args)
-
-
-@_rule("bitwise_not", "logical_not")
-def _not(i: IntArithmetic, op: Op, args: Args) -> RangedInt:
-    return i.sub(i.constant(1 if op.kind.endswith("logical_not") else -1), args[0])
-
-
-@_rule("clz")
-def _leading_zeros(i: IntArithmetic, op: Op, args: Args) -> RangedInt:
-    return i.leading_zeros(args[0])
-
-
-@_rule("maximum")
-def _maximum(i: IntArithmetic, op: Op, args: Args) -> RangedInt:
-    return i.largest(*args)
-
-
-@_rule("minimum")
-def _minimum(i: IntArithmetic, op: Op, args: Args) -> RangedInt:
-    return i.smallest(*args)
+_RULES: dict[str, Emit] = {
+    "add": lambda i, op, args: i.wrap(i.add(*args), _width(op)),
+    "sub": lambda i, op, args: i.wrap(i.sub(*args), _width(op)),
+    "abs": lambda i, op, args: i.wrap(i.largest(args[0], i.sub(i.constant(0), args[0])), _width(op)),
+    "intdiv": lambda i, op, args: i.wrap(i.divide(*args), _width(op)),  # by zero: left open by the specification
+    "maximum": lambda i, op, args: i.largest(*args),
+    "minimum": lambda i, op, args: i.smallest(*args),
+    "arithmetic_right_shift": lambda i, op, args: i.shift_right_each(*args, op.args["round"]),
+    "logical_left_shift": lambda i, op, args: i.shift_logical(*args, True, _width(op)),
+    "logical_right_shift": lambda i, op, args: i.shift_logical(*args, False, _width(op)),
+    "clz": lambda i, op, args: i.leading_zeros(*args),
+    **dict.fromkeys(("bitwise_and", "logical_and"), lambda i, op, args: i.bitwise("and", *args)),
+    **dict.fromkeys(("bitwise_or", "logical_or"), lambda i, op, args: i.bitwise("or", *args)),
+    **dict.fromkeys(("bitwise_xor", "logical_xor"), lambda i, op, args: i.bitwise("xor", *args)),
+    "bitwise_not": lambda i, op, args: i.sub(i.constant(-1), *args),
+    "logical_not": lambda i, op, args: i.sub(i.constant(1), *args),
+    "equal": lambda i, op, args: i.compare("eq", *args),
+    "greater": lambda i, op, args: i.compare("sgt", *args),
+    "greater_equal": lambda i, op, args: i.compare("sge", *args),
+    "select": lambda i, op, args: i.select(*args),
+    "identity": lambda i, op, args: args[0],
+    "cast": lambda i, op, args: i.compare("ne", *args, i.constant(0)) if op.args["dtype"] == "bool" else args[0],
+}
+for _name, _emit in _RULES.items():
+    _rule(_name)(_emit)
 
 
 # ----------------------------------------------------------------------------------------------- reductions and pools

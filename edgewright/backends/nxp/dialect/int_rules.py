@@ -95,14 +95,8 @@ def _prelu(i: IntArithmetic, op: Op, args: Args) -> RangedInt:
     return _to_output(i, i.select(i.compare("sge", data, i.constant(0)), positive, negative), out)
 
 
-@_rule("MAXIMUM")
-def _maximum(i: IntArithmetic, op: Op, args: Args) -> RangedInt:
-    return i.largest(*args)
-
-
-@_rule("MINIMUM")
-def _minimum(i: IntArithmetic, op: Op, args: Args) -> RangedInt:
-    return i.smallest(*args)
+_rule("MAXIMUM")(lambda i, op, args: i.largest(*args))
+_rule("MINIMUM")(lambda i, op, args: i.smallest(*args))
 
 
 # ----------------------------------------------------------------------------------------------- reductions and pools
