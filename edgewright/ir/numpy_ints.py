@@ -93,9 +93,9 @@ class NumpyInts(IntArithmetic):
         return RangedInt(32 - np.frexp(pattern.astype(np.float64))[1].astype(np.int64), 0, 32)
 
     def divide(self, a: RangedInt, b: RangedInt) -> RangedInt:
-        quotient = np.abs(a.data) // np.where(b.data == 0, 1, np.abs(b.data))
-        bound = max(abs(a.low), abs(a.high))
-        return RangedInt(np.where((a.data < 0) != (b.data < 0), -quotient, quotient), -bound, bound)
+        x, y = (n.data.astype(object) if n.low == _INT64[0] else n.data for n in (a, b))  # it has no magnitude
+        quotient, bound = np.abs(x) // np.where(y == 0, 1, np.abs(y)), max(abs(a.low), abs(a.high))
+        return RangedInt(np.where((x < 0) != (y < 0), -quotient, quotient), -bound, bound)
 
     def lookup(self, entries: Sequence[int], index: RangedInt) -> RangedInt:
         return RangedInt(np.asarray(entries, np.int64)[index.data], min(entries), max(entries))
