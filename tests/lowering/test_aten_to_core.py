@@ -9,13 +9,16 @@ import pytest
 
 from edgewright.backends.xnnpack.ops import BACKEND
 from edgewright.ir.aten.ops import OPS
+from edgewright.ir.core.dialect import CORE
 from edgewright.ir.dtypes import to_scalar_type
-from edgewright.ir.graph import Array, Graph, Op, Value, verify
+from edgewright.ir.graph import Array, Graph, Op, Value
+from edgewright.ir.verify import verify
 from edgewright.lowering.aten_to_core import LOWERINGS
 from edgewright.lowering.passes.layout import NHWC, GroupLowering, LoweringContext, NotLoweredError
 from edgewright.runtime.jit.bind_call import _KINDS, lower_call
 from edgewright.runtime.jit.graph_builder import GraphBuilder
 from edgewright.runtime.tensor import TensorSlot
+from tests.engine.coverage.calls import samples, taken
 
 F32, I64 = np.dtype(np.float32), np.dtype(np.int64)
 
@@ -89,7 +92,7 @@ def test_a_group_and_a_call_become_the_same_core_operators(
     lowered = GroupLowering(group, BACKEND.rows).run()
 
     for graph in (builder.graph, lowered):
-        verify(graph)
+        verify(graph, CORE)
     assert [op.kind for op in builder.graph.ops] == [op.kind for op in lowered.ops] != []
 
 
@@ -133,3 +136,21 @@ def test_a_call_whose_result_has_another_shape_is_left_to_its_kernel() -> None:
     assert not lower_call(builder, "aten::exp.out", {"self": slot(2, 3)}, [slot(3, 2)])
     assert not builder.graph.ops
     assert not builder.input_slots
+
+
+@pytest.mark.parametrize("fill", [0.0, float("-inf"), float("nan")])
+def test_padding_with_any_number_is_valid_in_core(fill: float) -> None:
+    builder, out, image = GraphBuilder(lambda slot: False), slot(2, 5), slot(2, 3)
+    builder.value_in_dim_order(image)
+    assert lower_call(builder, "aten::constant_pad_nd.out", {"self": image, "pad": [1, 1], "value": fill}, [out])
+    builder.graph.outputs = [builder.value_in_dim_order(out)]
+    verify(builder.graph, CORE)
+
+
+def test_all_samples_of_kernel_calls_become_valid_core_graphs() -> None:
+    """Operands, attributes, element types and shapes are those of the core table's rows."""
+    graphs = [taken(sample) for key in samples() for sample in samples()[key][:2]]
+    lowered = [found.graph for found in graphs if found is not None]
+    assert len(lowered) > 250
+    for graph in lowered:
+        verify(graph, CORE)

@@ -18,7 +18,13 @@ from edgewright.ir.dialect import Dialect
 from edgewright.ir.graph import Array, Op, Value
 from edgewright.ir.numerics import FLOAT32, Numerics
 
-_BESIDE_ROWS = ("quantize", "dequantize", "requantize", "delegate")  # conversions and calls that compilation adds
+_BESIDE_ROWS = (
+    "quantize",
+    "dequantize",
+    "convert",
+    "requantize",
+    "delegate",
+)  # conversions and calls that compilation adds
 _ADDED_ARGUMENTS = ("limits",)  # a clamp that was folded into the operator before it
 
 

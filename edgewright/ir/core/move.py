@@ -12,7 +12,7 @@ from edgewright.ir.core.table import (
     DIM,
     DIMS,
     MAX_INT,
-    REAL,
+    NUMBER,
     Shape,
     ShapeOf,
     define,
@@ -113,7 +113,7 @@ def _pad_shape(op: Op, shape_of: ShapeOf) -> Shape:
 
 
 define("pad", "`value` before and after each dimension", "self", "M= -> M= | stored -> stored", _pad_shape, _pad,
-       {"before": integers(0), "after": integers(0), "value": REAL})  # fmt: skip
+       {"before": integers(0), "after": integers(0), "value": NUMBER})  # fmt: skip
 
 # ------------------------------------------------------------------------------------------------------ of the op table
 

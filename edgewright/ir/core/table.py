@@ -189,6 +189,7 @@ def _is_limits(value: Any) -> bool:
 
 
 REAL = Attribute("a number", _is_real)
+NUMBER = Attribute("a number, infinity or NaN", lambda v: type(v) in (int, float))
 POSITIVES = Attribute("two positive numbers", lambda v: len(v) == 2 and all(_is_real(n) and n > 0 for n in v))
 DIM = integer(-64)
 DIMS = integers(-64)

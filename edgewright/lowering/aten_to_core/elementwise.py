@@ -120,16 +120,16 @@ def power(low: LoweringContext, op: Op) -> None:
 
 
 def unary(
-    kind: str, attributes: Mapping[str, str] | None = None, *, floating: bool = False, integral: bool = False,
-    booleans: bool = True, out: DType | None = None,
+    kind: str, attributes: Mapping[str, str] | None = None, *, compute: DType | None = None, floating: bool = False,
+    integral: bool = False, booleans: bool = True, out: DType | None = None,
 ) -> Lowering:  # fmt: skip
-    """An operator of one operand. ``floating``: integers are converted to float32 first. ``integral``, ``booleans``,
-    ``out``: as in ``binary``. ``attributes`` maps those of the core operator to the operator's arguments."""
+    """An operator of one operand. ``floating``: integers are converted to float32 first. ``compute``, ``integral``,
+    ``booleans``, ``out``: as in ``binary``. ``attributes`` maps those of the core operator to arguments."""
 
     def lower(low: LoweringContext, op: Op) -> None:
         source = next(op.inputs())
         order = common_order(low, op, len(result(op).shape))
-        dtype = dtype_of(source)
+        dtype = compute or dtype_of(source)
         dtype = F32 if floating and is_integral(dtype) and source.q is None else dtype
         require(not integral or is_integral(dtype), "must be integers")
         require(booleans or dtype != BOOL, "must not be bool")
@@ -140,6 +140,11 @@ def unary(
         emit_result(low, kind, result(op), computed, order, self=x, **arguments, **limits(op))
 
     return lower
+
+
+def sign(low: LoweringContext, op: Op) -> None:
+    """A bool is its own sign."""
+    unary("core.clone" if op.args["self"].dtype == BOOL else "core.sign")(low, op)
 
 
 def prelu(low: LoweringContext, op: Op) -> None:
@@ -209,7 +214,7 @@ def masked_fill(low: LoweringContext, op: Op) -> None:
     )
 
 
-_PRESERVING = ("abs", "sign", "ceil", "floor", "trunc", "round")  # of integers too
+_PRESERVING = ("abs", "ceil", "floor", "trunc", "round")  # of integers too
 _FLOATING = (
     "exp", "expm1", "log", "log1p", "log2", "log10", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh",
     "tanh", "asinh", "acosh", "atanh", "sqrt", "erf", "rsqrt", "reciprocal", "sigmoid",
@@ -228,7 +233,8 @@ LOWERINGS: dict[str, Lowering] = {
     **{name: unary(f"core.{name}") for name in _PRESERVING}, "neg": unary("core.neg", booleans=False),
     "bitwise_not": unary("core.bitwise_not", integral=True),
     **{name: unary(f"core.{name}", floating=True) for name in _FLOATING},
-    **{name: unary(f"core.{name}", out=BOOL) for name in ("logical_not", "isnan", "isinf")},
+    "isnan": unary("core.isnan", out=BOOL), "isinf": unary("core.isinf", out=BOOL),
+    "logical_not": unary("core.logical_not", compute=BOOL, out=BOOL), "sign": sign,
     "square": unary("core.square"), "hardswish": unary("core.hardswish"), "prelu": prelu,
     "relu": clamp, "hardtanh": clamp, "clamp": clamp, "where": where, "masked_fill": masked_fill,
 }  # fmt: skip

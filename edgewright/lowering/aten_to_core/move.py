@@ -19,6 +19,7 @@ from edgewright.lowering.aten_to_core.operands import (
     reshape_sizes,
     result,
     scalar,
+    store,
 )
 from edgewright.lowering.passes.layout import LoweringContext, Order, common_order, identity, permuted_order, require
 
@@ -228,13 +229,12 @@ def as_strided(low: LoweringContext, op: Op) -> None:
 
 def roll(low: LoweringContext, op: Op) -> None:
     """Without dimensions, it rolls the flattened tensor."""
-    x, out, dims, shifts = op.args["self"], result(op), op.args["dims"], _to_python(op.args["shifts"])
-    if dims:
-        rearrange(low, op)
-        return
-    flat = low.view(computed(low, x), (math.prod(x.bound),))
-    rolled = low.compute("core.roll", flat.bound, x.dtype, self=flat, shifts=shifts, dims=[0])
-    low.emit("core.view", low.make(out), self=rolled, size=list(out.bound))
+    x, out, shifts = op.args["self"], result(op), _to_python(op.args["shifts"])
+    dims = [normalize_dim(x, d) for d in op.args["dims"]]
+    data = computed(low, x) if dims else low.view(computed(low, x), (math.prod(x.bound),))
+    dims = dims or [0]
+    shifts = [shift % data.bound[d] for shift, d in zip(shifts, dims, strict=True)]
+    store(low, low.compute("core.roll", data.bound, x.dtype, self=data, shifts=shifts, dims=dims), out)
 
 
 def pixel_shuffle(low: LoweringContext, op: Op) -> None:

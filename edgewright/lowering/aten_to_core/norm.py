@@ -37,7 +37,7 @@ def softmax(low: LoweringContext, op: Op) -> None:
 def log_softmax(low: LoweringContext, op: Op) -> None:
     x, out = op.args["self"], result(op)
     require_floats(x, out)
-    dim, data = normalize_dim(x, op.args["dim"]), computed(low, x)
+    dim, data = normalize_dim(x, op.args["dim"]), cast_value(low, computed(low, x), F32)
     shape = [1 if d == dim else n for d, n in enumerate(x.bound)]
     shifted = float_node(
         low, "core.sub", data, low.compute("core.amax", shape, F32, self=data, dim=[dim], keepdim=True)
