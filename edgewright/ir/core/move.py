@@ -21,6 +21,7 @@ from edgewright.ir.core.table import (
     integers,
     require,
 )
+from edgewright.ir.dtypes import is_floating
 from edgewright.ir.graph import Array, Op
 
 
@@ -44,7 +45,14 @@ def _view(ex: EvaluationContext, op: Op) -> Array:
     return array.reshape(size)
 
 
+def _require_same_dtype(op: Op) -> None:
+    """Of results, whose quantization parameters may differ."""
+    out = op.outputs[0]
+    require(out is None or all(value.dtype == out.dtype for value in op.inputs()), "elements must keep their type")
+
+
 def _view_shape(op: Op, shape_of: ShapeOf) -> Shape:
+    _require_same_dtype(op)
     total, sizes = math.prod(shape_of(op.args["self"])), op.args["size"]
     require(sum(n in (0, -1) for n in sizes) <= 1, "at most one size may be left open")
     known = math.prod(n for n in sizes if n > 0)
@@ -84,6 +92,7 @@ def _cat(ex: EvaluationContext, op: Op) -> Array:
 
 
 def _cat_shape(op: Op, shape_of: ShapeOf) -> Shape:
+    _require_same_dtype(op)
     shapes, dim = [tuple(shape_of(v)) for v in op.args["tensors"]], int(op.args["dim"])
     rank = len(shapes[0])
     require(-rank <= dim < rank, f"the dimension must be one of {rank}")
@@ -108,6 +117,8 @@ def _pad(ex: EvaluationContext, op: Op) -> Array:
 
 
 def _pad_shape(op: Op, shape_of: ShapeOf) -> Shape:
+    _require_same_dtype(op)
+    require(is_floating(op.args["self"].dtype) or math.isfinite(op.args["value"]), "integers must be finite")
     widths = zip(shape_of(op.args["self"]), op.args["before"], op.args["after"], strict=True)
     return tuple(n + a + b for n, a, b in widths)
 

@@ -11,7 +11,7 @@ from edgewright.ir.aten.reference import norm
 from edgewright.ir.core.evaluation import EvaluationContext
 from edgewright.ir.core.table import (
     LIMITS,
-    REAL,
+    NUMBER,
     Shape,
     ShapeOf,
     define,
@@ -25,11 +25,11 @@ from edgewright.ir.dialect import FLAG
 from edgewright.ir.graph import Array, Op
 
 define_aten("layer_norm", "normalization over the last dimensions, `normalized_shape`", "input weight? bias?",
-            "F F? F? -> F", {"normalized_shape": integers(0), "eps": REAL})  # fmt: skip
+            "F F? F? -> F", {"normalized_shape": integers(0), "eps": NUMBER})  # fmt: skip
 define_aten("rms_norm", "division by the root of the mean square over the last dimensions", "input weight?",
-            "F F? -> F", {"normalized_shape": integers(0), "eps": REAL})  # fmt: skip
+            "F F? -> F", {"normalized_shape": integers(0), "eps": NUMBER})  # fmt: skip
 define_aten("group_norm", "normalization of `num_groups` groups of channels, dimension 1", "input weight? bias?",
-            "F F? F? -> F", {"num_groups": integer(1), "eps": REAL})  # fmt: skip
+            "F F? F? -> F", {"num_groups": integer(1), "eps": NUMBER})  # fmt: skip
 
 
 def _softmax(ex: EvaluationContext, op: Op) -> Array:
@@ -79,5 +79,5 @@ define("int_softmax", "softmax, or its logarithm, of the last dimension of quant
        "self", "quantized -> quantized", first_operand, _int_softmax, {"log": FLAG})  # fmt: skip
 define("int_norm", "norm of consecutive rows of quantized elements, with exact integer sums", "self weight? bias?",
        "quantized f32? f32? -> quantized", _int_norm_shape, _int_norm,
-       {"length": integer(1), "channel_size": integer(1), "groups": integer(1), "epsilon": REAL,
+       {"length": integer(1), "channel_size": integer(1), "groups": integer(1), "epsilon": NUMBER,
         "center": FLAG})  # fmt: skip

@@ -188,8 +188,8 @@ def _is_limits(value: Any) -> bool:
     return is_pair and all(type(n) in (int, float) and not math.isnan(n) for n in value)
 
 
-REAL = Attribute("a number", _is_real)
-NUMBER = Attribute("a number, infinity or NaN", lambda v: type(v) in (int, float))
+REAL = Attribute("a finite number", _is_real)
+NUMBER = Attribute("a number, infinity or NaN", lambda value: type(value) in (int, float))
 POSITIVES = Attribute("two positive numbers", lambda v: len(v) == 2 and all(_is_real(n) and n > 0 for n in v))
 DIM = integer(-64)
 DIMS = integers(-64)
