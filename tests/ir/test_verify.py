@@ -30,8 +30,8 @@ WRONG = {
     "core.add: alpha: is no argument of add": graph("core.add", Y, self=X, other=X, alpha=1),
     "core.add: result: must have shape [2, 3]; got (3, 2)": graph("core.add", value("z", 3, 2), self=X, other=X),
     "core.add: self: must be": graph("core.add", value("z", 2, dtype=None), self=value("s", 2, dtype=None), other=X),
-    "core.elu: alpha: must be a number; got nothing": graph("core.elu", Y, self=X),
-    "core.elu: alpha: must be a number; got one": graph("core.elu", Y, self=X, alpha="one"),
+    "core.elu: alpha: must be a finite number; got nothing": graph("core.elu", Y, self=X),
+    "core.elu: alpha: must be a finite number; got one": graph("core.elu", Y, self=X, alpha="one"),
     "core.permute: shapes: dimensions must each be named once; got [2, 3]": graph(
         "core.permute", Y, self=X, dims=[0, 0]
     ),

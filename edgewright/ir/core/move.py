@@ -24,6 +24,9 @@ from edgewright.ir.core.table import (
 from edgewright.ir.dtypes import is_floating
 from edgewright.ir.graph import Array, Op
 
+# Elements keep their type. Integers may get other quantization parameters.
+_MOVED = " | ".join(("M= -> M=", *(f"stored_{kind} -> stored_{kind}" for kind in ("i8", "u8", "i16", "u16", "i32"))))
+
 
 def _permute(ex: EvaluationContext, op: Op) -> Array:
     return movement.permute(ex.raw(op.args["self"]), op.args["dims"])
@@ -45,14 +48,7 @@ def _view(ex: EvaluationContext, op: Op) -> Array:
     return array.reshape(size)
 
 
-def _require_same_dtype(op: Op) -> None:
-    """Of results, whose quantization parameters may differ."""
-    out = op.outputs[0]
-    require(out is None or all(value.dtype == out.dtype for value in op.inputs()), "elements must keep their type")
-
-
 def _view_shape(op: Op, shape_of: ShapeOf) -> Shape:
-    _require_same_dtype(op)
     total, sizes = math.prod(shape_of(op.args["self"])), op.args["size"]
     require(sum(n in (0, -1) for n in sizes) <= 1, "at most one size may be left open")
     known = math.prod(n for n in sizes if n > 0)
@@ -61,7 +57,7 @@ def _view_shape(op: Op, shape_of: ShapeOf) -> Shape:
     return inferred
 
 
-define("view", "another shape; one size may be 0 or -1: whatever is left", "self", "M= -> M= | stored -> stored",
+define("view", "another shape; one size may be 0 or -1: whatever is left", "self", _MOVED,
        _view_shape, _view, {"size": integers(-1)})  # fmt: skip
 
 
@@ -92,7 +88,6 @@ def _cat(ex: EvaluationContext, op: Op) -> Array:
 
 
 def _cat_shape(op: Op, shape_of: ShapeOf) -> Shape:
-    _require_same_dtype(op)
     shapes, dim = [tuple(shape_of(v)) for v in op.args["tensors"]], int(op.args["dim"])
     rank = len(shapes[0])
     require(-rank <= dim < rank, f"the dimension must be one of {rank}")
@@ -102,7 +97,7 @@ def _cat_shape(op: Op, shape_of: ShapeOf) -> Shape:
     return (*shapes[0][:axis], sum(s[axis] for s in shapes), *shapes[0][axis + 1 :])
 
 
-define("cat", "tensors one after the other along `dim`", "tensors*", "M=* -> M= | stored* -> stored", _cat_shape, _cat,
+define("cat", "tensors one after the other along `dim`", "tensors*", _MOVED.replace(" ->", "* ->"), _cat_shape, _cat,
        {"dim": DIM}, size=lambda op, shape_of: sum(math.prod(shape_of(v)) for v in op.args["tensors"]))  # fmt: skip
 
 
@@ -117,13 +112,12 @@ def _pad(ex: EvaluationContext, op: Op) -> Array:
 
 
 def _pad_shape(op: Op, shape_of: ShapeOf) -> Shape:
-    _require_same_dtype(op)
     require(is_floating(op.args["self"].dtype) or math.isfinite(op.args["value"]), "integers must be finite")
     widths = zip(shape_of(op.args["self"]), op.args["before"], op.args["after"], strict=True)
     return tuple(n + a + b for n, a, b in widths)
 
 
-define("pad", "`value` before and after each dimension", "self", "M= -> M= | stored -> stored", _pad_shape, _pad,
+define("pad", "`value` before and after each dimension", "self", _MOVED, _pad_shape, _pad,
        {"before": integers(0), "after": integers(0), "value": NUMBER})  # fmt: skip
 
 # ------------------------------------------------------------------------------------------------------ of the op table
