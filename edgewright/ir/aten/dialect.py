@@ -18,13 +18,8 @@ from edgewright.ir.dialect import Dialect
 from edgewright.ir.graph import Array, Op, Value
 from edgewright.ir.numerics import FLOAT32, Numerics
 
-_BESIDE_ROWS = (
-    "quantize",
-    "dequantize",
-    "convert",
-    "requantize",
-    "delegate",
-)  # conversions and calls that compilation adds
+# Conversions and calls that compilation adds.
+_BESIDE_ROWS = ("quantize", "dequantize", "convert", "requantize", "delegate")
 _ADDED_ARGUMENTS = ("limits",)  # a clamp that was folded into the operator before it
 
 
@@ -36,7 +31,7 @@ class AtenDialect(Dialect):
         row = OPS.of(op) or OPS.get(op.kind)
         if row is not None:
             self.check_row(op, row, memory)
-        elif "." not in op.kind and op.kind not in _BESIDE_ROWS:
+        elif "." not in op.kind and op.kind not in _BESIDE_ROWS and not op.graphs:  # control flow has graphs
             raise FormatError("must be an operator of torch or of the op table", value=op.kind)
 
     def check_row(self, op: Op, row: Any, memory: int) -> None:
