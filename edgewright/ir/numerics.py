@@ -166,12 +166,14 @@ def quantize_rows_int8(x: Array, dims: int) -> tuple[Array, Array, Array]:
     return stored, scale, zero
 
 
-def convert_by_float32(x: Array, input_q: QParams, q: QParams, limits: Limits = None) -> None:
+def convert_by_float32(x: Array, input_q: QParams, q: QParams, limits: Limits = None) -> Array | None:
     """Conversions go through float32."""
+    return None
 
 
 class Float32Numerics(Numerics):
-    """Round once, half to even, in float32: the quantized operators of ATen."""
+    """Round once, half to even, in float32; 8-bit sums in 21-bit fixed point. The quantized operators of ATen, and the
+    rules from which those of a vendor differ in what its class overrides."""
 
     name = "float32"
     quantize = staticmethod(quantize_float32)

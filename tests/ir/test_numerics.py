@@ -20,9 +20,10 @@ INT8 = np.dtype(np.int8)
 
 @pytest.mark.parametrize("name", NUMERICS)
 def test_a_vendors_rules_are_its_own(name: str) -> None:
+    """A vendor's class inherits the common rules or none, never another vendor's."""
     kind = type(NUMERICS[name])
-    assert kind.__bases__ == (Numerics,)
-    assert Numerics.__abstractmethods__ <= set(vars(kind))
+    assert kind.__bases__ in ((Numerics,), (Float32Numerics,))
+    assert not kind.__abstractmethods__
     assert NUMERICS[name].name == ("xnnpack" if name == "core" else name)
 
 

@@ -5,33 +5,16 @@ from __future__ import annotations
 import numpy as np
 
 from edgewright.ir.graph import Array, QParams
-from edgewright.ir.numerics import (
-    Limits,
-    MeanParams,
-    Numerics,
-    as_float32,
-    dequantize_float32,
-    limits_float32,
-    quantize_float32,
-    quantize_rows_int8,
-    requantize_float32,
-    sum_factors_21bit,
-    zero_point,
-)
+from edgewright.ir.numerics import Float32Numerics, Limits, MeanParams, as_float32, zero_point
 
 _F32 = np.float32
 
 
-class XnnpackNumerics(Numerics):
-    """The numerics of XNNPACK blobs."""
+class XnnpackNumerics(Float32Numerics):
+    """The numerics of XNNPACK blobs: products as qs8 kernels with "fp32" requantization, sums as ``vadd``; means and
+    conversions as below."""
 
     name = "xnnpack"
-    quantize = staticmethod(quantize_float32)
-    dequantize = staticmethod(dequantize_float32)
-    requantize = staticmethod(requantize_float32)  # qs8 "fp32" requantization
-    sum_factors = staticmethod(sum_factors_21bit)  # vadd
-    limits = staticmethod(limits_float32)
-    quantize_rows = staticmethod(quantize_rows_int8)
 
     def convert(self, x: Array, input_q: QParams, q: QParams, limits: Limits = None) -> Array | None:
         """``vcvt`` kernels multiply by the ratio of scales in units of 1/256, rounding half up."""

@@ -2,31 +2,13 @@
 
 from __future__ import annotations
 
-from edgewright.ir.numerics import (
-    Numerics,
-    convert_by_float32,
-    dequantize_float32,
-    limits_float32,
-    mean_steps_float32,
-    quantize_float32,
-    quantize_rows_int8,
-    requantize_float32,
-    sum_factors_21bit,
-)
+from edgewright.ir.numerics import Float32Numerics
 
 
-class TosaNumerics(Numerics):
-    """The numerics of TOSA graphs."""
+class TosaNumerics(Float32Numerics):
+    """Core operators that stand for TOSA's carry a ``scaling``, so that nothing else rounds."""
 
     name = "tosa"
-    quantize = staticmethod(quantize_float32)
-    dequantize = staticmethod(dequantize_float32)
-    requantize = staticmethod(requantize_float32)
-    convert = staticmethod(convert_by_float32)
-    mean_steps = staticmethod(mean_steps_float32)
-    sum_factors = staticmethod(sum_factors_21bit)
-    limits = staticmethod(limits_float32)
-    quantize_rows = staticmethod(quantize_rows_int8)
 
 
 TOSA_NUMERICS = TosaNumerics()

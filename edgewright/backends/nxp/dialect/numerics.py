@@ -5,31 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from edgewright.ir.graph import Array, Value
-from edgewright.ir.numerics import (
-    Numerics,
-    convert_by_float32,
-    dequantize_float32,
-    limits_float32,
-    mean_steps_float32,
-    quantize_float32,
-    quantize_rows_int8,
-    requantize_float32,
-    sum_factors_21bit,
-)
+from edgewright.ir.numerics import Float32Numerics, Numerics
 
 
-class TfliteNumerics(Numerics):
+class TfliteNumerics(Float32Numerics):
     """TFLite's reference kernels, which round by themselves: their convolutions carry a ``scaling``."""
 
     name = "tflite"
-    quantize = staticmethod(quantize_float32)
-    dequantize = staticmethod(dequantize_float32)
-    requantize = staticmethod(requantize_float32)
-    convert = staticmethod(convert_by_float32)
-    mean_steps = staticmethod(mean_steps_float32)
-    sum_factors = staticmethod(sum_factors_21bit)
-    limits = staticmethod(limits_float32)
-    quantize_rows = staticmethod(quantize_rows_int8)
 
 
 class LitertXnnpackNumerics(TfliteNumerics):

@@ -19,35 +19,16 @@ from collections.abc import Mapping
 import numpy as np
 
 from edgewright.ir.graph import Array, Op, QParams, Value
-from edgewright.ir.numerics import (
-    Numerics,
-    broadcast_params,
-    convert_by_float32,
-    dequantize_float32,
-    limits_float32,
-    mean_steps_float32,
-    quantize_float32,
-    quantize_rows_int8,
-    requantize_float32,
-    sum_factors_21bit,
-)
+from edgewright.ir.numerics import Float32Numerics, broadcast_params, dequantize_float32, quantize_float32
 
 _F32, _F64 = np.dtype(np.float32), np.dtype(np.float64)
 _EXACT = 1 << 24  # integers up to this are exact in float32
 
 
-class EnnNumerics(Numerics):
-    """The numerics of ENN graphs."""
+class EnnNumerics(Float32Numerics):
+    """8-bit products, means and conversions in float32; 8-bit sums in 21-bit fixed point."""
 
     name = "enn"
-    quantize = staticmethod(quantize_float32)
-    dequantize = staticmethod(dequantize_float32)
-    requantize = staticmethod(requantize_float32)
-    convert = staticmethod(convert_by_float32)
-    mean_steps = staticmethod(mean_steps_float32)
-    sum_factors = staticmethod(sum_factors_21bit)
-    limits = staticmethod(limits_float32)
-    quantize_rows = staticmethod(quantize_rows_int8)
 
 
 ENN_NUMERICS = EnnNumerics()
