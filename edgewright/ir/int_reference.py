@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from edgewright.ir.aten.reference.conv import convolution
 from edgewright.ir.core.index_bounds import OutOfRangePolicy
 from edgewright.ir.dialect import array_of
 from edgewright.ir.fixed_point import SUM_BITS, doubling_high_mul, one_over_one_plus_x, rounding_divide_by_pot
@@ -14,6 +15,7 @@ from edgewright.ir.graph import Array, GraphError, Op, Value
 from edgewright.ir.int_arithmetic import IntRangeError, RangedInt
 from edgewright.ir.int_rules import (
     ELEMENTWISE,
+    AccumulatorConv,
     ArgMaxReduction,
     BatchedGather,
     BatchedScatter,
@@ -119,6 +121,16 @@ def _argmax(argmax: ArgMaxReduction, op: Op, arrays: Arrays) -> Array:
     return np.argmax(array_of(argmax.data, arrays), argmax.axis).astype(np.int32).reshape(result_of(op).bound)
 
 
+def _convolve(conv: AccumulatorConv, op: Op, arrays: Arrays) -> Array:
+    """Exact in float64: accumulators have 48 bits at most."""
+    image = (array_of(conv.data, arrays).astype(np.float64) - conv.zero).transpose(0, 3, 1, 2)
+    filters = conv.weights.transpose(2, 0, 1)[:, None] if conv.depthwise else conv.weights.transpose(3, 2, 0, 1)
+    groups = len(filters) if conv.depthwise else 1
+    total = convolution(image, filters.astype(np.float64), conv.bias, conv.stride, (0, 0), conv.dilation, False, (0, 0),
+                        groups)  # fmt: skip
+    return total.transpose(0, 2, 3, 1).astype(result_of(op).dtype)
+
+
 def _rows(op: Op, indices: Array, size: int) -> Array:
     checked = OutOfRangePolicy(op.kind, wrap=True).check(indices, size)
     return checked[:, :, None].astype(np.int64)
@@ -156,6 +168,7 @@ def _convert(conversion: FloatConversion, op: Op, arrays: Arrays) -> Array:
 
 
 _RUN: dict[type, Callable[[Any, Op, Arrays], Array]] = {
-    ArgMaxReduction: _argmax, BatchedGather: _gather, BatchedScatter: _scatter, BilinearResize: _resize,
-    FixedPointSoftmax: _softmax, FloatConversion: _convert, IndexGather: _index, IntReduction: _reduce,
+    AccumulatorConv: _convolve, ArgMaxReduction: _argmax, BatchedGather: _gather, BatchedScatter: _scatter,
+    BilinearResize: _resize, FixedPointSoftmax: _softmax, FloatConversion: _convert, IndexGather: _index,
+    IntReduction: _reduce,
 }  # fmt: skip

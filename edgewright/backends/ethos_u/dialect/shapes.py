@@ -104,10 +104,13 @@ def _transpose_conv(op: Op) -> tuple[Shape, int]:
     pad, stride = _int_list(op, "out_pad", 4), _int_list(op, "stride", 2)
     unpadded = [(n - 1) * s + k for n, s, k in zip(image[1:3], stride, weight[1:3], strict=True)]
     sizes = [unpadded[i] + pad[2 * i] + pad[2 * i + 1] for i in (0, 1)]
-    nonempty = all(min(pad[2 * i], 0) + min(pad[2 * i + 1], 0) + unpadded[i] > 0 for i in (0, 1))
-    require(nonempty and min(sizes) > 0, "must leave something of the result", "out_pad", pad)
-    padded = math.prod(n + sum(max(p, 0) for p in pad[2 * i : 2 * i + 2]) for i, n in enumerate(unpadded))
-    return (image[0], *sizes, weight[0]), 2 * image[0] * weight[0] * padded
+    cropped_less = all(-p < weight[1 + side // 2] for side, p in enumerate(pad))
+    require(cropped_less, "must crop less than a filter", "out_pad", pad)
+    require(min(sizes) > 0, "must leave something of the result", "out_pad", pad)
+    padded = math.prod(n + s + sum(max(p, 0) for p in pad[2 * i : 2 * i + 2]) for i, (n, s) in
+                       enumerate(zip(unpadded, stride, strict=True)))  # fmt: skip
+    taps = math.prod(weight[1:])
+    return (image[0], *sizes, weight[0]), image[0] * (2 * weight[3] * padded + math.prod(sizes) * taps)
 
 
 def _pool(op: Op) -> tuple[Shape, int]:

@@ -1,5 +1,5 @@
-"""Table of the TOSA 1.0 operators that Edgewright emits: operands, attributes, and the reference of what
-``int_rules.py`` does not define: floating point, convolutions, data movement.
+"""Table of the TOSA 1.0 operators that Edgewright emits: operands, attributes, and the reference of the few that
+neither ``to_core.py`` translates nor ``int_rules.py`` defines.
 
 Their kinds are ``tosa.<name>``. Tensor operands come first, in the order of the specification; constants that the
 specification passes as tensors (zero points, shapes, shifts) are plain arguments here.
@@ -13,8 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.backends.ethos_u.dialect import conv_pool
-from edgewright.ir.aten.reference import special
 from edgewright.ir.graph import Array, Op, Value
 from edgewright.ir.signatures import Signatures, element_code
 
@@ -25,8 +23,8 @@ PREFIX = "tosa."
 class TosaOp:
     """One operator.
 
-    ``tensors``: operands that are Values. ``reference``: takes arguments by name; None if ``int_rules.py`` defines the
-    operator for all element types. ``zeros``: zero points, with the operand (or ``output``) whose type they
+    ``tensors``: operands that are Values. ``reference``: of what is neither translated nor defined, by argument names.
+    ``zeros``: zero points, with the operand (or ``output``) whose type they
     have. ``shapes``: lists of integers that the specification passes as operands. ``attributes``: attributes of the
     operator. ``extra``: arguments that determine the result type, or that the serializer handles itself.
     """
@@ -48,26 +46,23 @@ class TosaOp:
         return (*self.tensors, *zeros, *self.shapes, *(("shift",) if self.name == "mul" else ()))
 
 
-def _unary(name: str, function: Any = None, *attributes: str) -> TosaOp:
-    reference = function and (lambda input, **rest: np.asarray(function(input, **rest)))
-    return TosaOp(name, ("input",), reference, attributes=attributes)
+def _unary(name: str, *attributes: str) -> TosaOp:
+    return TosaOp(name, ("input",), attributes=attributes)
 
 
-def _binary(name: str, function: Any = None, *attributes: str) -> TosaOp:
-    return TosaOp(name, ("a", "b"), function and (lambda a, b: np.asarray(function(a, b))), attributes=attributes)
+def _binary(name: str, *attributes: str) -> TosaOp:
+    return TosaOp(name, ("a", "b"), attributes=attributes)
 
 
-def _clamp(input: Array, min_val: float, max_val: float) -> Array:
-    return np.clip(input, min_val, max_val).astype(input.dtype)
+def _accumulate(a: Array, b: Array, a_zp: int, b_zp: int) -> Array:
+    """A matrix product of integers, exact in float64: accumulators have 48 bits at most."""
+    return (a.astype(np.float64) - a_zp) @ (b.astype(np.float64) - b_zp)
 
 
 def _pad(input: Array, value: Array, padding: Sequence[int]) -> Array:
+    """With an integer that the core operator, whose padding is in float32, does not have."""
     pairs = [(padding[2 * i], padding[2 * i + 1]) for i in range(input.ndim)]
     return np.pad(input, pairs, constant_values=value.ravel()[0])
-
-
-def _slice(input: Array, start: Sequence[int], size: Sequence[int]) -> Array:
-    return np.ascontiguousarray(input[tuple(slice(a, a + n) for a, n in zip(start, size, strict=True))])
 
 
 _CONVOLUTION: dict[str, Any] = {
@@ -78,46 +73,37 @@ _WINDOW = ("pad", "stride", "dilation")
 TOSA: dict[str, TosaOp] = {
     op.name: op
     for op in (
-        TosaOp("conv2d", reference=conv_pool.conv2d, attributes=_WINDOW, **_CONVOLUTION),
-        TosaOp("conv3d", reference=conv_pool.conv3d, attributes=_WINDOW, **_CONVOLUTION),
-        TosaOp("depthwise_conv2d", reference=conv_pool.depthwise_conv2d, attributes=_WINDOW, **_CONVOLUTION),
-        TosaOp("transpose_conv2d", reference=conv_pool.transpose_conv2d, attributes=("out_pad", "stride"),
-               **_CONVOLUTION),
-        TosaOp("matmul", ("a", "b"), conv_pool.matmul, (("a_zp", "a"), ("b_zp", "b"))),
+        TosaOp("conv2d", attributes=_WINDOW, **_CONVOLUTION),
+        TosaOp("conv3d", attributes=_WINDOW, **_CONVOLUTION),
+        TosaOp("depthwise_conv2d", attributes=_WINDOW, **_CONVOLUTION),
+        TosaOp("transpose_conv2d", attributes=("out_pad", "stride"), **_CONVOLUTION),
+        TosaOp("matmul", ("a", "b"), _accumulate, (("a_zp", "a"), ("b_zp", "b"))),
         TosaOp("max_pool2d", ("input",), attributes=("kernel", "stride", "pad")),
-        TosaOp("avg_pool2d", ("input",), conv_pool.avg_pool2d, (("input_zp", "input"), ("output_zp", "output")),
+        TosaOp("avg_pool2d", ("input",), None, (("input_zp", "input"), ("output_zp", "output")),
                attributes=("kernel", "stride", "pad")),
         TosaOp("resize", ("input",), shapes=("scale", "offset", "border"), attributes=("mode",)),
         TosaOp("rescale", ("input", "multiplier", "shift"), None, (("input_zp", "input"), ("output_zp", "output")),
                attributes=("rounding", "per_channel"), extra=("dtype",)),
         TosaOp("table", ("input", "table")),
-        _unary("clamp", _clamp, "min_val", "max_val"),
-        _unary("abs", np.abs), _unary("clz"), _unary("bitwise_not"),
-        _unary("logical_not"), _unary("exp", np.exp), _unary("log", np.log),
-        _unary("ceil", np.ceil), _unary("floor", np.floor), _unary("sin", np.sin), _unary("cos", np.cos),
-        _unary("tanh", np.tanh), _unary("erf", special.erf), _unary("reciprocal", np.reciprocal),
-        _unary("rsqrt", lambda input: 1 / np.sqrt(input)), _unary("sigmoid", lambda input: 1 / (1 + np.exp(-input))),
-        _unary("identity", np.array),
-        TosaOp("negate", ("input",), lambda input, **zeros: -input, (("input_zp", "input"), ("output_zp", "output"))),
+        _unary("clamp", "min_val", "max_val"),
+        *map(_unary, ("abs", "clz", "bitwise_not", "logical_not", "exp", "log", "ceil", "floor", "sin", "cos", "tanh",
+                      "erf", "reciprocal", "rsqrt", "sigmoid", "identity")),
+        TosaOp("negate", ("input",), None, (("input_zp", "input"), ("output_zp", "output"))),
         TosaOp("cast", ("input",), lambda input, dtype: input.astype(dtype), extra=("dtype",)),
-        _binary("add", np.add), _binary("sub", np.subtract), _binary("pow", np.power),
-        _binary("maximum", np.maximum), _binary("minimum", np.minimum), _binary("intdiv"),
-        TosaOp("mul", ("a", "b"), lambda a, b, shift: np.asarray(a * b), extra=("shift",)),
-        _binary("arithmetic_right_shift", None, "round"),
-        _binary("logical_left_shift"), _binary("logical_right_shift"),
-        _binary("bitwise_and"), _binary("bitwise_or"), _binary("bitwise_xor"),
-        _binary("logical_and"), _binary("logical_or"), _binary("logical_xor"),
-        _binary("equal", np.equal), _binary("greater", np.greater), _binary("greater_equal", np.greater_equal),
-        TosaOp("select", ("condition", "on_true", "on_false"),
-               lambda condition, on_true, on_false: np.where(condition, on_true, on_false)),
-        _unary("reduce_sum", None, "axis"), _unary("reduce_max", None, "axis"), _unary("reduce_min", None, "axis"),
-        _unary("reduce_any", None, "axis"), _unary("reduce_all", None, "axis"), _unary("argmax", None, "axis"),
-        TosaOp("concat", ("inputs",), lambda inputs, axis: np.concatenate(inputs, axis=axis), attributes=("axis",)),
+        *map(_binary, ("add", "sub", "pow", "maximum", "minimum", "intdiv")),
+        TosaOp("mul", ("a", "b"), extra=("shift",)),
+        _binary("arithmetic_right_shift", "round"),
+        *map(_binary, ("logical_left_shift", "logical_right_shift", "bitwise_and", "bitwise_or", "bitwise_xor",
+                       "logical_and", "logical_or", "logical_xor", "equal", "greater", "greater_equal")),
+        TosaOp("select", ("condition", "on_true", "on_false")),
+        *(_unary(name, "axis") for name in ("reduce_sum", "reduce_max", "reduce_min", "reduce_any", "reduce_all",
+                                            "argmax", "reverse")),
+        TosaOp("concat", ("inputs",), attributes=("axis",)),
         TosaOp("pad", ("input", "value"), _pad, shapes=("padding",)),
-        TosaOp("reshape", ("input",), lambda input, shape: input.reshape(shape), shapes=("shape",)),
-        TosaOp("slice", ("input",), _slice, shapes=("start", "size")),
-        TosaOp("tile", ("input",), shapes=("multiples",)), _unary("reverse", None, "axis"),
-        _unary("transpose", lambda input, perms: np.ascontiguousarray(input.transpose(perms)), "perms"),
+        TosaOp("reshape", ("input",), shapes=("shape",)),
+        TosaOp("slice", ("input",), shapes=("start", "size")),
+        TosaOp("tile", ("input",), shapes=("multiples",)),
+        _unary("transpose", "perms"),
         TosaOp("gather", ("values", "indices")), TosaOp("scatter", ("values", "indices", "input")),
     )
 }  # fmt: skip
@@ -138,7 +124,7 @@ _CLASSES = {
     "given": "i8 i16 i32 u8 u16",
     "made": "i8 i16 i32 u8 u16",
 }
-_CONVOLUTION_TYPES = "i8 i8 i32 -> i32 | i16 i8 i64 -> i64 | f32 f32 f32 -> f32"
+_CONVOLUTION_TYPES = "i8 i8# i32# -> i32 | i16 i8# i64# -> i64 | f32 f32# f32# -> f32"
 SIGNATURES = Signatures(_CLASSES, {
     "conv2d conv3d depthwise_conv2d transpose_conv2d": _CONVOLUTION_TYPES,
     "matmul": "i8 i8 -> i32 | i16 i16 -> i64 | f32 f32 -> f32",

@@ -16,10 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.backends.ethos_u.dialect.evaluate import evaluate
+from edgewright.backends.ethos_u.dialect.numerics import TOSA_NUMERICS
 from edgewright.backends.ethos_u.dialect.table import PREFIX
 from edgewright.engine.kernels.int8_depthwise import MAX_TAPS
 from edgewright.ir.graph import Array, Graph, Op, QParams, Value
+from edgewright.ir.int_reference import run_definition
 from edgewright.ir.int_rules import ELEMENTWISE
 from edgewright.ir.numerics import Numerics
 from edgewright.ir.requant_scale import FixedPointScale
@@ -65,6 +66,15 @@ class TosaRewrite(GraphRewrite):
         current = self.value(value)
         q = current.q if current.q is None or zero is None else replace(current.q, zero_point=zero)
         return Value(value.name, current.dtype, tuple(shape), tuple(range(len(shape))), q=q)
+
+    def move(self, kind: str, op: Op, out: Value, x: Value, **args: Any) -> bool:
+        """Emit data movement. Stored integers stay as they are, also if the result is read with another zero point."""
+        moved = self.new_value(x, out.bound)
+        same = moved.q == self.value(out).q
+        self.emit(kind, op, out if same else moved, self=x, **args)
+        if not same:
+            self.emit("core.view", op, out, self=moved, size=list(out.bound))
+        return True
 
     def pad(self, op: Op, x: Value, out: Value, before: Sequence[int], after: Sequence[int], fill: Any) -> bool:
         """Pad ``x`` with ``fill``; False if float32 cannot represent the fill value exactly."""
@@ -151,28 +161,44 @@ def int_pairs(op: Op, *names: str) -> dict[str, list[int]]:
 
 _FLOAT32 = np.dtype(np.float32)
 _SAME = ("abs", "exp", "log", "ceil", "floor", "sin", "cos", "tanh", "erf", "reciprocal", "rsqrt", "sigmoid")
-_PAIRS = ("add", "sub", "mul", "maximum", "minimum")
+_PAIRS = {
+    **{name: f"core.{name}" for name in ("add", "sub", "mul", "maximum", "minimum")},
+    "equal": "core.eq", "greater": "core.gt", "greater_equal": "core.ge",
+}  # fmt: skip
+_OTHER_NAMES = {"negate": "neg", "identity": "clone"}
 _REDUCED = {"reduce_sum": "core.sum", "reduce_max": "core.amax", "reduce_min": "core.amin"}
 
 
 def translate_float(rw: TosaRewrite, op: Op) -> bool:
     """Translate an operator on float32 tensors; False if it has other types or no rule."""
     rule = _RULES.get(op.kind.removeprefix(PREFIX))
-    if rule is None or any(v.dtype != _FLOAT32 for v in (*op.inputs(), result_of(op))):
+    types = {v.dtype for v in (*op.inputs(), result_of(op))}
+    if rule is None or _FLOAT32 not in types or not types <= {_FLOAT32, np.dtype(bool)}:
         return False
-    return rule(rw, op)
+    return ("weight" not in op.args or op.args["weight"].data is not None) and rule(rw, op)
 
 
 def _unary(rw: TosaRewrite, op: Op) -> bool:
     name = op.kind.removeprefix(PREFIX)
-    rw.emit("core.neg" if name == "negate" else f"core.{name}", op, result_of(op), self=op.args["input"])
+    rw.emit(f"core.{_OTHER_NAMES.get(name, name)}", op, result_of(op), self=op.args["input"])
     return True
 
 
 def _binary(rw: TosaRewrite, op: Op) -> bool:
-    if op.args.get("shift") or all(v.data is not None for v in op.inputs()):
+    if op.args.get("shift"):
         return False
-    rw.emit(f"core.{op.kind.removeprefix(PREFIX)}", op, result_of(op), self=op.args["a"], other=op.args["b"])
+    rw.emit(_PAIRS[op.kind.removeprefix(PREFIX)], op, result_of(op), self=op.args["a"], other=op.args["b"])
+    return True
+
+
+def _pow(rw: TosaRewrite, op: Op) -> bool:
+    rw.emit("core.pow", op, result_of(op), self=op.args["a"], exponent=op.args["b"])
+    return True
+
+
+def _select(rw: TosaRewrite, op: Op) -> bool:
+    condition, on_true, on_false = (op.args[name] for name in ("condition", "on_true", "on_false"))
+    rw.emit("core.where", op, result_of(op), condition=condition, self=on_true, other=on_false)
     return True
 
 
@@ -207,28 +233,30 @@ def _convolve(rw: TosaRewrite, op: Op, kind: str, filters: Any, channels: int, *
 
 def _float_conv2d(rw: TosaRewrite, op: Op) -> bool:
     weight = op.args["weight"]
-    return weight.data is not None and _convolve(
-        rw, op, "core.conv2d", weight.data, weight.bound[0], padding=[int(n) for n in op.args["pad"]], groups=1,
-        **int_pairs(op, "stride", "dilation"),
-    )  # fmt: skip
+    return _convolve(rw, op, "core.conv2d", weight.data, weight.bound[0], padding=[int(n) for n in op.args["pad"]],
+                     groups=1, **int_pairs(op, "stride", "dilation"))  # fmt: skip
 
 
 def _float_depthwise(rw: TosaRewrite, op: Op) -> bool:
     weight = op.args["weight"]
-    if weight.data is None or weight.bound[3] != 1:
-        return False
-    channels = weight.bound[2]
-    return _convolve(rw, op, "core.depthwise_conv2d", weight.data.reshape(1, *weight.bound[:3]), channels,
-                     groups=channels,
-                     padding=[int(n) for n in op.args["pad"]], **int_pairs(op, "stride", "dilation"))  # fmt: skip
+    high, wide, inputs, multiplier = weight.bound
+    outputs = inputs * multiplier
+    return _convolve(rw, op, "core.depthwise_conv2d", weight.data.reshape(1, high, wide, outputs), outputs,
+                     groups=inputs, padding=[int(n) for n in op.args["pad"]],
+                     **int_pairs(op, "stride", "dilation"))  # fmt: skip
 
 
 def _float_transposed(rw: TosaRewrite, op: Op) -> bool:
     weight, out_pad = op.args["weight"], [int(n) for n in op.args["out_pad"]]
-    if weight.data is None or max(out_pad) > 0:
-        return False
+    if max(out_pad) > 0:
+        return _float_conv2d(rw, _transposed_as_conv2d(rw, op))
     return _convolve(rw, op, "core.conv_transpose2d", weight.data, weight.bound[0], padding=[-n for n in out_pad],
                      groups=1, dilation=[1, 1], output_padding=[0, 0], **int_pairs(op, "stride"))  # fmt: skip
+
+
+def _float_conv3d(rw: TosaRewrite, op: Op) -> bool:
+    plane = _planes_as_conv2d(rw, op)
+    return plane is not None and _float_conv2d(rw, plane) and _emit_volume(rw, op, result_of(plane), result_of(op))
 
 
 def _float_matmul(rw: TosaRewrite, op: Op) -> bool:
@@ -249,15 +277,18 @@ def _pool(rw: TosaRewrite, op: Op) -> bool:
 
 
 _RULES: dict[str, Callable[[TosaRewrite, Op], bool]] = {
-    **dict.fromkeys((*_SAME, "negate"), _unary),
+    **dict.fromkeys((*_SAME, *_OTHER_NAMES), _unary),
     **dict.fromkeys(_PAIRS, _binary),
     **dict.fromkeys(_REDUCED, _reduce),
     **dict.fromkeys(("max_pool2d", "avg_pool2d"), _pool),
     "clamp": _clamp,
     "conv2d": _float_conv2d,
+    "conv3d": _float_conv3d,
     "depthwise_conv2d": _float_depthwise,
     "transpose_conv2d": _float_transposed,
     "matmul": _float_matmul,
+    "pow": _pow,
+    "select": _select,
 }
 
 
@@ -298,7 +329,7 @@ def _conv2d(rw: TosaRewrite, op: Op) -> bool:
     return _emit_requantized(
         rw, op, "core.conv2d", weight.data, weight.bound[0], padding=[int(n) for n in op.args["pad"]], groups=1,
         **int_pairs(op, "stride", "dilation"),
-    ) or _emit_accumulators(rw, op, weight.data)  # fmt: skip
+    ) or _emit_accumulators(rw, op, weight.data, result_of(op) in rw.outputs)  # fmt: skip
 
 
 @rule("depthwise_conv2d")
@@ -314,7 +345,9 @@ def _depthwise(rw: TosaRewrite, op: Op) -> bool:
     return (few_taps and _emit_requantized(
         rw, op, "core.depthwise_conv2d", filters, inputs * multiplier, padding=[int(n) for n in op.args["pad"]],
         groups=inputs * multiplier, **int_pairs(op, "stride", "dilation"),
-    )) or _emit_accumulators(rw, op, filters.reshape(high, wide, inputs * multiplier, 1))  # fmt: skip
+    )) or _emit_accumulators(
+        rw, op, filters.reshape(high, wide, inputs * multiplier, 1), result_of(op) in rw.outputs
+    )  # fmt: skip
 
 
 def _repeat_channels(rw: TosaRewrite, op: Op, multiplier: int) -> Op:
@@ -328,8 +361,9 @@ def _repeat_channels(rw: TosaRewrite, op: Op, multiplier: int) -> Op:
     return replace(op, args={**op.args, "input": flat})
 
 
-def _emit_accumulators(rw: TosaRewrite, op: Op, filters: Array) -> bool:
-    """Emit the accumulators with the generic kernel of ``lower/int_conv.py``."""
+def _emit_accumulators(rw: TosaRewrite, op: Op, filters: Array, is_output: bool = False) -> bool:
+    """Emit the accumulators with the generic kernel of ``lower/int_conv.py``; as int32 if they fit, unless they are an
+    output."""
     x, bias, acc = op.args["input"], op.args["bias"], result_of(op)
     padding = [int(n) for n in op.args["pad"]]
     if x.dtype not in INT_RANGES or bias.data is None or len(x.bound) != 4 or min(padding) < 0:
@@ -340,7 +374,7 @@ def _emit_accumulators(rw: TosaRewrite, op: Op, filters: Array) -> bool:
     weights = filters.astype(np.int64) - int(op.args["weight_zp"])
     axes = (0, 1, 3) if "depthwise" in op.kind else (1, 2, 3)
     bound = int(np.abs(weights).sum(axis=axes).max(initial=0)) * (1 << 8 * x.dtype.itemsize)
-    if bound + int(np.abs(bias.data.astype(np.int64)).max(initial=0)) < 1 << 31 and acc not in rw.outputs:
+    if bound + int(np.abs(bias.data.astype(np.int64)).max(initial=0)) < 1 << 31 and not is_output:
         rw.values[acc] = replace(rw.value(acc), dtype=np.dtype(np.int32))
     args = {**op.args, "weight": make_constant(filters), "input": image, "pad": [0] * 4}
     rw.emit(op.kind, op, acc, **args)
@@ -349,32 +383,38 @@ def _emit_accumulators(rw: TosaRewrite, op: Op, filters: Array) -> bool:
 
 @rule("conv3d")
 def _conv3d(rw: TosaRewrite, op: Op) -> bool:
-    """A 3D convolution as 2D: the planes of each window become channels of one image."""
-    x, weight, acc = op.args["input"], op.args["weight"], result_of(op)
-    if x.dtype not in INT_RANGES or weight.data is None or weight.dtype.kind != "i" or len(x.bound) != 5:
+    x, acc = op.args["input"], result_of(op)
+    plane = _planes_as_conv2d(rw, op) if x.dtype in INT_RANGES else None
+    if plane is None:
         return False
-    count, kernel_depth = weight.bound[0], weight.bound[1]
-    batch, depth = acc.bound[0], acc.bound[1]
-    planes_as_channels = _gather_planes(rw, op, x, kernel_depth, depth)
-    if planes_as_channels is None:
-        return False
-    flat = rw.new_value(x, (batch * depth, *planes_as_channels.bound[2:]))
-    rw.emit("core.view", op, flat, self=planes_as_channels, size=list(flat.bound))
-    filters = weight.data.transpose(0, 2, 3, 1, 4).reshape(count, *weight.bound[2:4], -1)
-    accumulators = rw.new_value(acc, (batch * depth, *acc.bound[2:]))
-    args = {**op.args, "input": flat, "weight": make_constant(filters)}
-    args |= {name: [int(n) for n in op.args[name]][at:] for name, at in (("pad", 2), ("stride", 1), ("dilation", 1))}
-    plane = Op("tosa.conv2d", args, [accumulators], op.origin)
-    operands = _operands(rw, plane, count)
+    filters, accumulators = plane.args["weight"].data, result_of(plane)
+    operands = _operands(rw, plane, len(filters))
     rescale = None if operands is None else rw.fuse_rescale(op)
     if operands is None or rescale is None:
-        return _emit_accumulators(rw, plane, filters) and _emit_volume(rw, op, accumulators, acc)
+        return _emit_accumulators(rw, plane, filters, acc in rw.outputs) and _emit_volume(rw, op, accumulators, acc)
     scaling, out = rescale
     image = rw.new_value(out, accumulators.bound)
-    filters_value = make_constant(filters, _WEIGHT if x.dtype in INT8_RANGES else None)
-    rw.emit("core.conv2d", plane, image, **operands, weight=filters_value, scaling=scaling, padding=args["pad"],
+    weight = make_constant(filters, _WEIGHT if x.dtype in INT8_RANGES else None)
+    rw.emit("core.conv2d", plane, image, **operands, weight=weight, scaling=scaling, padding=plane.args["pad"],
               groups=1, **int_pairs(plane, "stride", "dilation"))  # fmt: skip
     return _emit_volume(rw, op, image, out)
+
+
+def _planes_as_conv2d(rw: TosaRewrite, op: Op) -> Op | None:
+    """A 3D convolution as 2D: the planes of each window become channels of one image."""
+    x, weight, acc = op.args["input"], op.args["weight"], result_of(op)
+    if weight.data is None or len(x.bound) != 5:
+        return None
+    planes = _gather_planes(rw, op, x, weight.bound[1], acc.bound[1])
+    if planes is None:
+        return None
+    images = acc.bound[0] * acc.bound[1]
+    flat = rw.new_value(x, (images, *planes.bound[2:]))
+    rw.emit("core.view", op, flat, self=planes, size=list(flat.bound))
+    filters = weight.data.transpose(0, 2, 3, 1, 4).reshape(weight.bound[0], *weight.bound[2:4], -1)
+    args = {**op.args, "input": flat, "weight": make_constant(filters)}
+    args |= {name: [int(n) for n in op.args[name]][at:] for name, at in (("pad", 2), ("stride", 1), ("dilation", 1))}
+    return Op("tosa.conv2d", args, [rw.new_value(acc, (images, *acc.bound[2:]))], op.origin)
 
 
 def _emit_volume(rw: TosaRewrite, op: Op, image: Value, out: Value) -> bool:
@@ -433,15 +473,39 @@ def _matmul(rw: TosaRewrite, op: Op) -> bool:
 
 @rule("transpose_conv2d")
 def _transposed(rw: TosaRewrite, op: Op) -> bool:
-    """conv_transpose2d if the output padding is less than the stride; otherwise the reference runs it."""
-    weight, pads = op.args["weight"], [int(n) for n in op.args["out_pad"]]
+    """conv_transpose2d if it is requantized from int8 and the output padding is less than the stride."""
+    x, weight, pads = op.args["input"], op.args["weight"], [int(n) for n in op.args["out_pad"]]
+    if weight.data is None or weight.dtype.kind != "i" or x.dtype not in INT_RANGES:
+        return False
     extra = [max(pads[1], 0), max(pads[3], 0)]
     supported = all(e < s for e, s in zip(extra, op.args["stride"], strict=True)) and max(pads[0], pads[2]) <= 0
-    if weight.data is None or not supported:
-        return False
-    cropped = [max(-n, 0) for n in pads]
-    return _emit_requantized(rw, op, "core.conv_transpose2d", weight.data, weight.bound[0], padding=cropped, groups=1,
-                             dilation=[1, 1], output_padding=extra, **int_pairs(op, "stride"))  # fmt: skip
+    return (supported and x.dtype in INT8_RANGES and _emit_requantized(
+        rw, op, "core.conv_transpose2d", weight.data, weight.bound[0], padding=[max(-n, 0) for n in pads], groups=1,
+        dilation=[1, 1], output_padding=extra, **int_pairs(op, "stride"),
+    )) or _conv2d(rw, _transposed_as_conv2d(rw, op))  # fmt: skip
+
+
+def _transposed_as_conv2d(rw: TosaRewrite, op: Op) -> Op:
+    """A convolution by the mirrored filters, of the image with zeros between and around its pixels."""
+    x, filters, (stride_h, stride_w) = op.args["input"], op.args["weight"].data, op.args["stride"]
+    (batch, high, wide, channels), zero = x.bound, int(op.args["input_zp"])
+    pixels = rw.new_value(x, (batch, high, 1, wide, 1, channels))
+    spaced = rw.new_value(x, (batch, high, stride_h, wide, stride_w, channels))
+    upsampled = rw.new_value(x, (batch, high * stride_h, wide * stride_w, channels))
+    rw.emit("core.view", op, pixels, self=x, size=list(pixels.bound))
+    rw.pad(op, pixels, spaced, [0] * 6, [0, 0, stride_h - 1, 0, stride_w - 1, 0], zero)
+    rw.emit("core.view", op, upsampled, self=spaced, size=list(upsampled.bound))
+    top, bottom, left, right = (
+        pad + filters.shape[1 + side // 2] - 1 - (side % 2) * (op.args["stride"][side // 2] - 1)
+        for side, pad in enumerate(int(n) for n in op.args["out_pad"])
+    )
+    sizes = (batch, upsampled.bound[1] + min(bottom, 0), upsampled.bound[2] + min(right, 0), channels)
+    cropped = rw.new_value(x, sizes)
+    rw.emit("core.slice", op, cropped, self=upsampled, start=[0] * 4, length=list(sizes))
+    image = rw.pad_image(op, cropped, [top, max(bottom, 0), left, max(right, 0)], zero)
+    args = {name: op.args[name] for name in ("bias", "input_zp", "weight_zp")}
+    args |= {"input": image, "weight": make_constant(filters[:, ::-1, ::-1]), "pad": [0] * 4}
+    return Op("tosa.conv2d", {**args, "stride": [1, 1], "dilation": [1, 1]}, op.outputs, op.origin)
 
 
 _MAX_FOLDED = 1 << 12  # elements of a constant that is folded
@@ -456,7 +520,7 @@ def to_core(graph: Graph, numerics: Numerics) -> Graph:
 
 
 def _fold_constants(rw: TosaRewrite, op: Op) -> bool:
-    """Evaluate an elementwise operator on small constants at compile time."""
+    """Evaluate an elementwise operator on small integer constants at compile time."""
     out, operands = result_of(op), [rw.value(v) for v in op.inputs()]
     if op.kind not in ELEMENTWISE or any(v.data is None for v in operands) or out in rw.outputs:
         return False
@@ -464,10 +528,9 @@ def _fold_constants(rw: TosaRewrite, op: Op) -> bool:
     if op in rw.done or np.prod(out.bound) > _MAX_FOLDED or np.broadcast_shapes(*shapes) != out.bound:
         return False
     arrays = {v: np.asarray(rw.value(v).data) for v in op.inputs()}
-    try:
-        data = np.asarray(evaluate(op, arrays), out.dtype)
-    except (ValueError, LookupError, ArithmeticError, TypeError):
-        return False  # the reference step reports the error at run time
+    data = run_definition(op, arrays, TOSA_NUMERICS)
+    if data is None:
+        return False
     rw.values[out] = replace(rw.value(out), data=np.ascontiguousarray(data).reshape(out.bound))
     return True
 
@@ -482,8 +545,7 @@ def _reshape(rw: TosaRewrite, op: Op) -> bool:
 
 @rule("transpose")
 def _transpose(rw: TosaRewrite, op: Op) -> bool:
-    rw.emit("core.permute", op, result_of(op), self=op.args["input"], dims=[int(d) for d in op.args["perms"]])
-    return True
+    return rw.move("core.permute", op, result_of(op), op.args["input"], dims=[int(d) for d in op.args["perms"]])
 
 
 @rule("concat")
@@ -496,9 +558,8 @@ def _concat(rw: TosaRewrite, op: Op) -> bool:
 def _slice(rw: TosaRewrite, op: Op) -> bool:
     if 0 in result_of(op).bound or [int(n) for n in op.args["size"]] != list(result_of(op).bound):
         return False
-    rw.emit("core.slice", op, result_of(op), self=op.args["input"], start=[int(n) for n in op.args["start"]],
-              length=list(result_of(op).bound))  # fmt: skip
-    return True
+    start, length = [int(n) for n in op.args["start"]], list(result_of(op).bound)
+    return rw.move("core.slice", op, result_of(op), op.args["input"], start=start, length=length)
 
 
 @rule("pad")

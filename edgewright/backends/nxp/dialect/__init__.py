@@ -10,23 +10,20 @@ from edgewright.backends.nxp.dialect.elementwise import leaky_relu_xnnpack
 from edgewright.backends.nxp.dialect.numerics import TFLITE as TFLITE_NUMERICS
 from edgewright.backends.nxp.dialect.numerics import rounds_like_xnnpack
 from edgewright.backends.nxp.dialect.table import PREFIX, TFLITE, TfliteOp
-from edgewright.ir.core.translated import run_translated
-from edgewright.ir.dialect import Dialect, array_of
+from edgewright.ir.core.translated import TranslatedDialect
+from edgewright.ir.dialect import array_of
 from edgewright.ir.graph import Array, Graph, Op, Value
 from edgewright.ir.int_reference import undefined
 from edgewright.ir.numerics import Numerics
 
 
-class TfliteDialect(Dialect):
+class TfliteDialect(TranslatedDialect):
     """Operators are bit-exact."""
 
     def check_row(self, op: Op, row: TfliteOp, memory: int) -> None:
         check_row(op, row, memory)
 
-    def run_op(self, op: Op, arrays: Mapping[Value, Array], numerics: Numerics) -> Sequence[Array]:
-        results = run_translated(self, op, arrays, numerics)
-        if results is not None:
-            return results
+    def run_remaining(self, op: Op, arrays: Mapping[Value, Array], numerics: Numerics) -> Sequence[Array]:
         name = op.kind.removeprefix(PREFIX)
         reference = TFLITE[name].reference
         if name == "LEAKY_RELU" and rounds_like_xnnpack(numerics):

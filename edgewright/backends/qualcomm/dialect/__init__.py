@@ -10,13 +10,14 @@ from edgewright.backends.qualcomm.dialect.check import check_row, check_value
 from edgewright.backends.qualcomm.dialect.evaluate import evaluate
 from edgewright.backends.qualcomm.dialect.numerics import QNN as QNN_NUMERICS
 from edgewright.backends.qualcomm.dialect.table import QNN, QnnOp
-from edgewright.ir.dialect import Dialect, array_of
+from edgewright.ir.core.translated import TranslatedDialect
+from edgewright.ir.dialect import array_of
 from edgewright.ir.dialect_checks import check_graph
 from edgewright.ir.graph import Array, Graph, GraphError, Op, Value
 from edgewright.ir.numerics import Numerics
 
 
-class QnnDialect(Dialect):
+class QnnDialect(TranslatedDialect):
     """Tensors that have one element may be scalars or vectors: QNN has no tensors of rank 0."""
 
     def check(self, graph: Graph, memory: int) -> None:
@@ -29,7 +30,10 @@ class QnnDialect(Dialect):
         check_row(op, row, memory)
 
     def run_op(self, op: Op, arrays: Mapping[Value, Array], numerics: Numerics) -> Sequence[Array]:
-        results = evaluate(self, op, [array_of(v, arrays) for v in op.args["inputs"]])
+        if self.row(op.kind).reference is None:
+            results = super().run_op(op, arrays, numerics)
+        else:
+            results = evaluate(op, [array_of(v, arrays) for v in op.args["inputs"]])
         return [
             array.reshape(out.bound) if out is not None and array.size == 1 else array
             for out, array in zip(op.outputs, results, strict=True)

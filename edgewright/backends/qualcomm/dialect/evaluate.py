@@ -11,21 +11,14 @@ from edgewright.backends.qualcomm.dialect import int_rules  # noqa: F401  (regis
 from edgewright.backends.qualcomm.dialect.dtypes import convert_elements, from_float, to_float
 from edgewright.backends.qualcomm.dialect.numerics import QNN as QNN_NUMERICS
 from edgewright.backends.qualcomm.dialect.table import PREFIX, QNN, REAL, STORED
-from edgewright.ir.core.translated import run_translated
-from edgewright.ir.dialect import Dialect
 from edgewright.ir.graph import Array, Op, Value
-from edgewright.ir.int_reference import run_definition, undefined
+from edgewright.ir.int_reference import run_definition
 
 
-def evaluate(dialect: Dialect, op: Op, arrays: Sequence[Array]) -> list[Array]:
+def evaluate(op: Op, arrays: Sequence[Array]) -> list[Array]:
     """The results of an operator for the arrays of its operands."""
     row, values, out = QNN[op.kind.removeprefix(PREFIX)], op.args["inputs"], op.outputs[0]
-    if row.reference is None:
-        results = run_translated(dialect, op, dict(zip(values, arrays, strict=True)), QNN_NUMERICS)
-        if results is None:
-            raise undefined(op)
-        return results
-    assert out is not None
+    assert out is not None and row.reference is not None
     if row.domain != STORED:  # what moves data converts its operands first
         result = run_definition(op, dict(zip(values, arrays, strict=True)), QNN_NUMERICS)
         if result is not None:

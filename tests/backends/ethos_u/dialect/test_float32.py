@@ -101,6 +101,10 @@ def test_moves() -> None:
          tosa("transpose", real("q", 2, 5, 3, 4), input=x, perms=[0, 3, 1, 2]))  # fmt: skip
 
 
-def test_powers_are_left_to_the_reference() -> None:
+def test_powers_comparisons_and_choices() -> None:
     a, b = real("a", 3, 19), real("b", 3, 19)
-    near(tosa("pow", real("y", 3, 19), a=a, b=b), positive=True, native=False)
+    near(tosa("pow", real("y", 3, 19), a=a, b=b), positive=True)
+    compared = [plain(kind, (3, 19), "bool") for kind in ("equal", "greater", "greater_equal")]
+    near(*(tosa(out.name, out, a=a, b=b) for out in compared))
+    near(tosa("greater", compared[1], a=a, b=b),
+         tosa("select", real("z", 3, 19), condition=compared[1], on_true=a, on_false=b))  # fmt: skip
