@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgewright.ir.graph import Graph, Op
+from edgewright.ir.graph import Graph, Op, Value
 from tests.backends.ethos_u.dialect.test_to_core import computing_steps, factors, rescale, weights
 from tests.backends.nxp.dialect.test_to_core import window
 from tests.engine.vendors import anything, graph, numbers, plain, same, tosa
@@ -47,6 +47,30 @@ def test_an_image_that_two_convolutions_pad_with_different_numbers() -> None:
         ]  # fmt: skip
         outs.append(out)
     same(graph(outs, *ops), "tosa")
+
+
+def padded(x: Value, zero: int) -> tuple[Op, Op]:
+    acc, out = plain("acc", (*x.bound[:3], 8), "int32"), plain("out", (*x.bound[:3], 8), "int8")
+    conv = tosa("conv2d", acc, input=x, weight=weights(8, 3, 3, x.bound[3]), bias=numbers([0]), input_zp=zero,
+                weight_zp=0, pad=[1] * 4, stride=[1, 1], dilation=[1, 1])  # fmt: skip
+    return conv, rescale(acc, out, *factors(8, 0.01))
+
+
+@pytest.mark.parametrize("other", [None, 3, 4], ids=["not padded", "the same", "another number"])
+def test_moved_images_of_one_that_a_convolution_pads(other: int | None) -> None:
+    """Whatever moves the image's integers, their zero point stays that of the padding."""
+    x = plain("x", (1, 6, 6, 8), "int8")
+    half, turned, twice, flat = (plain(name, shape, "int8") for name, shape in
+        (("half", (1, 6, 6, 4)), ("turned", (1, 4, 6, 6)), ("twice", (1, 6, 6, 16)), ("flat", (36, 8))))  # fmt: skip
+    moves = [
+        tosa("slice", half, input=x, start=[0] * 4, size=list(half.bound)),
+        tosa("transpose", turned, input=half, perms=[0, 3, 1, 2]),
+        tosa("concat", twice, inputs=[x, x], axis=3),
+        tosa("reshape", flat, input=x, shape=list(flat.bound)),
+    ]
+    convolutions = [*padded(x, 3), *(() if other is None else padded(half, other))]
+    outs = [turned, twice, flat, *(op.outputs[0] for op in convolutions[1::2])]
+    same(graph(outs, *moves, *convolutions), "tosa")
 
 
 def test_sums_that_32_bits_do_not_hold_are_left_to_the_reference() -> None:
