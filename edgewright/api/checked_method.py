@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ class CheckedMethod:
     rounding: Rounding
     lower: Lower
 
-    @property
+    @cached_property
     def slack(self) -> float:
         """Tolerance factor: random errors break half of all ties the other way, a device may break all of them."""
         return 2.0 if has_discontinuities(self.reference.graph) else 1.0

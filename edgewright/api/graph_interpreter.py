@@ -6,7 +6,9 @@ the file's result (``Override``), so that errors of one layer do not reach the n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -14,10 +16,18 @@ from torch import fx
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
 
-from edgewright.api.quantized_graph import constant_nodes, integer_nodes, is_conversion, is_quantize, target_name
+from edgewright.api.quantized_graph import (
+    constant_nodes,
+    integer_nodes,
+    is_conversion,
+    is_dequantize,
+    is_quantize,
+    target_name,
+)
 from edgewright.backends.table import Rounding
 
 _TIE = 2.0**-19  # fraction of the largest element: less than a 16-bit step
+_CACHED_BYTES = 1 << 30  # of dequantized weights that runs share
 _KINDS = (InputKind.USER_INPUT, InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 
 
@@ -41,6 +51,7 @@ class GraphInterpreter:
         specs = exported.graph_signature.output_specs
         self._returned = [i for i, spec in enumerate(specs) if spec.kind == OutputKind.USER_OUTPUT]
         self._mutated_buffers = {i: str(s.target) for i, s in enumerate(specs) if s.kind == OutputKind.BUFFER_MUTATION}
+        self._weights = DequantizedWeights(constant_nodes(exported))
 
     @property
     def outputs(self) -> list[Any]:
@@ -64,7 +75,8 @@ class GraphInterpreter:
         for number, leaves in enumerate(calls):
             visitor = visitors[number] if visitors else Visitor()
             with torch.no_grad():
-                results = _VisitingInterpreter(self.exported.graph_module, visitor).run(*self._arguments(state, leaves))
+                interpreter = _VisitingInterpreter(self.exported.graph_module, visitor, self._weights)
+                results = interpreter.run(*self._arguments(state, leaves))
             outputs.append([_copy(results[i]) for i in self._returned])
             for i, name in self._mutated_buffers.items():
                 state[name] = results[i]
@@ -89,6 +101,28 @@ class GraphInterpreter:
                 name = str(spec.target)
                 arguments.append(state[name] if spec.kind == InputKind.BUFFER else self._tensor(name))
         return arguments
+
+
+@dataclass
+class DequantizedWeights:
+    """Dequantized weights, computed in the first of many runs: dequantizing takes longer than most layers that read
+    them. Their inputs are constants, which visitors do not replace."""
+
+    constants: Collection[fx.Node]
+    size: int = 0
+    _values: dict[fx.Node, tuple[torch.Tensor, int]] = field(default_factory=dict)
+
+    def get(self, node: fx.Node) -> torch.Tensor | None:
+        """The value of a node, unless it is not cached or something has written to it since."""
+        value, version = self._values.get(node, (None, 0))
+        return value if value is not None and value._version == version else None
+
+    def add(self, node: fx.Node, value: Any) -> None:
+        if not is_dequantize(node) or any(n not in self.constants for n in node.all_input_nodes):
+            return
+        if isinstance(value, torch.Tensor) and self.size + value.nbytes <= _CACHED_BYTES:
+            self.size += value.nbytes
+            self._values[node] = value, value._version
 
 
 class RoundingNoise(Visitor):
@@ -119,11 +153,12 @@ class RoundingNoise(Visitor):
 
     def perturb(self, value: torch.Tensor, fraction: float) -> torch.Tensor:
         """Perturb every element at random by up to a fraction of the largest."""
-        finite = value.double()[torch.isfinite(value)]
+        finite = value if is_finite(value) else value[torch.isfinite(value)]
         if not finite.numel():
             return value
-        offsets = torch.rand(value.shape, generator=self._random, dtype=torch.float64) * 2 - 1
-        return (value.double() + offsets * (fraction * finite.abs().max())).to(value.dtype)
+        largest = finite.abs().max().double()
+        offsets = torch.rand(value.shape, generator=self._random, dtype=torch.float64).mul_(2).sub_(1)
+        return offsets.mul_(fraction * largest).add_(value).to(value.dtype)
 
 
 class Override(Visitor):
@@ -156,7 +191,7 @@ class Override(Visitor):
         if is_conversion(node) and source in self._nonfinite:
             self._nonfinite[node] = self._nonfinite[source]
             self.undefined[node.name] = self._nonfinite[node]
-        elif isinstance(value, torch.Tensor) and value.is_floating_point() and not value.isfinite().all():
+        elif isinstance(value, torch.Tensor) and value.is_floating_point() and not is_finite(value):
             self._nonfinite[node] = ~value.isfinite()
 
     def inside(self) -> Visitor:
@@ -164,25 +199,36 @@ class Override(Visitor):
 
 
 class _VisitingInterpreter(fx.Interpreter):
-    def __init__(self, module: fx.GraphModule, visitor: Visitor) -> None:
+    def __init__(self, module: fx.GraphModule, visitor: Visitor, weights: DequantizedWeights) -> None:
         super().__init__(module)
         self._visitor = visitor
+        self._weights = weights
 
     def run_node(self, n: fx.Node) -> Any:
-        return self._visitor.visit(n, super().run_node(n))
+        value: Any = self._weights.get(n)
+        if value is None:
+            value = super().run_node(n)
+            self._weights.add(n, value)
+        return self._visitor.visit(n, value)
 
     def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
         attribute = super().get_attr(target, args, kwargs)
         return (
-            _make_subgraph_runner(attribute, self._visitor.inside())
+            _make_subgraph_runner(attribute, self._visitor.inside(), self._weights)
             if isinstance(attribute, fx.GraphModule)
             else attribute
         )
 
 
-def _make_subgraph_runner(module: fx.GraphModule, visitor: Visitor) -> Callable[..., Any]:
+def _make_subgraph_runner(module: fx.GraphModule, visitor: Visitor, weights: DequantizedWeights) -> Callable[..., Any]:
     """A callable that interprets a subgraph of control flow with a visitor."""
-    return lambda *args: _VisitingInterpreter(module, visitor).run(*args)
+    return lambda *args: _VisitingInterpreter(module, visitor, weights).run(*args)
+
+
+def is_finite(value: torch.Tensor) -> bool:
+    """True if no element is infinite or NaN. A sum is finite only then, and one pass over the elements; an infinite one
+    may be an overflow."""
+    return math.isfinite(value.sum().item()) or bool(value.isfinite().all())
 
 
 def _copy(value: Any) -> Any:
