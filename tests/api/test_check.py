@@ -15,7 +15,8 @@ from edgewright import to_edge_transform_and_lower
 from edgewright.api import locate, self_check
 from edgewright.api.data import Call
 from edgewright.api.deviation import OutputDeviation
-from edgewright.api.graph_interpreter import GraphInterpreter, Override
+from edgewright.api.graph_interpreter import GraphInterpreter, Override, Visitor, is_finite
+from edgewright.api.quantized_graph import is_dequantize
 from edgewright.api.self_check import check_cases, check_program
 from edgewright.backends import find_partitioner
 from edgewright.backends.ethos_u import partitioner as ethos_u_partitioner
@@ -356,6 +357,67 @@ def test_an_example_of_one_number_is_varied() -> None:
     assert first is example
     assert second.args[0].std() > 0 and torch.equal(second.args[1], example.args[1])
     assert check_cases(torch.export.export(net(), (calls(1)[0],)), Call((calls(1)[0],)), [])[0][1:] == []
+
+
+def test_layers_are_compared_without_vela_where_commands_do_not_run(
+    plant: Plant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """... also if several delegates have inputs and outputs of the same sizes."""
+    runs: list[int] = []
+    whole = ethos_u_partitioner.compile_tosa
+    monkeypatch.setattr(ethos_u_partitioner, "compile_tosa", lambda *a, **k: runs.append(len(a)) or whole(*a, **k))
+    monkeypatch.setattr(self_check, "_INFORMATIVE", 1000.0)  # layers are always compared
+    model = torch.nn.Sequential(*(layer for _ in range(3) for layer in (torch.nn.Linear(8, 8), Sorted())))
+    data = [torch.randn(4, 8) for _ in range(4)]
+
+    def build() -> Any:
+        return ew.compile(model.eval(), data[0], "ethos-u85-256", quantize="int8", calibration=data, quiet=True)
+
+    assert build().report.check.note == "" and len(runs) > 2
+    delegates = len(runs)
+    plant("ethos-u85-256", "2")
+    with pytest.raises(MiscompileError, match="layer '2'"):
+        build()
+    assert len(runs) == 2 * delegates  # those of the file
+
+
+class Sorted(torch.nn.Module):
+    """No operator of an NPU: it divides what is around it."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.sort(-1).values
+
+
+@pytest.mark.parametrize("writes", [False, True])
+def test_weights_are_dequantized_once(writes: bool) -> None:
+    """... unless something writes to them, and results are those of a first run."""
+    exported = ew.compile(net(), calls(1)[0], "xnnpack", quantize="int8", calibration=calls(), quiet=True).exported
+    leaves = [[calls(1)[0]]]
+    first = GraphInterpreter(exported).run(leaves)
+    reference, seen = GraphInterpreter(exported), list[tuple[str, torch.Tensor]]()
+
+    class Writer(Visitor):
+        def visit(self, node: Any, value: Any) -> Any:
+            if is_dequantize(node) and "per_channel" in str(node.target):
+                seen.append((node.name, value))
+            return value
+
+    for _ in range(2):
+        assert torch.equal(reference.run(leaves, [Writer()])[0][0], first[0][0])
+        if writes:
+            for _, value in seen:
+                value.zero_()
+    weights = {name: [value for n, value in seen if n == name] for name, _ in seen}
+    assert weights and all((a is b) is not writes for a, b in weights.values())
+
+
+@pytest.mark.parametrize(("dtype", "elements", "finite"), [
+    ("float32", [1.0, -2.0], True), ("float16", [60000.0] * 9, True), ("float32", [3e38] * 9, True),
+    ("float32", [1.0, np.inf], False), ("float16", [np.inf, -np.inf], False), ("float32", [np.nan, 0.0], False),
+    ("float32", [], True),
+])  # fmt: skip
+def test_overflowing_sums_of_finite_elements_are_finite(dtype: str, elements: list[float], finite: bool) -> None:
+    assert is_finite(torch.tensor(elements, dtype=getattr(torch, dtype))) is finite
 
 
 @pytest.mark.parametrize(("distance", "called"), [(1.5, "faulty_layer"), (3.0, "locate")])

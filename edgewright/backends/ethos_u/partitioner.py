@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -11,10 +12,10 @@ import torch
 from torch import fx
 from torch.export import ExportedProgram
 
-from edgewright.backends.ethos_u.blob import write_blob
+from edgewright.backends.ethos_u.blob import ALIGNMENT, RANK, Blob, Tensor, write_blob
 from edgewright.backends.ethos_u.dialect import DIALECT
 from edgewright.backends.ethos_u.lower import TosaLowering
-from edgewright.backends.ethos_u.npu import supported
+from edgewright.backends.ethos_u.npu import supported, without_commands
 from edgewright.backends.ethos_u.ops import BACKEND, TABLES
 from edgewright.backends.ethos_u.pool_scale import keep_input_scale
 from edgewright.backends.ethos_u.target import ACCELERATORS, EthosUCompileSpec
@@ -54,6 +55,7 @@ class EthosUPartitioner(Partitioner):
         super().__init__(list(additional_checks or ()), verbose=verbose)
         self.verify = verify
         self.compile_spec = check_spec(compile_spec)
+        self._needs_commands = True
 
     @classmethod
     def for_target(cls, target: str | None) -> EthosUPartitioner:
@@ -63,8 +65,10 @@ class EthosUPartitioner(Partitioner):
         return cls(EthosUCompileSpec(target))
 
     def for_inspection(self) -> EthosUPartitioner:
-        """Without Vela's search for a small arena, which takes minutes with hundreds of outputs (1 s without it)."""
+        """Without Vela where commands do not run on the host; elsewhere without its search for a small arena, which
+        takes minutes with hundreds of outputs (1 s without it)."""
         partitioner = copy.copy(self)
+        partitioner._needs_commands = supported(self.compile_spec.target) is None
         partitioner.compile_spec = replace(self.compile_spec.with_allocator("LinearAlloc"), intermediates=None)
         return partitioner
 
@@ -78,14 +82,29 @@ class EthosUPartitioner(Partitioner):
     def lower(self, group: Graph) -> LoweredBackendModule:
         device = to_tosa(group, self.compile_spec)
         spec = self.compile_spec
+        twin = None if supported(spec.target) is None else write_twin({"": device})
+        specs = spec.to_compile_specs()
+        if twin is not None and not self._needs_commands:
+            blob = uncompiled_blob(spec.target, device.inputs, device.outputs, hashlib.sha256(twin).digest())
+            return LoweredBackendModule(self.backend.id, write_blob(blob), specs, {}, twin)
         inputs, outputs = ([value.nbytes for value in side] for side in (device.inputs, device.outputs))
         compiled = compile_tosa(write_tosa(device), spec, inputs=inputs, outputs=outputs)
         if self.verify:
             verify_commands(device, compiled, spec.target)
-        twin = None if supported(spec.target) is None else write_twin({"": device})
         expected = None if compiled.performance is None else compiled.performance.to_dict()
-        specs = spec.to_compile_specs()
         return LoweredBackendModule(self.backend.id, write_blob(compiled), specs, {}, twin, estimates=expected)
+
+
+def uncompiled_blob(accelerator: str, inputs: Sequence[Value], outputs: Sequence[Value], digest: bytes) -> Blob:
+    """A blob without commands, of a graph that runs as its host twin. The twin is found by the blob's digest, so that
+    blobs of different graphs must differ."""
+    size, tensors = 0, []
+    for value in (*inputs, *outputs):
+        assert value.dtype is not None
+        shape = (*(1,) * (RANK - len(value.bound)), *value.bound)
+        tensors.append(Tensor(shape, value.dtype.itemsize, size))
+        size += -(-value.nbytes // ALIGNMENT) * ALIGNMENT
+    return Blob(without_commands(accelerator), digest, size, tensors[: len(inputs)], tensors[len(inputs) :])
 
 
 # Position of the index argument.

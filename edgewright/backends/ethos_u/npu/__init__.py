@@ -2,6 +2,6 @@
 
 from edgewright.backends.ethos_u.npu.disasm import disassemble
 from edgewright.backends.ethos_u.npu.run import run, supported
-from edgewright.backends.ethos_u.npu.stream import CommandStream, accelerator_of, decode
+from edgewright.backends.ethos_u.npu.stream import CommandStream, accelerator_of, decode, without_commands
 
-__all__ = ["CommandStream", "accelerator_of", "decode", "disassemble", "run", "supported"]
+__all__ = ["CommandStream", "accelerator_of", "decode", "disassemble", "run", "supported", "without_commands"]

@@ -59,6 +59,17 @@ def accelerator_of(data: bytes) -> str:
     return _segments(_words(data))[0]
 
 
+def without_commands(accelerator: str) -> bytes:
+    """A file that names its NPU and has no commands.
+
+    >>> accelerator_of(without_commands("ethos-u85-256"))
+    'ethos-u85-256'
+    """
+    _, family, macs = accelerator.split("-")
+    product = next(number for number, name in _FAMILY.items() if name == family)
+    return b"COP1" + np.asarray([_CONFIG, product << 28 | int(macs).bit_length() - 1, 0], "<u4").tobytes()
+
+
 def _words(data: bytes) -> list[int]:
     if data[:4] not in (b"COP1", b"COP2"):
         raise FormatError("must begin with COP1 or COP2", value=bytes(data[:4]), where="cmd_data", offset=0)
