@@ -131,27 +131,16 @@ def has_int_limits(clamp: Op) -> bool:
 
 
 def _zero_points(graph: Graph) -> dict[Value, int]:
-    """The zero point of each int8 tensor. Tensors that data movement connects share one: that of the last operator
-    which pads one of them. An operator that pads with another has a slower translation."""
-    parents: dict[Value, Value] = {}
-
-    def root(value: Value) -> Value:
-        while value in parents:
-            value = parents[value]
-        return value
-
-    for op in graph.ops:
-        if op.kind.removeprefix(PREFIX) in _ZERO_POINT_PRESERVING:
-            joined = root(result_of(op))
-            for value in op.args["inputs"] if "inputs" in op.args else (op.args["input"],):
-                if root(value) is not joined:
-                    parents[root(value)] = joined
+    """The zero point that each int8 tensor is read with, propagated backwards through data movement."""
     zero_points: dict[Value, int] = {}
     for op in reversed(graph.ops):
-        if "input_zp" in op.args and op.kind != f"{PREFIX}rescale" and isinstance(op.args.get("input"), Value):
-            zero_points.setdefault(root(op.args["input"]), int(op.args["input_zp"]))
-    found = {value: zero_points.get(root(value)) for value in graph.values()}
-    return {value: zero for value, zero in found.items() if zero is not None and -128 <= zero <= 127}
+        name = op.kind.removeprefix(PREFIX)
+        if "input_zp" in op.args and name != "rescale" and isinstance(op.args.get("input"), Value):
+            zero_points.setdefault(op.args["input"], int(op.args["input_zp"]))
+        elif name in _ZERO_POINT_PRESERVING and op.outputs[0] in zero_points:
+            for value in op.inputs():
+                zero_points.setdefault(value, zero_points[op.outputs[0]])
+    return {key: zero for key, zero in zero_points.items() if -128 <= zero <= 127}
 
 
 def result_of(op: Op) -> Value:
