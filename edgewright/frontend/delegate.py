@@ -11,7 +11,7 @@ from torch._ops import HigherOrderOperator
 from edgewright.formats.flatbuffer import Buffer
 from edgewright.formats.twin_reader import read_twin
 from edgewright.frontend.tensors import to_array
-from edgewright.ir.graph import Graph
+from edgewright.ir.graph import Array, Graph
 from edgewright.runtime.delegates import ResultSpec
 
 
@@ -19,6 +19,7 @@ class LoweredBackendModule(torch.nn.Module):
     """A compiled partition: the blob of its delegate, and the named data that the blob refers to.
 
     ``overread``: bytes that the delegate may read past the end of a tensor.
+    ``constants``: arrays in memory order that a call passes after its inputs, and the program stores.
     ``twin``: the partition as one graph written by ``formats.twin_writer``, if the blob cannot run on the host.
     ``estimates``: a vendor compiler's performance estimates as data with their ``basis`` (``lowering.estimates``).
     The class name and the field names are those that torch's verifier accepts in an exported program.
@@ -27,6 +28,7 @@ class LoweredBackendModule(torch.nn.Module):
     def __init__(
         self, backend_id: str, processed_bytes: bytes, specs: Mapping[str, bytes], named_data: Mapping[str, Buffer],
         twin: bytes | None = None, overread: int = 0, estimates: Mapping[str, Any] | None = None,
+        constants: Sequence[Array] = (),
     ) -> None:  # fmt: skip
         super().__init__()
         self.backend_id = backend_id
@@ -36,6 +38,7 @@ class LoweredBackendModule(torch.nn.Module):
         self.named_data = dict(named_data)
         self.twin = twin
         self.overread = overread
+        self.constants = list(constants)
         self.estimates = estimates
         self.orders: Sequence[Sequence[int]] | None = None  # dim orders of the inputs, after layout assignment
         self.results: Sequence[ResultSpec] | None = None
@@ -46,9 +49,11 @@ class LoweredBackendModule(torch.nn.Module):
         from edgewright.runtime.method_io import to_caller
 
         specs = dict(self.compile_specs)
+        constants = dict(enumerate(self.constants, len(inputs)))
         blob = DelegateBlob(
-            self.backend_id, self.processed_bytes, specs, self.named_data, twin=lambda digest: self._twin()
-        )
+            self.backend_id, self.processed_bytes, specs, self.named_data, twin=lambda digest: self._twin(),
+            constants=constants,
+        )  # fmt: skip
         delegate = make_delegate(blob)
         arrays = [to_array(i) for i in inputs]
         if self.orders is None or self.results is None:

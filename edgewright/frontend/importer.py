@@ -19,7 +19,7 @@ from edgewright.frontend.delegate import executorch_call_delegate
 from edgewright.frontend.origin import frames, module_classes, module_path, source_line
 from edgewright.frontend.tensors import DTYPES, dim_order_of, to_array
 from edgewright.ir.aten.dialect import ATEN
-from edgewright.ir.graph import Dim, Graph, Op, Origin, Size, Value
+from edgewright.ir.graph import Array, Dim, Graph, Op, Origin, Size, Value
 from edgewright.ir.verify import verify
 
 _KINDS = {torch.SymInt: "int", int: "int", torch.SymBool: "bool", bool: "bool", torch.SymFloat: "float", float: "float"}
@@ -202,12 +202,18 @@ def _describe_delegate(op: Op, args: Any, node: fx.Node) -> None:
     lowered, *inputs = args
     op.kind = "delegate"
     input_orders, output_orders = node.meta["delegate_orders"]
+    constants = [_delegate_constant(f"{node.name}_constant_{i}", data) for i, data in enumerate(lowered.constants)]
+    inputs, input_orders = [*inputs, *constants], [*input_orders, *(v.dim_order for v in constants)]
     op.args = {"id": lowered.backend_id, "blob": lowered.processed_bytes, "specs": dict(lowered.compile_specs),
                "named": lowered.named_data, "twin": lowered.twin, "overread": lowered.overread, "inputs": inputs,
                "orders": input_orders, "estimates": lowered.estimates}  # fmt: skip
     for value, order in zip(op.outputs, output_orders, strict=True):
         if value is not None:
             value.dim_order = order
+
+
+def _delegate_constant(name: str, data: Array) -> Value:
+    return Value(name, data.dtype, data.shape, tuple(range(data.ndim)), data)
 
 
 # ------------------------------------------------------------------------------------------------ control flow

@@ -25,7 +25,8 @@ class DelegateStep(Step):
         count = delegate.input_count
         if not 0 <= count <= len(args):
             raise FormatError(f"the delegate takes {count} inputs", value=f"{len(args)} arguments")
-        self.delegate, self.inputs, self.outputs = delegate, list(args[:count]), list(args[count:])
+        self.delegate, self.outputs = delegate, list(args[count:])
+        self.inputs = [index for at, index in enumerate(args[:count]) if at not in delegate.bound_inputs]
         self._backend = backend
         for index in self.outputs:
             if index not in replaced:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import inspect
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
@@ -32,6 +32,11 @@ class Delegate(Protocol):
     @property
     def input_count(self) -> int:
         """How many arguments of a call are inputs; the others are outputs."""
+        ...
+
+    @property
+    def bound_inputs(self) -> Collection[int]:
+        """Positions of the inputs that are taken from ``DelegateBlob.constants``: calls do not pass these."""
         ...
 
     @property
@@ -97,6 +102,7 @@ class DelegateBase:
     storage_order: bool = False
     raw_outputs: bool = False
     deferred: bool = False
+    bound_inputs: Collection[int] = ()
 
     @property
     def device_graph(self) -> Graph | None:
@@ -149,7 +155,8 @@ class DelegateBlob:
     backends whose blobs run only on a device. ``twins_digest``: digest of everything that twins are read from, empty if
     unknown. ``threads``: how many to use, None for the default. ``dynamic``: shapes are dynamic. ``method``: the method
     that calls it, for backends whose blobs serve several. ``deferred``: compilation is deferred to ``prepare``, because
-    a segment may inline the delegate's graph.
+    a segment may inline the delegate's graph. ``constants``: arguments of every call that are constants of the program,
+    in memory order, by position.
     """
 
     backend: str
@@ -163,6 +170,7 @@ class DelegateBlob:
     method: str = "forward"
     deferred: bool = False
     twins_digest: Callable[[], str] = lambda: ""
+    constants: Mapping[int, Array] = field(default_factory=dict)
 
 
 class ResultSpec(NamedTuple):

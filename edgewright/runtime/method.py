@@ -23,7 +23,13 @@ from edgewright.runtime.input_aliasing import has_state, mark_aliasable_inputs
 from edgewright.runtime.kernel import Kernel
 from edgewright.runtime.metadata import MethodMetadata, describe
 from edgewright.runtime.method_io import copy_output, store_inputs
-from edgewright.runtime.requirements import find_kernels, load_delegates, replaced_values, require_delegates
+from edgewright.runtime.requirements import (
+    constant_arguments,
+    find_kernels,
+    load_delegates,
+    replaced_values,
+    require_delegates,
+)
 from edgewright.runtime.shared_state import Guard, SharedState
 from edgewright.runtime.step import FreeStep, JumpFalseStep, MoveStep, Step, Values
 from edgewright.runtime.tensor import RAISE_MEMORY, TensorSlot
@@ -56,8 +62,9 @@ class Method:
         kernels = find_kernels(plan)
         require_delegates(plan)
         self._table = ValueTable(program, plan, data, limits, shared)
-        self._delegates = load_delegates(program, plan, data, limits.memory, twin, threads)
         self._replaced = replaced_values(plan, kernels)
+        constants = constant_arguments(plan, self._table.values, self._replaced)
+        self._delegates = load_delegates(program, plan, data, limits.memory, twin, threads, constants)
         self._chains = [self._bind(index, chain, kernels) for index, chain in enumerate(plan.chains)]
         self._steps = [step for chain in self._chains for step in chain]
         mark_aliasable_inputs(plan, self._table.values, self._steps)

@@ -12,6 +12,8 @@ from edgewright.runtime.binding import written_values
 from edgewright.runtime.delegates import Delegate, DelegateBlob, make_delegate
 from edgewright.runtime.kernel import Kernel
 from edgewright.runtime.registry import all_kernels
+from edgewright.runtime.step import Values
+from edgewright.runtime.tensor import Array, TensorSlot
 from edgewright.runtime.twin_delegate import Twins
 
 if TYPE_CHECKING:
@@ -50,22 +52,47 @@ def require_delegates(plan: schema.ExecutionPlan) -> None:
 
 def load_delegates(
     program: schema.Program, plan: schema.ExecutionPlan, data: Mapping[str, PtdEntry], memory: int, twin: Source | None,
-    threads: int | None,
+    threads: int | None, constants: Sequence[Mapping[int, Array]],
 ) -> list[Delegate]:  # fmt: skip
+    """The delegates of a plan. ``constants``: the arguments of each one's calls that are constants, by position."""
     named_data = {item.key: program.segment(item.segment_index) for item in program.named_data or ()}
     named_data.update({key: entry.data for key, entry in data.items()})
     twins = Twins(named_data, twin, memory)
     dynamic = any(isinstance(v, schema.Tensor) and v.shape_dynamism != schema.Dynamism.STATIC for v in plan.values)
     deferred = not dynamic and bool(plan.operators) and len(plan.delegates) >= _MIN_DELEGATES_TO_INLINE
     loaded = []
-    for delegate in plan.delegates:
+    for delegate, arguments in zip(plan.delegates, constants, strict=True):
         specs = {spec.key: bytes(spec.value) for spec in delegate.compile_specs or ()}
         blob = DelegateBlob(
             delegate.id, program.blob(delegate), specs, named_data, memory, twins.find, threads=threads,
             dynamic=dynamic, method=plan.name or "forward", deferred=deferred, twins_digest=lambda: twins.digest,
+            constants=arguments,
         )  # fmt: skip
         loaded.append(make_delegate(blob))
     return loaded
+
+
+def constant_arguments(plan: schema.ExecutionPlan, values: Values, replaced: set[int]) -> list[dict[int, Array]]:
+    """For each delegate, the arguments that are the same constant of the file in all its calls: by position, in memory
+    order."""
+    calls: list[list[Sequence[int]]] = [[] for _ in plan.delegates]
+    for chain in plan.chains:
+        for instruction in chain.instructions:
+            if isinstance(instruction, schema.DelegateCall):
+                calls[instruction.delegate_index].append(instruction.args)
+    arguments: list[dict[int, Array]] = []
+    for args in calls:
+        agreed = [index if len(set(column)) == 1 else -1 for column in zip(*args, strict=False) for index in column[:1]]
+        arrays = {at: None if i in replaced else _constant(values, i) for at, i in enumerate(agreed)}
+        arguments.append({at: array for at, array in arrays.items() if array is not None})
+    return arguments
+
+
+def _constant(values: Values, index: int) -> Array | None:
+    slot = values[index] if index >= 0 else None
+    if not isinstance(slot, TensorSlot) or slot.memory is None or slot.memory.flags.writeable or slot.array is None:
+        return None
+    return slot.array.transpose(slot.dim_order)
 
 
 def replaced_values(plan: schema.ExecutionPlan, kernels: list[Kernel]) -> set[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -68,6 +68,7 @@ class XnnpackDelegate(DelegateBase):
 
         try:
             graph = from_blob(read_blob(self._source.blob), self._named_data)
+            _bind_constants(graph, self._source.constants)
             CORE.check(graph, self._source.memory)
             return graph
         except FormatError as error:
@@ -79,11 +80,20 @@ class XnnpackDelegate(DelegateBase):
         from edgewright.engine.jit.plan_cache import PlanSource
 
         source = self._source
-        return PlanSource(hashlib.sha256(source.blob).hexdigest(), source.named_data.get, self._named_data.used)
+        digest = hashlib.sha256(source.blob)
+        for position, array in source.constants.items():
+            digest.update(f"{position} {array.dtype} {array.shape}".encode())
+            digest.update(np.ascontiguousarray(array))
+        return PlanSource(digest.hexdigest(), source.named_data.get, self._named_data.used)
+
+    @property
+    def bound_inputs(self) -> Collection[int]:
+        return self._source.constants
 
     @property
     def input_count(self) -> int:
-        return len(self._graph.inputs) if self._source.deferred else self._runner.input_count
+        count = len(self._graph.inputs) if self._source.deferred else self._runner.input_count
+        return count + len(self._source.constants)
 
     def execute(self, inputs: Sequence[Array]) -> list[Array]:
         return self._runner.run(inputs)
@@ -93,6 +103,20 @@ class XnnpackDelegate(DelegateBase):
     ) -> list[Array]:
         """Run, writing to ``outputs`` where possible; the result has new arrays for the others."""
         return self._runner.run(inputs, outputs, profile)
+
+
+def _bind_constants(graph: Graph, constants: Mapping[int, Array]) -> None:
+    """Give inputs that are constants of the program their contents, so that they are constants of the graph."""
+    for position, array in constants.items():
+        if position >= len(graph.inputs):
+            raise FormatError("a result must not be a constant of the file", value=f"argument {position}")
+        value = graph.inputs[position]
+        scalar = value.bound == (1,) and array.shape == ()  # stock stores numbers with one dimension
+        if value.dtype != array.dtype or (value.bound != array.shape and not scalar):
+            rule = f"input {position} must be a {value.dtype} tensor of shape {list(value.bound)}"
+            raise FormatError(rule, value=f"{array.dtype} {list(array.shape)}")
+        value.data = array.reshape(value.bound)
+    graph.inputs = [value for value in graph.inputs if value.data is None]
 
 
 class _TrackedData(Mapping[str, Buffer]):

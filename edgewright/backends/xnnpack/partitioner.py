@@ -13,6 +13,7 @@ from edgewright.backends.xnnpack.blob_writer import to_blob
 from edgewright.backends.xnnpack.configs import CONFIGS
 from edgewright.backends.xnnpack.lut_chains import split_chains
 from edgewright.backends.xnnpack.ops import BACKEND
+from edgewright.backends.xnnpack.unpacked_constants import pass_unpacked_constants
 from edgewright.errors import UsageError
 from edgewright.frontend.delegate import LoweredBackendModule
 from edgewright.hints import not_among
@@ -86,8 +87,10 @@ class XnnpackPartitioner(Partitioner):
         device = XnnpackLowering(group, BACKEND.rows).run()
         split_chains(device)
         verify(device, CORE)
+        constants = pass_unpacked_constants(device)
         blob, named = to_blob(device)
-        return LoweredBackendModule(self.backend.id, write_blob(blob), {}, named, overread=_EXTRA_BYTES)
+        options: dict[str, Any] = {"overread": _EXTRA_BYTES, "constants": constants}
+        return LoweredBackendModule(self.backend.id, write_blob(blob), {}, named, **options)
 
 
 def widen_weights(group: Graph) -> None:
