@@ -131,13 +131,14 @@ def test_an_object_that_lacks_members_is_rejected_when_it_is_made() -> None:
         def execute(self, inputs: Sequence[Array]) -> Sequence[Array]:
             return inputs
 
-    lacking = "bound_inputs, how, storage_order, raw_outputs, deferred, device_graph, numerics, compiled, prepare, execute_into"
+    lacking = "bound_inputs, how, storage_order, raw_outputs, deferred, device_graph, numerics, compiled, prepare, "
+    lacking += "execute_into"
     for factory, rule in (
         (Plain, rf"delegate Plain of 'ContractBackend': must have {lacking}\s+Inherit from .*DelegateBase\."),
         (lambda blob: NoCount(), r"delegate NoCount of .*: must have input_count\s+Define input_count"),
         (
             lambda blob: None,
-            r"delegate NoneType of .*: must have input_count, bound_inputs, how.*\s+Inherit .* Define execute",
+            r"delegate NoneType of .*: must have input_count, bound_inputs.*\s+Inherit .* Define execute",
         ),
     ):
         with pytest.raises(UsageError, match=rule):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +32,7 @@ class XnnpackDelegate(DelegateBase):
     def __init__(self, source: DelegateBlob) -> None:
         self._source, self.deferred = source, source.deferred
         self._named_data = _TrackedData(source.named_data)
+        self.bound_inputs = source.constants
         if not source.deferred:
             self.prepare()
 
@@ -83,12 +84,8 @@ class XnnpackDelegate(DelegateBase):
         digest = hashlib.sha256(source.blob)
         for position, array in source.constants.items():
             digest.update(f"{position} {array.dtype} {array.shape}".encode())
-            digest.update(np.ascontiguousarray(array))
+            digest.update(array.tobytes())
         return PlanSource(digest.hexdigest(), source.named_data.get, self._named_data.used)
-
-    @property
-    def bound_inputs(self) -> Collection[int]:
-        return self._source.constants
 
     @property
     def input_count(self) -> int:
