@@ -60,7 +60,7 @@ def _run_share(options: argparse.Namespace) -> int:
         state = options.state / f"zoo-{seed}.jsonl"
         quarter = f"{options.seconds / 4:.0f}"
         share = ("--share", "1/40", "--seed", str(seed), "--seconds", quarter, "--limit-seconds", quarter)
-        codes.append(_zoo(options.zoo, "run", *share, "--jobs", str(options.jobs), "--state", state))
+        codes.append(_zoo(options.zoo, "run", *share, "--jobs", str(options.jobs), "--anew", "--state", state))
         codes.append(_zoo(options.zoo, "check", "--state", state))
     print(f"seed {seed}: {'good' if good and not any(codes) else 'FAILED'}")
     return 0 if good and not any(codes) else 1
@@ -78,7 +78,7 @@ def _run_all(options: argparse.Namespace) -> int:
     ]
     if options.zoo is not None:
         state = options.state / "zoo.jsonl"
-        codes += [_zoo(options.zoo, "run", "--state", state), _zoo(options.zoo, "check", "--state", state)]
+        codes += [_zoo(options.zoo, "run", "--anew", "--state", state), _zoo(options.zoo, "check", "--state", state)]
     _write_table(options.state)
     return 0 if good and not any(codes) else 1
 

@@ -1,6 +1,8 @@
 """Compiles public architectures for every kind of target.
 
-``python -m tests.zoo run``     models the state file does not have yet, smallest first, one process each
+``python -m tests.zoo run``     models the state file does not have yet, smallest first, one process each. A state file
+                                that does not exist yet starts with the rows of the committed table, so that any
+                                machine continues where another one stopped; with ``--anew`` it starts empty
 ``python -m tests.zoo table``   the committed table and its page, from the state file
 ``python -m tests.zoo check``   the state file beside the committed table; fails where it is worse
 ``python -m tests.zoo choose``  writes the list of models (needs the packages of ``requirements.txt``)
@@ -32,7 +34,9 @@ def main(arguments: list[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m tests.zoo", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.zoo", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("choose", help="write models.txt")
     for name in ("run", "table", "check"):
@@ -44,7 +48,9 @@ def _parser() -> argparse.ArgumentParser:
             command.add_argument("--share", default="1/1", help="i/n: a part of the models, another one for each seed")
             command.add_argument("--seed", default="0", help="of the share: a number, or 'new'")
             command.add_argument("--jobs", type=int, default=1, help="models at a time")
-            command.add_argument("--limit-seconds", type=float, default=600.0, help="of one model")
+            command.add_argument("--anew", action="store_true", help="a new state file starts empty")
+            command.add_argument("--again", default="", help="statuses whose rows are run again, with commas between")
+            command.add_argument("--limit-seconds", type=float, default=600.0, help="of one model, on the processor")
             command.add_argument("--limit-gigabytes", type=float, default=8.0, help="of one model")
             command.add_argument("--seconds", type=float, default=float("inf"), help="no model starts after that")
     return parser
@@ -60,9 +66,21 @@ def _run(options: argparse.Namespace) -> int:
     print(f"seed {seed}, {len(names)} models", flush=True)
     limits = Limits(options.limit_seconds, options.limit_gigabytes)
     until = time.monotonic() + options.seconds
-    campaign = Campaign(targets, State(options.state), limits, until, {"commit": commit()}, report=_print)
+    state = _state(options)
+    campaign = Campaign(targets, state, limits, until, lambda: {"commit": commit()}, report=_print)
     campaign.run(names, options.jobs)
     return 0
+
+
+def _state(options: argparse.Namespace) -> State:
+    """The state file; a new one has the rows of the committed table, but for those at a limit of its machine."""
+    is_new = not options.state.exists()
+    state = State(options.state)
+    for row in tables.read_table()["rows"] if is_new and not options.anew else ():
+        if row["status"] != "limit":
+            state.add(row)
+    state.forget(options.again.split(","))
+    return state
 
 
 def _print(row: dict[str, Any]) -> None:

@@ -18,11 +18,15 @@ from typing import Any
 
 Row = dict[str, Any]
 _POLL = 0.5  # seconds between looks at a worker's memory
+_PATIENCE = 10  # times the limit of processor time, in seconds that pass: a process that waits for ever
 
 
 @dataclass(frozen=True)
 class Limits:
-    seconds: float = 600.0  # of one model, all targets
+    """Of one model, all targets. Seconds are those of the processor, so that other processes do not matter; ten times
+    as many may pass."""
+
+    seconds: float = 600.0
     gigabytes: float = 8.0
 
 
@@ -52,6 +56,11 @@ class State:
         with self.lock, self.path.open("a") as file:
             file.write(json.dumps(row) + "\n")
 
+    def forget(self, statuses: Iterable[str]) -> None:
+        """Rows of some statuses count as missing."""
+        dropped = set(statuses)
+        self.rows = {key: row for key, row in self.rows.items() if row["status"] not in dropped}
+
     def missing(self, name: str, targets: Iterable[str]) -> list[str]:
         return [t for t in targets if (name, t) not in self.rows]
 
@@ -64,7 +73,7 @@ class Campaign:
     state: State
     limits: Limits = field(default_factory=Limits)
     until: float = float("inf")
-    facts: Row = field(default_factory=dict)  # that all rows have
+    facts: Callable[[], Row] = dict  # that all rows of a model have
     command: Callable[[str, Sequence[str]], list[str]] = worker_command
     report: Callable[[Row], None] = lambda row: None
 
@@ -75,26 +84,48 @@ class Campaign:
 
     def run_one(self, name: str) -> None:
         """A worker that dies is followed by one for the targets behind."""
-        end = time.monotonic() + self.limits.seconds
-        while (rest := self.state.missing(name, self.targets)) and time.monotonic() < min(self.until, end):
-            for row in run_model(self.command(name, rest), rest, self.limits.gigabytes, end):
-                complete = {"model": name, **row, **self.facts}
+        facts, budget = self.facts(), TimeBudget(self.limits.seconds)
+        while (rest := self.state.missing(name, self.targets)) and not budget.spent and time.monotonic() < self.until:
+            for row in run_model(self.command(name, rest), rest, self.limits.gigabytes, budget):
+                complete = {"model": name, **row, **facts}
                 self.state.add(complete)
                 self.report(complete)
 
 
-def run_model(command: list[str], targets: Sequence[str], gigabytes: float, end: float) -> Iterator[Row]:
+class TimeBudget:
+    """Seconds of the processor that are left for the processes of a model, one after the other."""
+
+    def __init__(self, seconds: float) -> None:
+        self._left = seconds
+        self._end = time.monotonic() + _PATIENCE * seconds
+        self._running = 0.0
+
+    @property
+    def spent(self) -> bool:
+        return self._running > self._left or time.monotonic() > self._end
+
+    def use(self, seconds: float) -> None:
+        """Note what the current process has used so far."""
+        self._running = seconds
+
+    def close(self) -> None:
+        """The current process has ended."""
+        self._left, self._running = self._left - self._running, 0.0
+
+
+def run_model(command: list[str], targets: Sequence[str], gigabytes: float, budget: TimeBudget) -> Iterator[Row]:
     """Rows of one process. If it is killed or dies, a row tells of the target it was at; at the time limit, of all that
     were left."""
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
     worker, current, done = _Worker(process), targets[0], set()
-    for line in worker.lines(gigabytes, end):
+    for line in worker.lines(gigabytes, budget):
         content = json.loads(line)
         if "start" in content:
             current = content["start"]
         else:
             done.add(content["target"])
             yield content
+    budget.close()
     left = [t for t in targets if t not in done]
     if worker.killed == "time":
         yield from ({"target": t, "status": "limit", "message": "time"} for t in left)
@@ -118,7 +149,7 @@ class _Worker:
         self.killed = ""
         self.errors = ""
 
-    def lines(self, gigabytes: float, end: float) -> Iterator[str]:
+    def lines(self, gigabytes: float, budget: TimeBudget) -> Iterator[str]:
         assert self.process.stdout is not None and self.process.stderr is not None
         out, err = self.process.stdout.fileno(), self.process.stderr.fileno()
         held, streams = b"", [out, err]
@@ -134,7 +165,7 @@ class _Worker:
                     else:
                         *complete, held = (held + data).split(b"\n")
                         yield from (line.decode() for line in complete)
-                self._watch(gigabytes, end)
+                self._watch(gigabytes, budget)
         finally:
             if self.process.poll() is None and streams:
                 self._kill("stopped")
@@ -142,10 +173,11 @@ class _Worker:
             self.process.stdout.close()
             self.process.stderr.close()
 
-    def _watch(self, gigabytes: float, end: float) -> None:
+    def _watch(self, gigabytes: float, budget: TimeBudget) -> None:
         if self.killed:
             return
-        if time.monotonic() > end:
+        budget.use(processor_seconds(self.process.pid))
+        if budget.spent:
             self._kill("time")
         elif resident_bytes(self.process.pid) > gigabytes * 2**30:
             self._kill("memory")
@@ -162,6 +194,15 @@ def resident_bytes(pid: int) -> int:
     except (OSError, IndexError):
         return 0
     return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def processor_seconds(pid: int) -> float:
+    """What a process and its children that ended have used of the processor; 0 when it is gone."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (OSError, IndexError):
+        return 0.0
+    return sum(int(ticks) for ticks in fields[11:15]) / os.sysconf("SC_CLK_TCK")
 
 
 def share(names: Sequence[str], part: str, seed: int) -> list[str]:

@@ -17,6 +17,7 @@ import math
 import re
 import traceback
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -37,12 +38,25 @@ SKIPPED = "skipped: "
 Row = dict[str, Any]
 
 
-def judge(exported: Any, calls: Sequence[Any], target: ZooTarget) -> Row:
+@dataclass
+class Subject:
+    """An exported model, its inputs, and what it gives for the first of them in eager torch."""
+
+    exported: Any
+    calls: Sequence[Any]
+    eager: list[list[Any]]
+
+
+def make_subject(exported: Any, calls: Sequence[Any]) -> Subject:
+    return Subject(exported, calls, evaluate(exported, calls[:CALLS]))
+
+
+def judge(subject: Subject, target: ZooTarget) -> Row:
     from edgewright.errors import EdgewrightError
 
     try:
-        result = _compiled(exported, calls, target)
-        return _measured(exported, calls, target, result)
+        result = _compiled(subject, target)
+        return _measured(subject, target, result)
     except EdgewrightError as error:
         kind = type(error).__name__
         return {"status": OWN_FAULTS.get(kind, "refused"), "error": kind, "message": first_line(error)}
@@ -66,13 +80,13 @@ def first_line(error: Exception) -> str:
     return _PATHS.sub("", lines[0])[:300] if lines else ""
 
 
-def _compiled(exported: Any, calls: Sequence[Any], target: ZooTarget) -> Any:
+def _compiled(subject: Subject, target: ZooTarget) -> Any:
     import edgewright as ew
 
     if not target.device:
-        return _Portable(exported)
-    options: dict[str, Any] = {"quantize": target.quantize, "calibration": list(calls)} if target.quantize else {}
-    return ew.compile(exported, None, target.device, evaluate=0, quiet=True, simulate=target.simulate, **options)
+        return _Portable(subject.exported)
+    data: dict[str, Any] = {"quantize": target.quantize, "calibration": list(subject.calls)} if target.quantize else {}
+    return ew.compile(subject.exported, None, target.device, evaluate=0, quiet=True, simulate=target.simulate, **data)
 
 
 class _Portable:
@@ -92,15 +106,15 @@ class _Portable:
         return Runtime.get().load_program(self.buffer).load_method("forward")
 
 
-def _measured(exported: Any, calls: Sequence[Any], target: ZooTarget, result: Any) -> Row:
+def _measured(subject: Subject, target: ZooTarget, result: Any) -> Row:
     from edgewright.quantize.evaluate import sqnr
 
-    calls = list(calls)[:CALLS]
+    calls = list(subject.calls)[:CALLS]
     method = result.method()
     file = [[_array(o) for o in method.execute(leaves(call))] for call in calls]
     method.close()
-    eager = evaluate(exported, calls)
-    graph = eager if result.exported is exported else evaluate(result.exported, calls)
+    eager = subject.eager
+    graph = eager if result.exported is subject.exported else evaluate(result.exported, calls)
     row: Row = {"status": "ok", "bytes": len(result.buffer)}
     row["sqnr"] = round(sqnr(zip(eager, file, strict=True)), 1)
     row["agreement"] = round(sqnr(zip(graph, file, strict=True)), 1)

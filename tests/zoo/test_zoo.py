@@ -14,9 +14,10 @@ import numpy as np
 import pytest
 
 from edgewright.units import duration
+from tests.zoo import __main__ as command
 from tests.zoo import table as tables
-from tests.zoo.campaign import Campaign, Limits, State, share
-from tests.zoo.judge import judge
+from tests.zoo.campaign import Campaign, Limits, State, TimeBudget, share
+from tests.zoo.judge import Subject, judge, make_subject
 from tests.zoo.network import TensorOutputs
 from tests.zoo.sources import listed
 from tests.zoo.targets import TARGETS
@@ -74,7 +75,7 @@ def test_wrong_numbers_are_seen(monkeypatch: pytest.MonkeyPatch, change: Callabl
     exported = ew.export(network.module, network.calls[0])
     method = judges._Portable.method
     monkeypatch.setattr(judges._Portable, "method", lambda self: _Wrong(method(self), change))
-    assert judge(exported, network.calls, TARGETS["portable"])["status"] == "wrong"
+    assert judge(make_subject(exported, network.calls), TARGETS["portable"])["status"] == "wrong"
 
 
 def test_an_untyped_error_names_the_place(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,7 +85,7 @@ def test_an_untyped_error_names_the_place(monkeypatch: pytest.MonkeyPatch) -> No
         duration("x")  # type: ignore[arg-type]
 
     monkeypatch.setattr(judges._Portable, "__init__", fail)
-    row = judge(None, [], TARGETS["portable"])
+    row = judge(Subject(None, [], []), TARGETS["portable"])
     assert row["status"] == "error" and row["message"].startswith("TypeError")
     assert row["where"].startswith("units.py:")
 
@@ -93,6 +94,7 @@ WORKERS = {
     "good": "print(json.dumps({'target': t, 'status': 'ok'}), flush=True)",
     "dies": "print(json.dumps({'start': t}), flush=True); os.kill(os.getpid(), 11) if t == 'b' else "
     "print(json.dumps({'target': t, 'status': 'ok'}), flush=True)",
+    "spins": "print(json.dumps({'start': t}), flush=True); exec('while True: pass')",
     "hangs": "print(json.dumps({'start': t}), flush=True); time.sleep(60)",
     "grows": "print(json.dumps({'start': t}), flush=True); held = bytearray(300 << 20); time.sleep(60)",
 }
@@ -108,7 +110,8 @@ def fake_worker(name: str, targets: Sequence[str]) -> list[str]:
     [
         ("good", Limits(), {"a": "ok", "b": "ok", "c": "ok"}),
         ("dies", Limits(), {"a": "ok", "b": "crash", "c": "ok"}),
-        ("hangs", Limits(seconds=0.5), {"a": "limit", "b": "limit", "c": "limit"}),
+        ("spins", Limits(seconds=0.5), {"a": "limit", "b": "limit", "c": "limit"}),
+        ("hangs", Limits(seconds=0.1), {"a": "limit", "b": "limit", "c": "limit"}),
         ("grows", Limits(gigabytes=0.2), {"a": "limit", "b": "limit", "c": "limit"}),
     ],
 )
@@ -127,6 +130,38 @@ def test_a_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
     assert {t: row["status"] for (_, t), row in state.rows.items()} == {"a": "refused", "b": "ok"}
     Campaign(["c"], state, until=time.monotonic() - 1, command=fake_worker).run(["good"])
     assert ("good", "c") not in state.rows and State(path).rows == state.rows
+
+
+def test_time_of_other_processes_does_not_count() -> None:
+    budget = TimeBudget(60.0)
+    budget.use(59.0)
+    assert not budget.spent
+    budget.close()
+    budget.use(2.0)  # of the next process
+    assert budget.spent
+
+
+def test_a_new_state_file_has_the_rows_of_the_committed_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """... but for limits of its machine; ``--anew`` starts empty, ``--again`` runs rows of a status again."""
+    rows = [{"model": m, "target": "portable", "status": s, "message": ""} for m, s in
+            (("done", "ok"), ("slow", "limit"), ("broken", "wrong"))]  # fmt: skip
+    tables.write_table({"date": "", "rows": rows}, tmp_path / "table.json")
+    read = tables.read_table
+    monkeypatch.setattr(tables, "read_table", lambda: read(tmp_path / "table.json"))
+    monkeypatch.setattr(command, "listed", lambda models: ["done", "slow", "broken"])
+    ran: list[str] = []
+    monkeypatch.setattr(
+        Campaign, "run_one", lambda self, name: ran.extend(self.state.missing(name, ["portable"]) and [name])
+    )
+
+    def run(state: str, *options: str) -> list[str]:
+        ran.clear()
+        assert command.main(["run", "--state", str(tmp_path / state), *options]) == 0
+        return list(ran)
+
+    assert run("first") == ["slow"] == run("first")
+    assert run("first", "--again", "wrong") == ["slow", "broken"]
+    assert run("second", "--anew") == ["done", "slow", "broken"]
 
 
 def test_shares_are_disjoint_and_rotate() -> None:
