@@ -70,6 +70,8 @@ def normalize_rows(x: Value, centered: Array, epsilon: float, center: bool) -> A
     integers, count, scale = centered.astype(np.int64), centered.shape[-1], scale_array(x)
     total = integers.sum(axis=-1, keepdims=True) if center else np.zeros((*integers.shape[:-1], 1), np.int64)
     squares = (integers * integers).sum(axis=-1, keepdims=True)
+    if not norm_fits_int64(x, count):
+        total, squares = total.astype(object), squares.astype(object)
     variance = (squares * count - total * total).astype(_F64) / _F64(count * count)
     with np.errstate(all="ignore"):
         factor = scale / np.sqrt(variance * (scale * scale) + _F64(epsilon))

@@ -211,8 +211,8 @@ ROWS: tuple[OpSpec, ...] = (
     *_indexing(),
 )
 COMMON_RULES: tuple[Rule, ...] = (
-    rules.float_allowed, rules.quantization_scheme, rules.plain_types, rules.int64_range, static_shape(), not_empty(),
-    max_rank(5),
+    rules.float_allowed, rules.quantization_scheme, rules.plain_types, rules.integer_results, rules.int64_range,
+    static_shape(), not_empty(), max_rank(5),
 )  # fmt: skip
 
 # Operators that ExecuTorch supports on this processor and that have no row here.

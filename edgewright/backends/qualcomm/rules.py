@@ -127,6 +127,18 @@ def all_or_none(op: Op, target: Any) -> object:
     return ", ".join(unquantized) if unquantized and any(v.q is not None for v in types) else OK
 
 
+@rule("operators on int32 or bool must give int32 or bool; cast them to floating point first")
+def integer_results(op: Op, target: Any) -> object:
+    out, inputs = op.outputs[0], list(op.inputs())
+    if op.kind in CASTS or out is None or not inputs or any(_is_real(v) for v in inputs):
+        return OK
+    return f"{out.dtype} of {inputs[0].dtype}" if _is_real(out) else OK
+
+
+def _is_real(value: Value) -> bool:
+    return value.q is not None or str(value.dtype) in _FLOATS
+
+
 @rule("at least one dimension must be reduced, and input and output types must be equal")
 def reduced_types(op: Op, target: Any) -> object:
     out, x = op.outputs[0], op.args["self"]

@@ -49,7 +49,7 @@ TYPE_CLASSES = {
     "quantized": "qi8 qu8 qi16 qu16",
     "int16": "i16 qi16 qu16",
     "scaled": "i16 qi8 qu8 qi16 qu16",
-    "int_weight": "i8 i16 qi8 ci8 ci16",
+    "int_weight": "i8 i16 qi8 qi16 ci8 ci16",
 }
 
 

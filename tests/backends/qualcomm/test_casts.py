@@ -6,7 +6,9 @@ import pytest
 import torch
 from torch import nn
 
+from edgewright.backends.qualcomm.partitioner import QnnPartitioner
 from tests.backends.qualcomm.lowered import lower
+from tests.backends.qualcomm.rows import FP16, cases
 
 HALVES = torch.tensor([-3.5, -1.4, -0.75, -0.25, 0.0, 0.1, 0.25, 0.4, 0.75, 1.2, 2.3, 100.6])
 
@@ -31,3 +33,21 @@ def test_casts_are_torchs(x: torch.Tensor, dtype: torch.dtype) -> None:
         found = run(x)
         assert found.dtype == dtype
         assert torch.equal(found, model(x))
+
+
+class Half(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + 1.5
+
+
+def test_integers_become_real_before_they_are_added_to_fractions() -> None:
+    """Qualcomm's compiler has no sums of int32 in floating point, nor has a partitioner without its libraries."""
+    call = next(case for case in cases("add", FP16) if "int32[3], 1.5, 1)" in case.name)
+    assert QnnPartitioner.for_simulation("SM8650").rejections(call.op) == [
+        "operators on int32 or bool must give int32 or bool; cast them to floating point first; got float32 of int32"
+    ]
+    x = torch.tensor([-1, 0, 9], dtype=torch.int32)
+    made = lower(Half().eval(), (x,), fp16=True)
+    assert [v.operator for v in made.report.delegated] == ["cast", "add"]
+    for run in (made, made.twinned()):
+        torch.testing.assert_close(run(x), x + 1.5, rtol=1e-3, atol=1e-3)

@@ -177,8 +177,13 @@ def value(name: str, shape: tuple[int, ...], data: bool = False, q: QParams | No
     return Value(name, dtype, shape, tuple(range(len(shape))), np.zeros(shape, dtype) if data else None, q=q)
 
 
+def weights(shape: tuple[int, ...], zero: int = 0) -> Value:
+    int8 = np.dtype(np.int8)
+    return Value("w", int8, shape, (0, 1, 2, 3), np.zeros(shape, int8), q=QParams(0.5, zero, int8, -128, 127))
+
+
 def convolution(**changes) -> Graph:
-    x, w, y = value("x", (1, 4, 4, 8)), value("w", (3, 3, 8, 4), True), value("y", (1, 4, 4, 4))
+    x, w, y = value("x", (1, 4, 4, 8)), weights((3, 3, 8, 4)), value("y", (1, 4, 4, 4))
     args = {"stride": [1, 1], "pad_amount": [[1, 1], [1, 1]], "dilation": [1, 1], "group": 1}
     return Graph("g", [x], [y], [Op(f"{PREFIX}Conv2d", {"inputs": [x, w], **args, **changes}, [y])])
 
@@ -227,6 +232,22 @@ def test_what_holds_together_passes() -> None:
 def test_operators_that_do_not_fit_are_refused(changes, said: str) -> None:
     with pytest.raises(FormatError, match=said):
         DIALECT.check(convolution(**changes), 1 << 20)
+
+
+@pytest.mark.parametrize(
+    ("filters", "said"),
+    [
+        (value("w", (3, 3, 8, 4), True), "must be int8 .* got uint8"),
+        (weights((3, 3, 8, 4), zero=3), "zero point"),
+        (replace(weights((3, 3, 8, 4)), data=None), "must be a constant"),
+    ],
+)
+def test_weights_are_symmetric_constants(filters: Value, said: str) -> None:
+    graph = convolution()
+    graph.ops[0].args["inputs"][1] = filters
+    graph.inputs += [filters] if filters.data is None else []
+    with pytest.raises(FormatError, match=said):
+        DIALECT.check(graph, 1 << 20)
 
 
 def test_more_memory_than_is_allowed_is_refused() -> None:

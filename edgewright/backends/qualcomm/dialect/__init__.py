@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import numpy as np
-
+from edgewright.backends.qualcomm.dialect import int_rules  # noqa: F401  (registers definitions)
 from edgewright.backends.qualcomm.dialect.check import check_row, check_value
 from edgewright.backends.qualcomm.dialect.evaluate import evaluate
 from edgewright.backends.qualcomm.dialect.numerics import QNN as QNN_NUMERICS
@@ -13,7 +12,7 @@ from edgewright.backends.qualcomm.dialect.table import QNN, QnnOp
 from edgewright.ir.core.translated import TranslatedDialect
 from edgewright.ir.dialect import array_of
 from edgewright.ir.dialect_checks import check_graph
-from edgewright.ir.graph import Array, Graph, GraphError, Op, Value
+from edgewright.ir.graph import Array, Graph, Op, Value
 from edgewright.ir.numerics import Numerics
 
 
@@ -29,22 +28,8 @@ class QnnDialect(TranslatedDialect):
     def check_row(self, op: Op, row: QnnOp, memory: int) -> None:
         check_row(op, row, memory)
 
-    def run_op(self, op: Op, arrays: Mapping[Value, Array], numerics: Numerics) -> Sequence[Array]:
-        if self.row(op.kind).reference is None:
-            results = super().run_op(op, arrays, numerics)
-        else:
-            results = evaluate(op, [array_of(v, arrays) for v in op.args["inputs"]])
-        return [
-            array.reshape(out.bound) if out is not None and array.size == 1 else array
-            for out, array in zip(op.outputs, results, strict=True)
-        ]
-
-    def fit_result(self, op: Op, out: Value, result: Array) -> Array:
-        if result.shape != out.bound:
-            raise GraphError(f"{op.kind} {out.name!r}", f"must give the shape {out.bound}", value=result.shape)
-        return np.ascontiguousarray(result if result.dtype == out.dtype else result.astype(out.dtype)).reshape(
-            out.bound
-        )
+    def run_remaining(self, op: Op, arrays: Mapping[Value, Array], numerics: Numerics) -> Sequence[Array]:
+        return [evaluate(op, self.row(op.kind), [array_of(v, arrays) for v in op.args["inputs"]])]
 
     def to_core(self, graph: Graph, numerics: Numerics) -> Graph:
         from edgewright.backends.qualcomm.dialect.to_core import to_core

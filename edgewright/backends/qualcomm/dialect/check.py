@@ -24,6 +24,8 @@ def check_value(value: Value, memory: int) -> None:
     """Raise unless a tensor has a fixed shape, a type of QNN, and fits in ``memory`` bytes."""
     if value.dynamic or str(value.dtype) not in _TYPES:
         raise FormatError("must be of a fixed shape and a known type", where=value.name, value=str(value.dtype))
+    if 0 in value.bound:
+        raise FormatError("must have elements", where=value.name, value=list(value.bound))
     check_memory(value.name, math.prod(value.bound), memory)
     if value.q is not None and value.q.block is not None:
         _check_blocks(value, value.q)

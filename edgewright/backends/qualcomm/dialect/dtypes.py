@@ -1,14 +1,11 @@
 """Storage and rounding of the HTP: quantized integers, and floating point in fp16.
 
-References compute in float32 or better and round once on store: half to even, and half up in addition, subtraction and
+Operators compute in float32 or better and round once on store: half to even, and half up in addition, subtraction and
 multiplication of two tensors, as the emulator does. Qualcomm does not publish more of its rounding, so results may
-differ from the emulator's by one quantization step. Compiled kernels reproduce these references bit for bit.
+differ from the emulator's by one quantization step.
 """
 
 from __future__ import annotations
-
-from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -16,7 +13,6 @@ from edgewright.backends.qualcomm.dialect.int16 import Int16Rescale, int16_resca
 from edgewright.backends.qualcomm.dialect.numerics import QNN
 from edgewright.ir.graph import Array, Op, QParams, Value
 from edgewright.ir.numerics import broadcast_params
-from edgewright.ir.numpy_ints import NumpyInts, load
 
 _F32 = np.float32
 
@@ -25,11 +21,6 @@ def round_to_fp16(array: Array) -> Array:
     """Round to fp16, stored as float32."""
     with np.errstate(over="ignore"):
         return array.astype(np.float16).astype(_F32)
-
-
-def subtract_zero_point(array: Array, q: QParams, dtype: Any = _F32) -> Array:
-    """Stored integers minus the zero point."""
-    return array.astype(dtype) - broadcast_params(np.asarray(q.zero_point, dtype), q.axis, array.ndim)
 
 
 def broadcast_scales(q: QParams, array: Array) -> Array:
@@ -66,19 +57,6 @@ def quantize_array(numbers: Array, q: QParams) -> Array:
         return QNN.quantize(np.asarray(numbers, _F32), q)
 
 
-def convert_elements(value: Value, array: Array, out: Value) -> Array:
-    """Convert stored elements of ``value`` to the storage of ``out``. Equal encodings keep their integers; floats are
-    rounded to fp16 even if it is only moved: Qualcomm documents that the HTP runs float graphs in float16."""
-    if value.q is None and out.q is None:
-        return round_to_fp16(array).astype(array.dtype) if array.dtype.kind == "f" else array
-    if value.q is None or out.q is None or value.q == out.q:
-        return array if out.q is None or value.q is not None else from_float(out, array)
-    rescale = int16_rescale_params(value, out)
-    if rescale is None:
-        return quantize_array(to_float(value, array), out.q)
-    return np.asarray(rescale.apply(NumpyInts(), load(array)).data.astype(out.q.dtype))
-
-
 def clamp_limits(op: Op) -> tuple[np.float32, np.float32]:
     """Lower and upper limit of ``Relu``, ``Relu6`` and ``ReluMinMax``."""
     if op.kind.endswith("ReluMinMax"):
@@ -95,19 +73,3 @@ def int16_clamp_params(op: Op) -> tuple[Int16Rescale, int, int] | None:
         return None
     minimum, maximum = (int(quantize_array(np.asarray(n), out.q)) for n in (low, high))
     return rescale, minimum, maximum
-
-
-def clamp(op: Op, arrays: Sequence[Array]) -> Array:
-    """``Relu``, ``Relu6``, ``ReluMinMax``."""
-    (x,), out = op.args["inputs"], op.outputs[0]
-    assert out is not None
-    return from_float(out, np.clip(to_float(x, arrays[0]), *clamp_limits(op)))
-
-
-def convert(op: Op, arrays: Sequence[Array]) -> Array:
-    """``Convert``."""
-    (x,), out = op.args["inputs"], op.outputs[0]
-    assert out is not None
-    return (
-        from_float(out, to_float(x, arrays[0])) if x.q is None or out.q is None else convert_elements(x, arrays[0], out)
-    )

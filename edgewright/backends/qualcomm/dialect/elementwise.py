@@ -1,21 +1,19 @@
-"""References of elementwise functions. ``neuron``, ``unary`` and ``binary`` take an operation code.
-
-Sums and products of integers are rounded once, half up: 8-bit sums use the fixed point of ``numerics.py``, as the
-residual add of a convolution does, 16-bit sums that of ``int16.py``; everything else is computed in float32.
+"""Elementwise functions in numpy, of quantized numbers and of operands of several types: those of floating point are
+translated, arithmetic on integers has rules (``int_rules.py``). ``neuron``, ``unary`` and ``binary`` take an operation
+code.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
-from edgewright.backends.qualcomm.dialect.dtypes import from_float, subtract_zero_point, to_float
 from edgewright.backends.qualcomm.dialect.numerics import QNN
 from edgewright.ir.aten.reference import activations
 from edgewright.ir.aten.reference.special import erf
-from edgewright.ir.graph import Array, Op, QParams, Value
+from edgewright.ir.graph import Array, Op, Value
 from edgewright.ir.numerics import as_float32
 from edgewright.ir.requant_scale import all_8bit
 
@@ -34,6 +32,8 @@ def _fn(function: Any) -> Reference:
 
 def _sign(x: Array) -> Array:
     """0 for NaN, as in torch; numpy returns NaN."""
+    if x.dtype.kind == "b":
+        return x
     return np.asarray(np.sign(np.where(np.isnan(x), x.dtype.type(0), x)))
 
 
@@ -88,13 +88,12 @@ def softplus(params: Params, x: Array) -> Array:
         return np.asarray(np.where(x * beta > params["threshold"], x, np.log1p(np.exp(x * beta)) / beta))
 
 
-relu = _fn(lambda x: np.maximum(x, 0))
+relu, relu6 = _fn(lambda x: np.maximum(x, 0)), _fn(lambda x: np.clip(x, 0, 6))
 gelu, tanh = _fn(_gelu), _fn(np.tanh)
 sigmoid = _fn(lambda x: 1 / (1 + np.exp(-x)))
 hard_swish = _fn(activations.hardswish)
 prelu = _fn(lambda x, slope: np.where(x < 0, x * slope, x))
 select = _fn(np.where)
-is_nan, is_inf = _fn(np.isnan), _fn(np.isinf)
 _NEURONS: dict[str, Reference] = {
     "elu": elu, "gelu": gelu, "hard_sigmoid": hard_sigmoid, "hard_swish": hard_swish, "relu": relu,
     "relu_min_max": relu_min_max, "sigmoid": sigmoid, "softplus": softplus, "tanh": tanh,
@@ -119,40 +118,27 @@ def cast(params: Params, x: Array) -> Array:
     return x
 
 
-_SIGNS = {"Add": 1, "Subtract": -1}
-ADD_SUB_MUL = (*_SIGNS, "Multiply")
+def affine(params: Params, x: Array, *constants: Array) -> Array:
+    """``Batchnorm``: multiply with the first constant and add the second, rounded to float32 after each operation."""
+    for index, constant in enumerate(constants):
+        x = x + constant if index else x * constant
+    return np.asarray(x, _F32)
 
 
-def _fixed_point_params(op: Op) -> tuple[QParams, QParams, QParams] | None:
-    """Quantization parameters of a sum or difference of 8-bit tensors whose factors fit in 32 bits."""
-    (a, b), out = op.args["inputs"], op.outputs[0]
-    if out is None or a.q is None or b.q is None or out.q is None or op.kind.endswith("Multiply"):
-        return None
-    if not all_8bit(a, b, out) or any(q.axis is not None for q in (a.q, b.q, out.q)):
-        return None
-    return (a.q, b.q, out.q) if 1 <= QNN.sum_factors((a.q, b.q), out.q)[2] <= 30 else None
+def int_matmul(params: Params, a: Array, b: Array) -> Array:
+    """``MatMul`` of int32; the others are translated."""
+    a, b = (np.swapaxes(m, -1, -2) if params[f"transpose_in{i}"] else m for i, m in enumerate((a, b)))
+    return np.matmul(a, b)
 
 
 def is_fixed_point(op: Op) -> bool:
-    return _fixed_point_params(op) is not None
-
-
-def add_sub_mul(op: Op, arrays: Sequence[Array]) -> Array:
+    """Whether it is a sum or difference of 8-bit tensors whose factors fit in 32 bits."""
     (a, b), out = op.args["inputs"], op.outputs[0]
-    assert out is not None
-    name, fixed_params = op.kind.partition("ElementWise")[2], _fixed_point_params(op)
-    if fixed_params is not None:
-        x, y = (subtract_zero_point(array, q, np.int64) for q, array in zip(fixed_params, arrays, strict=False))
-        return QNN.sum(x, _SIGNS[name] * y, fixed_params[:2], fixed_params[2], None)
-    result = BINARY[name]({}, to_float(a, arrays[0]), to_float(b, arrays[1]))
-    return from_float(out, result) if out.q is None else quantize_half_up(result, out.q)
-
-
-def quantize_half_up(numbers: Array, q: QParams) -> Array:
-    """Quantize, rounding half up and saturating."""
-    with np.errstate(all="ignore"):
-        steps = np.floor(numbers.astype(_F32) * (_F32(1) / as_float32(q.scale)) + _F32(0.5)) + as_float32(q.zero_point)
-    return np.clip(np.nan_to_num(steps), q.qmin, q.qmax).astype(q.dtype)
+    if out is None or a.q is None or b.q is None or out.q is None or op.kind.endswith("Multiply"):
+        return False
+    if not all_8bit(a, b, out) or any(q.axis is not None for q in (a.q, b.q, out.q)):
+        return False
+    return 1 <= QNN.sum_factors((a.q, b.q), out.q)[2] <= 30
 
 
 def inverse_scale(value: Value) -> np.float32:

@@ -209,8 +209,7 @@ def _clamp_quantized(i: IntArithmetic, op: Op, x: RangedInt) -> RangedInt:
     if int16_params is not None:
         return i.clamp(int16_params[0].apply(i, x), *int16_params[1:])
     low, high = map(float, clamp_limits(op))
-    if not low <= high:
-        raise IntRangeError("limits are not ordered")
+    low = min(low, high)  # the upper limit wins if they are not ordered
     return quantize(i, i.float_clamp(dequantize(i, x, values[0]), low, high), out)
 
 
@@ -294,10 +293,11 @@ def _pool(op: Op, numerics: Numerics) -> IntReduction:
     is_max = op.kind.endswith("PoolMax2d")
     if any(pads) and (is_max or len(sizes) != 2):
         raise IntRangeError("windows beyond the image")
+    if is_max:
+        dtype_range(x)  # raises if it is a float
+        return IntReduction(x, "max", _max_min(x, out), window=sizes, stride=steps)
     if x.q is None or out.q is None:
         raise IntRangeError("float operand")
-    if is_max:
-        return IntReduction(x, "max", _max_min(x, out), window=sizes, stride=steps)
     factors, zero = mean_factors(op), int(np.asarray(x.q.zero_point))
     padding = (pads[0], pads[1], pads[2], pads[3]) if len(sizes) == 2 else (0, 0, 0, 0)
     extras = () if factors.size == 1 else (_factor_bits(factors),)

@@ -127,6 +127,9 @@ def resize(op: Op, shapes: list[Shape]) -> list[Shape]:
     image, out = shapes[0], op.outputs[0].bound if op.outputs[0] is not None else ()
     ends = len(image) == 4 == len(out) and min((*image, *out)) > 0
     require(ends and (image[0], image[3]) == (out[0], out[3]), "must be images with the same channels", (image, out))
+    if op.kind.endswith("ResizeBilinear"):
+        centered = op.args["align_corners"] or op.args["half_pixel_centers"]
+        require(centered, "must align the corners or the pixels' centers", "neither")
     if "interpolation_mode" in op.args:
         require(op.args["interpolation_mode"] in (1, 2), "must be linear or cubic", op.args["interpolation_mode"])
     return [out]
@@ -245,14 +248,20 @@ def gather_elements(op: Op, shapes: list[Shape]) -> list[Shape]:
 
 def scatter_elements(op: Op, shapes: list[Shape]) -> list[Shape]:
     gather_elements(op, shapes)
-    require(shapes[1] == shapes[2] and op.args["reduction"] < 3, "must have an index for each update", shapes[1:])
+    require(shapes[1] == shapes[2], "must have an index for each update", shapes[1:])
+    _replaces(op)
     return [shapes[0]]
+
+
+def _replaces(op: Op) -> None:
+    require(op.args["reduction"] == 0, "must replace elements, not add or multiply", op.args["reduction"])
 
 
 def scatter_nd(op: Op, shapes: list[Shape]) -> list[Shape]:
     x, index, updates = shapes
     require(len(index) > 0 and 0 < index[-1] <= len(x), "must index its tensor", index)
-    require(updates == (*index[:-1], *x[index[-1] :]) and op.args["reduction"] < 3, "must fit its indices", updates)
+    require(updates == (*index[:-1], *x[index[-1] :]), "must fit its indices", updates)
+    _replaces(op)
     require(op.args["inputs"][1].dtype.kind in "iu", "must be integers", str(op.args["inputs"][1].dtype))
     return [x]
 
@@ -309,15 +318,29 @@ def _along_axes(op: Op, shapes: list[Shape]) -> list[Shape]:
     return _onto_first(op, shapes)
 
 
+def _softmax(op: Op, shapes: list[Shape]) -> list[Shape]:
+    require(op.args["beta"] == 1, "must be 1", op.args["beta"])
+    return _along_axes(op, shapes)
+
+
+def _row_norm(op: Op, shapes: list[Shape]) -> list[Shape]:
+    """Of the last dimensions."""
+    axes, rank = sorted(checked_axes(op, shapes)), len(shapes[0])
+    require(axes == list(range(rank - len(axes), rank)), "must be the last dimensions", axes)
+    _onto_first(op, [shapes[0][axes[0] :], *shapes[1:]])
+    return [shapes[0]]
+
+
+def _image_norm(op: Op, shapes: list[Shape]) -> list[Shape]:
+    """Of the channels of images."""
+    require(len(shapes[0]) > 2 and min(shapes[0]) > 0, "must be images", shapes[0])
+    _onto_first(op, [shapes[0][-1:], *shapes[1:]])
+    return [shapes[0]]
+
+
 def _group_norm(op: Op, shapes: list[Shape]) -> list[Shape]:
     require(len(shapes[0]) > 2 and shapes[0][-1] % op.args["group"] == 0, "must be divisible into groups", shapes[0])
-    return _onto_first(op, shapes)
-
-
-def _power_of_two(op: Op, shapes: list[Shape]) -> list[Shape]:
-    size = shapes[0][-1]
-    require(size > 0 and size & (size - 1) == 0, "must be a power of two", size)
-    return [shapes[0]]
+    return _image_norm(op, shapes)
 
 
 def _rule_for(rule: ShapeRule, names: Sequence[str]) -> dict[str, ShapeRule]:
@@ -333,15 +356,16 @@ ELEMENTWISE: dict[str, ShapeRule] = {
 }  # fmt: skip
 RULES: dict[str, ShapeRule] = {
     **ELEMENTWISE,
-    **_rule_for(_onto_first, ["Prelu", "Batchnorm", "InstanceNorm"]),
+    **_rule_for(_onto_first, ["Prelu", "Batchnorm"]),
     **_rule_for(convolution, ["Conv2d", "Conv3d", "DepthWiseConv2d"]),
     **_rule_for(conv_transpose, ["TransposeConv2d", "TransposeConv3d"]),
     **_rule_for(pool, ["PoolMax2d", "PoolAvg2d", "PoolAvg3d"]),
     **_rule_for(resize, ["ResizeNearestNeighbor", "ResizeBilinear", "Resize"]),
     **_rule_for(_reduce, ["ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin", "Argmax", "Argmin"]),
-    **_rule_for(_along_axes, ["CumulativeSum", "Softmax", "LogSoftmax", "LayerNorm", "RmsNorm", "L2Norm"]),
+    **_rule_for(_softmax, ["Softmax", "LogSoftmax"]), **_rule_for(_row_norm, ["LayerNorm", "RmsNorm"]),
+    "CumulativeSum": _along_axes, "InstanceNorm": _image_norm,
     "FullyConnected": fully_connected, "MatMul": matmul, "GridSample": grid_sample,
-    "GroupNorm": _group_norm, "HadamardTransform": _power_of_two, "Reshape": reshape,
+    "GroupNorm": _group_norm, "Reshape": reshape,
     "Transpose": transpose, "Concat": concat, "Pack": pack, "UnPack": split,
     "Split": split, "StridedSlice": strided_slice, "Tile": tile, "Pad": pad,
     "ChannelShuffle": channel_shuffle, "DepthToSpace": block_shape(False),

@@ -9,7 +9,7 @@ import pytest
 
 from edgewright.backends.qualcomm.dialect import DIALECT
 from edgewright.backends.qualcomm.dialect.numerics import QNN as QNN_NUMERICS
-from edgewright.backends.qualcomm.dialect.table import QNN, STORED
+from edgewright.backends.qualcomm.dialect.table import QNN
 from edgewright.engine import compile
 from edgewright.ir.graph import Graph, Op, QParams, Value
 
@@ -91,8 +91,8 @@ def test_the_largest_are_found_among_numbers_of_half_precision() -> None:
 
 def test_quantizing_reads_float32() -> None:
     """The conversion at a graph's entrance is of the caller's own numbers, not rounded to fp16 before."""
-    assert {"Reshape", "TopK", "Gather"} <= {name for name, row in QNN.items() if row.domain == STORED}
-    assert QNN["Quantize"].domain != STORED
+    assert {"Reshape", "TopK", "Gather"} <= {name for name, row in QNN.items() if row.moves}
+    assert not QNN["Quantize"].moves
     q = QParams(1e-4, 20000, np.dtype(np.uint16), 0, 65535)
     given, out = value("x", (4,)), Value("y", q.dtype, (4,), (0,), q=q)
     made = Graph("g", [given], [out], [Op("qnn.Quantize", {"inputs": [given]}, [out])])

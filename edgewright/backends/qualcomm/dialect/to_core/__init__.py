@@ -20,7 +20,11 @@ def to_core(graph: Graph, numerics: Numerics) -> Graph:
     for op in graph.ops:
         if op not in rw.done:
             rounded_op = rw.round_inputs(op)
-            rule.apply(rw, rounded_op)
+            vectors = rw.as_vectors(rounded_op)
+            rule.apply(rw, vectors)
+            for vector, scalar in zip(vectors.outputs, op.outputs, strict=True):
+                if vector is not None and scalar is not None and vector is not scalar:
+                    rw.emit_reshape(op, vector, scalar)
             rw.rounded.update({v: v for v in op.outputs if rounded_op is not op and v is not None and is_float32(v)})
     return rw.finish()
 

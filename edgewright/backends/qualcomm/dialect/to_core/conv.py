@@ -21,6 +21,8 @@ from edgewright.backends.qualcomm.dialect.reduce import element_counts
 from edgewright.backends.qualcomm.dialect.table import PREFIX
 from edgewright.backends.qualcomm.dialect.to_core.rewrite import (
     QnnRewrite,
+    as_int16,
+    convert_to,
     element_count,
     io_of,
     is_float32,
@@ -34,7 +36,7 @@ from edgewright.backends.qualcomm.dialect.to_core.rewrite import (
 )  # fmt: skip
 from edgewright.ir.graph import Array, Op, QParams, Value
 from edgewright.ir.numerics import as_float32
-from edgewright.ir.requant_scale import FloatScale, all_8bit, product_scale
+from edgewright.ir.requant_scale import FloatScale, product_scale
 
 _INT8, _INT16 = np.dtype(np.int8), np.dtype(np.int16)
 _MAX_DENSE_WEIGHTS = 1 << 24  # elements up to which grouped filters are expanded to dense ones
@@ -94,6 +96,11 @@ class ConvOperands:
     def is_int16_conv(self) -> bool:
         return "scaling" in self.requant
 
+    def needs_dense(self, groups: int, group_outputs: int) -> bool:
+        """Whether no kernel has these groups, and dense filters are small enough to replace them."""
+        uneven = self.scales is not None and (self.is_int16_conv or group_outputs % 16 != 0)
+        return groups > 1 and uneven and self.weights.size * groups <= _MAX_DENSE_WEIGHTS
+
 
 def conv_operands(rw: QnnRewrite, op: Op, tiles: int = 1) -> ConvOperands | None:
     """The operands of a convolution; None if it is not supported. ``tiles``: groups that share their scales."""
@@ -109,18 +116,13 @@ def conv_operands(rw: QnnRewrite, op: Op, tiles: int = 1) -> ConvOperands | None
     scales = np.tile(scales, tiles) if scales.size > 1 else scales
     units = as_float32(x.q.scale).astype(np.float64) * scales.astype(np.float64)  # type: ignore[union-attr]
     bias = accumulator_bias(bias_values[0], np.asarray(bias_values[0].data), units) if bias_values else None
-    all_int8 = all_8bit(x, w, out)
-    max_weight = int(np.abs(weights).max(initial=0))
-    if max_weight > (127 if all_int8 else 32767) or (not all_int8 and (is_int8(x) or is_int8(out))):
-        return None
-    if bias is not None and np.abs(bias).max(initial=0) >= (1 << 31 if all_int8 else 1 << 48):
-        return None
     limits, result = fuse_activation(rw, op)
-    if all_int8:
+    fits_int32 = bias is None or np.abs(bias).max(initial=0) < 1 << 31
+    if is_int8(x) and is_int8(out) and int(np.abs(weights).max(initial=0)) <= 127 and fits_int32:
         return ConvOperands(x, weights, scales, bias, result, {"limits": limits})
-    return ConvOperands(
-        x, weights, scales, bias, result, {"scaling": _with_limits(accumulator_scale(x, scales, out), out, limits)}
-    )
+    scaling = _with_limits(accumulator_scale(x, scales, out), out, limits)
+    x = convert_to(rw, op, x, as_int16(x))  # if weights or the result are wider
+    return ConvOperands(x, weights, scales, bias, result, {"scaling": scaling})
 
 
 def _with_limits(scaling: FloatScale, out: Value, limits: Limits | None) -> FloatScale:
@@ -130,7 +132,7 @@ def _with_limits(scaling: FloatScale, out: Value, limits: Limits | None) -> Floa
 
 
 def emit_conv(rw: QnnRewrite, kind: str, op: Op, p: ConvOperands, out: Value, /, **args: Any) -> None:
-    """Emit a convolution; float results are rounded to fp16."""
+    """Emit a convolution; float results are rounded to fp16, and 8-bit results of 16-bit operands converted."""
     bias = None
     if p.bias is not None:
         dtype = np.float32 if p.scales is None else np.int64 if p.is_int16_conv else np.int32
@@ -138,6 +140,9 @@ def emit_conv(rw: QnnRewrite, kind: str, op: Op, p: ConvOperands, out: Value, /,
         bias = make_constant("bias", repeats.astype(dtype))
     if p.scales is None:
         rw.emit_rounded(kind, op, out, bias=bias, **args)
+    elif p.is_int16_conv and is_int8(out):
+        wide = rw.emit_temporary(kind, op, as_int16(out), out.bound, bias=bias, **args, **p.requant)
+        rw.emit("qnn.Convert", op, out, inputs=[wide])
     else:
         rw.emit(kind, op, out, bias=bias, **args, **p.requant)
 
@@ -151,7 +156,7 @@ def emit_conv2d(rw: QnnRewrite, op: Op, p: ConvOperands, x: Value, weights: Arra
         emit_conv(rw, "core.depthwise_conv2d", op, p, out, input=x, weight=depthwise_filters, groups=groups, **window)
         return
     data = weights.transpose(3, 0, 1, 2)
-    if groups > 1 and p.scales is not None and (p.is_int16_conv or (outputs // groups) % 16):
+    if p.needs_dense(groups, outputs // groups):
         data, groups = dense_filters(data, groups), 1
     emit_conv(rw, "core.conv2d", op, p, out, input=x, weight=p.filters(data, 0), groups=groups, **window)
 
@@ -167,17 +172,9 @@ def dense_filters(data: Array, groups: int) -> Array:
     return dense
 
 
-def is_affordable(op: Op) -> bool:
-    """Whether dense filters of a grouped convolution stay small enough."""
-    (x, w, *_), out = io_of(op)
-    expansion = int(op.args["group"]) if "output_padding" in op.args else x.bound[-1] // max(w.bound[-2], 1)
-    stays_depthwise = op.kind.endswith("DepthWiseConv2d") and x.bound[-1] == out.bound[-1]  # needs no expansion
-    return expansion <= 1 or stays_depthwise or element_count(w.bound) * expansion <= _MAX_DENSE_WEIGHTS
-
-
 @rule("Conv2d", "DepthWiseConv2d")
 def _convolution(rw: QnnRewrite, op: Op) -> bool:
-    p = conv_operands(rw, op) if is_affordable(op) else None
+    p = conv_operands(rw, op)
     if p is None:
         return False
     groups = p.x.bound[-1] if op.kind.endswith("DepthWiseConv2d") else int(op.args["group"])
@@ -190,11 +187,11 @@ def _convolution(rw: QnnRewrite, op: Op) -> bool:
 @rule("TransposeConv2d")
 def _transposed(rw: QnnRewrite, op: Op) -> bool:
     groups = int(op.args["group"])
-    p = conv_operands(rw, op, groups) if is_affordable(op) else None
+    p = conv_operands(rw, op, groups)
     if p is None:
         return False
     data = transposed_filters(p.weights, groups)
-    if groups > 1 and p.scales is not None and (p.is_int16_conv or p.weights.shape[-1] % 16):
+    if p.needs_dense(groups, p.weights.shape[-1]):
         data, groups = dense_filters(data, groups), 1
     emit_conv_transpose2d(rw, op, p, p.x, data, p.out, groups)
     return True
@@ -214,13 +211,13 @@ def emit_conv_transpose2d(
     steps, output_padding = (list(op.args[name])[-2:] for name in ("stride", "output_padding"))
     pads = [n for pair in op.args["pad_amount"][-2:] for n in pair]
     if p.is_int16_conv:
-        _emit_int16_transposed(rw, op, p, x, data, out, (steps, pads, output_padding))
+        _emit_int16_transposed(rw, op, p, x, data, out, groups, (steps, pads, output_padding))
     else:
         emit_conv(rw, "core.conv_transpose2d", op, p, out, input=x, weight=p.filters(data, 0), groups=groups,
                      stride=steps, padding=pads, dilation=[1, 1], output_padding=output_padding)  # fmt: skip
 
 
-def _emit_int16_transposed(rw: QnnRewrite, op: Op, p: ConvOperands, x: Value, data: Array, out: Value,
+def _emit_int16_transposed(rw: QnnRewrite, op: Op, p: ConvOperands, x: Value, data: Array, out: Value, groups: int,
             window: tuple[list[int], list[int], list[int]]) -> None:  # fmt: skip
     """Int16: a plain convolution over the zero-upsampled image."""
     ((stride_y, stride_x), pads, output_padding), (images, high, wide, channels) = window, x.bound
@@ -231,8 +228,8 @@ def _emit_int16_transposed(rw: QnnRewrite, op: Op, p: ConvOperands, x: Value, da
         op, upsampled, [0] * 4, (images, (high - 1) * stride_y + 1, (wide - 1) * stride_x + 1, channels)
     )
     upsampled, padding = _crop_and_pad(rw, op, upsampled, data.shape[1:3], pads, output_padding)
-    emit_conv(rw, "core.conv2d", op, p, out, input=upsampled, weight=p.filters(data[:, ::-1, ::-1], 0), groups=1,
-                 stride=[1, 1], padding=padding, dilation=[1, 1])  # fmt: skip
+    emit_conv(rw, "core.conv2d", op, p, out, input=upsampled, weight=p.filters(data[:, ::-1, ::-1], 0),
+                 groups=groups, stride=[1, 1], padding=padding, dilation=[1, 1])  # fmt: skip
 
 
 def _crop_and_pad(rw: QnnRewrite, op: Op, x: Value, sizes: Sequence[int], pads: Sequence[int],
@@ -281,8 +278,6 @@ def _matmul(rw: QnnRewrite, op: Op) -> bool:
         a, b = rw.round_half(op, a), rw.round_half(op, b)
         rw.emit_rounded("core.bmm", op, out, self=a, other=b)
         return True
-    if a.constant or b.constant:
-        return False
     zeros = [int(np.asarray(v.q.zero_point)) for v in (a, b) if v.q is not None]
     rw.emit("core.int_matmul", op, out, self=a, other=b, zeros=zeros, scaling=product_scale(a, b, out, None))
     return True
@@ -292,23 +287,20 @@ def _swap_last_dims(rank: int) -> list[int]:
     return [*range(rank - 2), rank - 1, rank - 2]
 
 
-_MAX_DEPTH = 256  # planes of a window, each of which is a copy
-
-
-def _is_supported(op: Op) -> bool:
-    return is_affordable(op) and op.args["inputs"][1].bound[0] <= _MAX_DEPTH
+_MAX_DEPTH = 256  # planes of a window, each of which is a copy; more are gathered
 
 
 @rule("Conv3d")
 def _convolution_3d(rw: QnnRewrite, op: Op) -> bool:
-    p, groups = conv_operands(rw, op) if _is_supported(op) else None, int(op.args["group"])
+    p, groups = conv_operands(rw, op), int(op.args["group"])
     if p is None:
         return False
-    if groups > 1:
+    if groups > 1 and p.weights.size * groups <= _MAX_DENSE_WEIGHTS:
         p.weights = np.stack([dense_filters(w.transpose(3, 0, 1, 2), groups).transpose(1, 2, 3, 0) for w in p.weights])
+        groups = 1
     (stride_z, stride_y, stride_x), pads, dilation = (list(op.args[n]) for n in ("stride", "pad_amount", "dilation"))
     padded = rw.pad(op, p.x, [(0, 0), (pads[0][0], pads[0][1]), *[(0, 0)] * 3])
-    planes = _gather_planes(rw, op, padded, p.weights.shape[0], stride_z, dilation[0], p.out.bound[1])
+    planes = _gather_planes(rw, op, padded, p.weights.shape[0], stride_z, dilation[0], p.out.bound[1], groups)
     weights = np.concatenate(list(p.weights), axis=2)  # [high, wide, planes by inputs, outputs]
     flat = rw.temporary(p.out, (p.out.bound[0] * p.out.bound[1], *p.out.bound[2:]))
     window = {
@@ -316,14 +308,23 @@ def _convolution_3d(rw: QnnRewrite, op: Op) -> bool:
         "padding": [n for pair in pads[1:] for n in pair],
         "dilation": dilation[1:],
     }
-    emit_conv2d(rw, op, p, planes, weights, flat, 1, window)
+    emit_conv2d(rw, op, p, planes, weights, flat, groups, window)
     rw.emit_reshape(op, flat, p.out)
     return True
 
 
-def _gather_planes(rw: QnnRewrite, op: Op, x: Value, window: int, stride: int, dilation: int, results: int) -> Value:
-    """For each plane of the result the planes of its window, concatenated along channels."""
+def _gather_planes(rw: QnnRewrite, op: Op, x: Value, window: int, stride: int, dilation: int, results: int,
+                   groups: int) -> Value:  # fmt: skip
+    """For each plane of the result the planes of its window, concatenated along the channels of each group."""
     images, depth, *size = x.bound
+    if window > _MAX_DEPTH or groups > 1:
+        places = np.arange(results)[:, None] * stride + np.arange(window) * dilation
+        index, (high, wide, channels) = make_constant("places", places.reshape(-1)), size
+        shape = (images, places.size, *size)
+        taken = rw.emit_temporary("core.index_select", op, x, shape, self=x, dim=1, index=index)
+        split = rw.reshape(op, taken, (images * results, window, high, wide, groups, channels // groups))
+        return rw.reshape(op, rw.transpose(op, split, [0, 2, 3, 4, 1, 5]), (images * results, high, wide,
+                                                                            window * channels))  # fmt: skip
     missing = max((window - 1) * dilation + results * stride - depth, 0)  # so that every plane has a full stride
     x = rw.pad(op, x, [(0, 0), (0, missing), *[(0, 0)] * 3])
     taps = []
@@ -340,15 +341,17 @@ def _gather_planes(rw: QnnRewrite, op: Op, x: Value, window: int, stride: int, d
 def _transposed_3d(rw: QnnRewrite, op: Op) -> bool:
     """Upsample the depth with zero planes, then run a transposed 2D convolution over each window of planes."""
     groups = int(op.args["group"])
-    p = conv_operands(rw, op, groups) if _is_supported(op) else None
+    p = conv_operands(rw, op, groups)
     if p is None:
         return False
     window, out = p.weights.shape[0], p.out.bound
     filters = [transposed_filters(w, groups) for w in p.weights[::-1]]
-    data = np.concatenate([dense_filters(f, groups) if groups > 1 else f for f in filters], axis=3)
-    planes = _gather_planes(rw, op, _upsample_depth(rw, op, p.x, window), window, 1, 1, out[1])
+    if groups > 1 and p.weights.size * groups <= _MAX_DENSE_WEIGHTS:
+        filters, groups = [dense_filters(f, groups) for f in filters], 1
+    data = np.concatenate(filters, axis=3)
+    planes = _gather_planes(rw, op, _upsample_depth(rw, op, p.x, window), window, 1, 1, out[1], groups)
     flat = rw.temporary(p.out, (out[0] * out[1], *out[2:]))
-    emit_conv_transpose2d(rw, op, p, planes, data, flat, 1)
+    emit_conv_transpose2d(rw, op, p, planes, data, flat, groups)
     rw.emit_reshape(op, flat, p.out)
     return True
 
@@ -374,10 +377,15 @@ def _upsample_depth(rw: QnnRewrite, op: Op, x: Value, window: int) -> Value:
 def _average(rw: QnnRewrite, op: Op) -> bool:
     """Average over each image, then over planes. Padding is materialized; means that must exclude it are rescaled."""
     (x,), out = io_of(op)
-    if not is_float32(x, out) or not non_empty(x, out):
+    if not non_empty(x, out) or not (is_float32(x, out) or is_quantized(x, out)):
         return False
     sizes, steps = ([int(n) for n in op.args[name]] for name in ("filter_size", "stride"))
-    padded = rw.pad(op, rw.round_half(op, x), [(0, 0), *_padding(op, x, out, sizes, steps), (0, 0)])
+    operand, padding = rw.round_half(op, x) if is_float32(x) else x, _padding(op, x, out, sizes, steps)
+    padded = rw.pad(op, operand, [(0, 0), *padding, (0, 0)])
+    if is_quantized(x):
+        unpadded = {**op.args, "inputs": [padded], "pad_amount": [[0, 0]] * len(sizes), "counts": element_counts(op)}
+        rw.emit(op.kind, op, out, **unpadded)
+        return True
     images, depth, high, wide, channels = padded.bound
     rows, columns = out.bound[2:4]
     flat = rw.reshape(op, padded, (images * depth, high, wide, channels))

@@ -49,7 +49,7 @@ _ACTIVATIONS = {"Sigmoid": "core.sigmoid", "Tanh": "core.tanh", "Gelu": "core.ge
 def _unary_operands(rw: QnnRewrite, op: Op) -> tuple[Value, Value] | None:
     """The operand rounded to fp16, and the result; None if they are not float."""
     (x,), out = io_of(op)
-    return (rw.round_half(op, x), out) if is_float32(x, out) and not x.constant and non_empty(x) else None
+    return (rw.round_half(op, x), out) if is_float32(x, out) and non_empty(x) else None
 
 
 def _register_unary(names: dict[str, str], prefix: str, exact: bool) -> None:
@@ -142,7 +142,7 @@ def _neuron(rw: QnnRewrite, op: Op) -> bool:
 
 
 def _round_operands(rw: QnnRewrite, op: Op, values: list[Value]) -> list[Value] | None:
-    if not is_float32(*values) or all(v.constant for v in values) or not non_empty(*values):
+    if not is_float32(*values) or not non_empty(*values):
         return None
     return [rw.round_half(op, v) for v in values]
 
@@ -201,7 +201,7 @@ def _prelu(rw: QnnRewrite, op: Op) -> bool:
 @rule("Batchnorm")
 def _batch_norm(rw: QnnRewrite, op: Op) -> bool:
     (x, *factors), out = io_of(op)
-    if not is_float32(x, out, *factors) or x.constant or not non_empty(x):
+    if not is_float32(x, out, *factors) or not non_empty(x):
         return False
     rounded = [rw.round_half(op, v) for v in factors]
     product: dict[str, Any] = {"self": rw.round_half(op, x), "other": rounded[0]}
@@ -218,7 +218,7 @@ def _batch_norm(rw: QnnRewrite, op: Op) -> bool:
 def _select(rw: QnnRewrite, op: Op) -> bool:
     (condition, *inputs), out = io_of(op)
     operands = _round_operands(rw, op, inputs) if is_float32(out) and condition.dtype == np.dtype(bool) else None
-    if operands is None or condition.constant:
+    if operands is None:
         return False
     rw.emit_exact("core.where", op, out, condition=condition, self=operands[0], other=operands[1])
     return True
@@ -227,19 +227,18 @@ def _select(rw: QnnRewrite, op: Op) -> bool:
 @rule("IsNan", "IsInf")
 def _is_nan_or_inf(rw: QnnRewrite, op: Op) -> bool:
     (x,), out = io_of(op)
-    both_signs = op.args.get("detect_negative", True) and op.args.get("detect_positive", True)
-    if (
-        x.q is not None
-        or x.constant
-        or not non_empty(x)
-        or not both_signs
-        or x.dtype not in (FLOAT32, np.dtype(np.float16))
-    ):
+    if x.q is not None or not non_empty(x) or x.dtype not in (FLOAT32, np.dtype(np.float16)):
         return False
     operand = rw.round_half(
         op, x if is_float32(x) else rw.emit_temporary("core.convert", op, replace(x, dtype=FLOAT32), x.bound, self=x)
     )
-    rw.emit("core.isnan" if op.kind.endswith("IsNan") else "core.isinf", op, out, self=operand)
+    signs = [sign for sign, name in ((-1, "negative"), (1, "positive")) if op.args.get(f"detect_{name}", True)]
+    if op.kind.endswith("IsNan") or len(signs) == 2:
+        rw.emit("core.isnan" if op.kind.endswith("IsNan") else "core.isinf", op, out, self=operand)
+    elif signs:
+        rw.emit("core.eq", op, out, self=operand, other=scalar(signs[0] * np.inf))
+    else:
+        rw.emit("core.lt", op, out, self=operand, other=operand)  # nothing is detected
     return True
 
 
@@ -270,7 +269,7 @@ def _cast(rw: QnnRewrite, op: Op) -> bool:
             **({"self": operand} if is_int8(out) else {"inputs": [operand]}),
         )
         return True
-    if x.q is not None or out.q is not None or not non_empty(x) or x.constant:
+    if x.q is not None or out.q is not None or not non_empty(x):
         return False
     if is_float32(x, out):
         rw.emit_exact("core.clone", op, out, self=rw.round_half(op, x))

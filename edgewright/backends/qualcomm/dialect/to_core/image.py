@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from edgewright.backends.qualcomm.dialect.dtypes import to_float as numbers_of
-from edgewright.backends.qualcomm.dialect.image import resize_axes, resize_taps
+from edgewright.backends.qualcomm.dialect.dtypes import to_float
+from edgewright.backends.qualcomm.dialect.to_core.move import movable_input
 from edgewright.backends.qualcomm.dialect.to_core.rewrite import (
     DEQUANTIZE,
     FLOAT32,
@@ -19,39 +19,43 @@ from edgewright.backends.qualcomm.dialect.to_core.rewrite import (
     io_of,
     is_float32,
     is_int8,
-    is_int16,
     is_quantized,
     make_constant,
     non_empty,
     rule,
-    same_type,
-)  # fmt: skip  # fmt: skip
+)  # fmt: skip
 from edgewright.engine.graph.grid_sample import Sampling, lower_grid_sample
-from edgewright.ir.graph import Op, QParams, Value
+from edgewright.ir.aten.reference.grid_sample import cubic
+from edgewright.ir.aten.reference.windows import cheaper_first
+from edgewright.ir.graph import Array, Op, QParams, Value
+from edgewright.ir.int_rules import dtype_range
 from edgewright.ir.numerics import as_float32
 
 
 @rule("PoolMax2d")
 def _max_pool(rw: QnnRewrite, op: Op) -> bool:
-    (x,), out = io_of(op)
-    if not same_type(x, out) or not non_empty(x, out) or not (is_quantized(x) or is_float32(x)):
+    (source,), out = io_of(op)
+    x = movable_input(rw, op, source)
+    if x is None:
         return False
     pads = [list(pair) for pair in op.args["pad_amount"]]
     for i, pair in enumerate(pads):  # extend the padding for a last window beyond the edge
         window, stride = op.args["filter_size"][i], op.args["stride"][i]
         pair[1] = max(pair[1], (out.bound[1 + i] - 1) * stride + window - x.bound[1 + i] - pair[0])
-    if is_int16(x):
-        return _int16_max_pool(rw, op, x, out, pads)
+    if not is_int8(x) and not is_float32(x):
+        return _int_max_pool(rw, op, x, out, pads)
     args = {"kernel_size": list(op.args["filter_size"]), "stride": list(op.args["stride"]), "dilation": [1, 1]}
     emit, operand = (rw.emit, x) if is_int8(x) else (rw.emit_exact, rw.round_half(op, x))
     emit("core.max_pool2d", op, out, self=operand, padding=[n for pair in pads for n in pair], **args)
     return True
 
 
-def _int16_max_pool(rw: QnnRewrite, op: Op, x: Value, out: Value, pads: list[list[int]]) -> bool:
-    """Pad with the smallest representable value."""
-    assert x.q is not None
-    minimum = (x.q.qmin - int(np.asarray(x.q.zero_point))) * float(np.float32(np.asarray(x.q.scale)))
+def _int_max_pool(rw: QnnRewrite, op: Op, x: Value, out: Value, pads: list[list[int]]) -> bool:
+    """Of 16 bits or int32: pad with the smallest representable value."""
+    if x.q is None:
+        minimum = float(dtype_range(x)[0])
+    else:
+        minimum = (x.q.qmin - int(np.asarray(x.q.zero_point))) * float(np.float32(np.asarray(x.q.scale)))
     padding = [(0, 0), *((int(a), int(b)) for a, b in pads), (0, 0)]
     no_padding = [[0, 0], [0, 0]]
     rw.emit(op.kind, op, out, **{**op.args, "inputs": [rw.pad(op, x, padding, minimum)], "pad_amount": no_padding})
@@ -102,7 +106,7 @@ _REDUCTIONS = {"ReduceMean": "core.mean", "ReduceSum": "core.sum", "ReduceMax": 
 def _float_reduce(rw: QnnRewrite, op: Op) -> bool:
     """Float reductions; integer ones have exact lowerings."""
     (x,), out = io_of(op)
-    if not is_float32(x, out) or not non_empty(x, out) or x.constant:
+    if not is_float32(x, out) or not non_empty(x, out):
         return False
     kind = _REDUCTIONS[op.kind.partition(".")[2]]
     args = {"self": rw.round_half(op, x), "dim": list(op.args["axes"]), "keepdim": bool(op.args["keep_dims"])}
@@ -114,7 +118,7 @@ def _float_reduce(rw: QnnRewrite, op: Op) -> bool:
 def _bilinear(rw: QnnRewrite, op: Op) -> bool:
     (x,), out = io_of(op)
     corners = bool(op.args["align_corners"])
-    if not non_empty(x, out) or (not corners and not op.args["half_pixel_centers"]):
+    if not non_empty(x, out):
         return False
     args = {"output_size": list(out.bound[1:3]), "align_corners": corners}
     if is_int8(x) and is_int8(out):
@@ -131,18 +135,43 @@ def _bilinear(rw: QnnRewrite, op: Op) -> bool:
     return True
 
 
+_BICUBIC, _CORNERS = 2, 2  # codes of modes
+
+
+def _resize_taps(params: Mapping[str, Any], size: int, count: int) -> list[tuple[Array, Array]]:
+    """Source indices and weights of each filter tap along one dimension."""
+    corners = params["transformation_mode"] == _CORNERS
+    ratio = ((size - 1) / (count - 1) if count > 1 else 0.0) if corners else size / count
+    positions, step, middle = np.arange(count, dtype=np.float32), np.float32(ratio), np.float32(0.5)
+    at = positions * step if corners else (positions + middle) * step - middle
+    if params["interpolation_mode"] == _BICUBIC:
+        return [(_clamp_index(index, size), weight.astype(np.float32)) for index, weight in cubic(at)]
+    lower = _clamp_index(np.maximum(at, 0), size)
+    part = np.clip(np.maximum(at, 0) - lower, 0, 1).astype(np.float32)
+    return [(lower, np.float32(1) - part), (np.minimum(lower + 1, size - 1), part)]
+
+
+def _clamp_index(index: Array, size: int) -> Array:
+    return np.clip(np.nan_to_num(index), 0, size - 1).astype(np.int64)
+
+
+def _resize_axes(sizes: Sequence[int], output_sizes: Sequence[int]) -> list[int]:
+    """Order in which the dimensions are resized: the cheaper one first."""
+    return [3 + dim for dim in cheaper_first(tuple(sizes[1:3]), tuple(output_sizes[1:3]))]
+
+
 @rule("Resize")
 def _resize(rw: QnnRewrite, op: Op) -> bool:
     """Weighted sums tap by tap, one axis at a time."""
     (x,), out = io_of(op)
-    if not non_empty(x, out) or x.constant or len(x.bound) != 4 or not (is_quantized(x, out) or is_float32(x, out)):
+    if not non_empty(x, out) or len(x.bound) != 4 or not (is_quantized(x, out) or is_float32(x, out)):
         return False
     like = replace(x, q=None, dtype=FLOAT32)
     current = rw.round_half(op, x) if is_float32(x) else rw.emit_temporary(DEQUANTIZE, op, like, x.bound, inputs=[x])
-    for axis in resize_axes(x.bound, out.bound):
+    for axis in _resize_axes(x.bound, out.bound):
         total: Value | None = None
         shape = [out.bound[axis] if d == axis else n for d, n in enumerate(current.bound)]
-        for elements, weight in resize_taps(op.args, current.bound[axis], out.bound[axis]):
+        for elements, weight in _resize_taps(op.args, current.bound[axis], out.bound[axis]):
             index = make_constant("places", elements)
             taps = rw.emit_temporary("core.index_select", op, like, shape, self=current, dim=axis, index=index)
             weights = make_constant("weights", weight.reshape(-1, *(1,) * (3 - axis)))
@@ -162,7 +191,7 @@ def _cumsum(rw: QnnRewrite, op: Op) -> bool:
     (x,), out = io_of(op)
     axis, reverse = int(op.args["axis"]), bool(op.args["reverse"])
     operand = rw.round_half(op, x) if is_float32(x, out) else rw.strip_qparams(op, x) if is_quantized(x, out) else None
-    if operand is None or operand.constant or not non_empty(x) or not x.bound or op.args["exclusive"]:
+    if operand is None or not non_empty(x):
         return False
     reversed_index = make_constant("places", np.arange(x.bound[axis], dtype=np.int64)[::-1].copy())
     if x.q is not None:
@@ -175,6 +204,8 @@ def _cumsum(rw: QnnRewrite, op: Op) -> bool:
             "core.index_select", op, operand, x.bound, self=operand, dim=axis, index=reversed_index
         )
     total = rw.emit_temporary("core.cumsum", op, operand, x.bound, self=operand, dim=axis)
+    if op.args["exclusive"]:
+        total = rw.emit_temporary("core.sub", op, operand, x.bound, self=total, other=operand)
     if reverse:
         total = rw.emit_temporary("core.index_select", op, total, x.bound, self=total, dim=axis, index=reversed_index)
     if x.q is None:
@@ -198,7 +229,7 @@ def _requantize_sum(rw: QnnRewrite, op: Op, total: Value, q: QParams, out: Value
 @rule("GridSample")
 def _grid_sample(rw: QnnRewrite, op: Op) -> bool:
     (x, grid), out = io_of(op)
-    if not non_empty(x, grid, out) or x.constant or not all(is_float32(v) or is_quantized(v) for v in (x, grid, out)):
+    if not non_empty(x, grid, out) or not all(is_float32(v) or is_quantized(v) for v in (x, grid, out)):
         return False
     batch, *sizes, channels = x.bound
     pixels = rw.reshape(op, _float_operand(rw, op, x), (element_count(x.bound) // channels, channels))
@@ -219,7 +250,7 @@ def _grid_sample(rw: QnnRewrite, op: Op) -> bool:
 def _float_operand(rw: QnnRewrite, op: Op, x: Value) -> Value:
     """The float32 values of a tensor; float tensors are rounded to fp16."""
     if x.data is not None:
-        return make_constant("numbers", numbers_of(x, x.data))
+        return make_constant("numbers", to_float(x, x.data))
     if is_float32(x):
         return rw.round_half(op, x)
     return rw.emit_temporary(DEQUANTIZE, op, replace(x, q=None, dtype=FLOAT32), x.bound, inputs=[x])

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from edgewright.backends.qualcomm.dialect.dtypes import round_to_fp16
-from edgewright.backends.qualcomm.dialect.evaluate import subject_of, zero_point_of
 from edgewright.backends.qualcomm.dialect.table import PREFIX
 from edgewright.backends.qualcomm.dialect.to_core.rewrite import (
     QnnRewrite,
@@ -285,7 +284,7 @@ def _gather(rw: QnnRewrite, op: Op) -> bool:
         return False
     x, flat = operands[0], rw.reshape(op, index, (element_count(index.bound),))
     shape = [flat.bound[0] if d == axis else n for d, n in enumerate(x.bound)]
-    outside = OutOfRangePolicy(subject_of(op))
+    outside = OutOfRangePolicy(f"{op.kind} {result_of(op).name!r}")
     gathered = rw.emit_temporary("core.index_select", op, x, shape, self=x, dim=axis, index=flat, outside=outside)
     return _emit_stored(rw, op, gathered)
 
@@ -294,9 +293,10 @@ def _gather(rw: QnnRewrite, op: Op) -> bool:
 def _gather_elements(rw: QnnRewrite, op: Op) -> bool:
     (source, index), out = io_of(op)
     operands = _strip_operands(rw, op, source) if _is_index(index) else None
-    if operands is None or operands[0].constant:
+    if operands is None:
         return False
-    args = {"dim": int(op.args["axis"]), "index": index, "outside": OutOfRangePolicy(number=zero_point_of(out))}
+    zero = 0 if out.q is None else int(np.asarray(out.q.zero_point))
+    args = {"dim": int(op.args["axis"]), "index": index, "outside": OutOfRangePolicy(number=zero)}
     return _emit_stored(rw, op, rw.emit_temporary("core.gather", op, operands[0], out.bound, self=operands[0], **args))
 
 
@@ -385,7 +385,7 @@ def _emit_flat_index(rw: QnnRewrite, op: Op, index: Value, sizes: Sequence[int])
 def _argmax(rw: QnnRewrite, op: Op) -> bool:
     (x,), out = io_of(op)
     operand = rw.round_half(op, x) if is_float32(x) else rw.strip_qparams(op, x)
-    if operand is None or operand.constant or not non_empty(x, out) or not x.bound:
+    if operand is None or not non_empty(x, out):
         return False
     indices = rw.temporary(out, out.bound, dtype=np.dtype(np.int64))
     rw.emit("core.argmax" if op.kind.endswith("Argmax") else "core.argmin", op, indices, self=operand,
@@ -396,11 +396,12 @@ def _argmax(rw: QnnRewrite, op: Op) -> bool:
 
 @rule("TopK")
 def _top_k(rw: QnnRewrite, op: Op) -> bool:
-    x, (values, indices) = op.args["inputs"][0], op.outputs
-    if values is not None and not same_type(x, values):
+    source, (values, indices) = op.args["inputs"][0], op.outputs
+    x = source if values is None else movable_input(rw, op, source, values)
+    if x is None:
         return False
     operand = rw.round_half(op, x) if is_float32(x) else rw.strip_qparams(op, x)
-    if operand is None or operand.constant or not non_empty(x) or not x.bound:
+    if operand is None or not non_empty(x):
         return False
     last, k = len(x.bound) - 1, int(op.args["k"])
     shape = (*x.bound[:-1], k)

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from edgewright.backends.qualcomm.dialect.dtypes import to_float as numbers_of
-from edgewright.backends.qualcomm.dialect.norm import row_view
 from edgewright.backends.qualcomm.dialect.to_core.rewrite import (
     QnnRewrite,
+    as_int16,
+    convert_to,
+    element_count,
     io_of,
     is_float32,
-    is_int8,
     is_quantized,
     make_constant,
     non_empty,
     rule,
-    same_type,
 )
-from edgewright.ir.graph import Op, Value
+from edgewright.ir.graph import Array, Op, Value
 
 
 def _move_axis_last(rw: QnnRewrite, op: Op, x: Value, axis: int) -> tuple[Value, list[int]]:
@@ -32,7 +31,7 @@ def _move_axis_last(rw: QnnRewrite, op: Op, x: Value, axis: int) -> tuple[Value,
 @rule("Softmax", "LogSoftmax")
 def _softmax(rw: QnnRewrite, op: Op) -> bool:
     (x,), out = io_of(op)
-    if not non_empty(x, out) or x.constant or float(op.args["beta"]) != 1.0 or not x.bound:
+    if not non_empty(x, out):
         return False
     name = op.kind.partition(".")[2]
     if is_quantized(x, out):
@@ -67,85 +66,60 @@ def _emit_log_softmax(rw: QnnRewrite, op: Op, x: Value) -> Value:
     )
 
 
+_ROW_NORMS = ("LayerNorm", "RmsNorm")
+
+
 @rule("LayerNorm", "RmsNorm", "GroupNorm", "InstanceNorm")
 def _norm(rw: QnnRewrite, op: Op) -> bool:
     (x, *factors), out = io_of(op)
-    order = row_view(op)
-    if order is None or not non_empty(x, out) or x.constant or any(v.data is None for v in factors):
+    if not non_empty(x, out) or any(v.data is None for v in factors):
         return False
     if not is_quantized(x, out) and not is_float32(x, out):
         return False
-    dims, shape = order
+    dims, shape = _row_view(op)
     name = op.kind.partition(".")[2]
-    factors = [_flatten_constant(v) for v in factors]
-    rows = name in ("LayerNorm", "RmsNorm")
-    size = shape[1] if rows else x.bound[-1]
-    if (rows and dims != list(range(len(dims)))) or any(v.bound != (size,) for v in factors):
-        return False
+    normalized = x.bound[-len(op.args["axes"]) :] if name in _ROW_NORMS else x.bound[-1:]
+    params = [np.broadcast_to(numbers_of(v, np.asarray(v.data)), normalized).reshape(-1) for v in factors]
     operand = rw.transpose(op, x if is_quantized(x) else rw.round_half(op, x), dims)
-    result = (_emit_int_norm if is_quantized(x) else _emit_float_norm)(rw, op, name, operand, out, factors, shape)
+    result = (_emit_int_norm if is_quantized(x) else _emit_float_norm)(rw, op, name, operand, out, params, shape)
     rw.emit("core.permute", op, out, self=result, dims=[dims.index(d) for d in range(len(dims))])
     if is_float32(out):
         rw.rounded[out] = out
     return True
 
 
-def _emit_int_norm(rw: QnnRewrite, op: Op, name: str, x: Value, out: Value, factors: list[Value],
+def _emit_int_norm(rw: QnnRewrite, op: Op, name: str, x: Value, out: Value, factors: list[Array],
                 shape: tuple[int, ...]) -> Value:  # fmt: skip
     args: dict[str, Any] = {"epsilon": float(op.args["epsilon"]), "center": name != "RmsNorm"}
-    if name in ("LayerNorm", "RmsNorm"):
-        weight, bias = _float_params(factors, shape[1])
+    if name in _ROW_NORMS:
+        weight, bias = _params(factors, shape[1])
         args |= {"weight": weight, "bias": bias if name == "LayerNorm" or len(factors) > 1 else None}
         args |= {"length": shape[1], "channel_size": 1, "groups": 1}
         result = rw.emit_temporary("core.int_norm", op, out, shape, self=rw.reshape(op, x, shape), **args)
     else:
-        weight, bias = _float_params(factors, x.bound[1])
+        weight, bias = _params(factors, x.bound[1])
         groups = x.bound[1] if name == "InstanceNorm" else int(op.args["group"])
         images = (x.bound[0], x.bound[1], shape[0] * shape[1] // (x.bound[0] * x.bound[1]))
-        flat, int16_out = _convert_to(rw, op, rw.reshape(op, x, images), _as_int16(x)), _as_int16(out)
+        flat, int16_out = convert_to(rw, op, rw.reshape(op, x, images), as_int16(x)), as_int16(out)
         args |= {"weight": weight, "bias": bias, "channel_size": images[2], "groups": groups}
         length = images[1] // groups * images[2]
         result = rw.emit_temporary("core.int_norm", op, int16_out, images, self=flat, length=length, **args)
-        result = _convert_to(rw, op, result, out)
+        result = convert_to(rw, op, result, out)
     return rw.reshape(op, result, x.bound)
 
 
-def _convert_to(rw: QnnRewrite, op: Op, x: Value, like: Value) -> Value:
-    return x if same_type(x, like) else rw.emit_temporary("qnn.Convert", op, like, x.bound, inputs=[x])
-
-
-def _as_int16(value: Value) -> Value:
-    """An int8 tensor as int16: group norms need dense rows, which int8 tensors may not have."""
-    if not is_int8(value) or value.q is None:
-        return value
-    dtype = np.dtype(np.uint16 if value.q.dtype.kind == "u" else np.int16)
-    return replace(value, dtype=dtype, q=replace(value.q, dtype=dtype))
-
-
-def _flatten_constant(value: Value) -> Value:
-    """A constant with one dimension."""
-    assert value.data is not None
-    q = value.q if value.q is None or value.q.axis is None else replace(value.q, axis=0)
-    return make_constant("factor", np.ascontiguousarray(value.data).reshape(-1), q)
-
-
-def _default_params(factors: list[Value], size: int) -> list[Value]:
+def _params(factors: list[Array], size: int) -> list[Value]:
     """Weight and bias, with ones and zeros where they are missing."""
-    defaults = [make_constant("factor", np.full(size, n, np.float32)) for n in (1, 0)]
-    return [*factors, *defaults[len(factors) :]]
+    defaults = [np.full(size, n, np.float32) for n in (1, 0)]
+    return [make_constant("factor", numbers) for numbers in (*factors, *defaults[len(factors) :])]
 
 
-def _float_params(factors: list[Value], size: int) -> list[Value]:
-    """Weight and bias in float32."""
-    return [make_constant("factor", numbers_of(v, np.asarray(v.data))) for v in _default_params(factors, size)]
-
-
-def _emit_float_norm(rw: QnnRewrite, op: Op, name: str, x: Value, out: Value, factors: list[Value],
+def _emit_float_norm(rw: QnnRewrite, op: Op, name: str, x: Value, out: Value, factors: list[Array],
                shape: tuple[int, ...]) -> Value:  # fmt: skip
-    size = shape[1] if name in ("LayerNorm", "RmsNorm") else x.bound[1]
-    params = _float_params(factors, size)
+    size = shape[1] if name in _ROW_NORMS else x.bound[1]
+    params = _params(factors, size)
     args: dict[str, Any] = {"weight": params[0], "bias": params[1], "eps": float(op.args["epsilon"])}
-    if name in ("LayerNorm", "RmsNorm"):
+    if name in _ROW_NORMS:
         kind = "core.layer_norm" if name == "LayerNorm" else "core.rms_norm"
         bias = args.pop("bias") if name == "RmsNorm" else None
         flat = rw.reshape(op, x, shape)
@@ -156,3 +130,15 @@ def _emit_float_norm(rw: QnnRewrite, op: Op, name: str, x: Value, out: Value, fa
         groups = size if name == "InstanceNorm" else int(op.args["group"])
         result = rw.emit_temporary("core.group_norm", op, out, x.bound, input=x, num_groups=groups, **args)
     return rw.reshape(op, rw.round_half(op, result), x.bound)
+
+
+def _row_view(op: Op) -> tuple[list[int], tuple[int, int]]:
+    """Permutation and shape that make the normalized dimensions the last one."""
+    x = op.args["inputs"][0]
+    rank, size = len(x.bound), element_count(x.bound)
+    if "axes" in op.args:
+        length = element_count(x.bound[rank - len(op.args["axes"]) :])
+        return list(range(rank)), (size // length, length)
+    groups = x.bound[-1] if op.kind.endswith("InstanceNorm") else int(op.args["group"])
+    length = size // (x.bound[0] * groups)
+    return [0, rank - 1, *range(1, rank - 1)], (size // length, length)

@@ -10,15 +10,14 @@ from typing import Any
 import numpy as np
 
 from edgewright.backends.qualcomm.dialect.dtypes import round_to_fp16
-from edgewright.backends.qualcomm.dialect.table import PREFIX, QNN, STORED
+from edgewright.backends.qualcomm.dialect.shapes import is_elementwise
+from edgewright.backends.qualcomm.dialect.table import PREFIX, QNN
 from edgewright.ir.graph import Array, Graph, Op, QParams, Value
 from edgewright.ir.int_rules import ELEMENTWISE
 from edgewright.ir.rewrite import GraphRewrite, RuleTable
 
 FLOAT32 = np.dtype(np.float32)
 QUANTIZE, DEQUANTIZE = f"{PREFIX}Quantize", f"{PREFIX}Dequantize"
-# Operators that move elements without changing them.
-DATA_MOVEMENT = {name for name, row in QNN.items() if row.domain == STORED} | {"ScatterElements", "ScatterNd"}
 _INT16_TYPES = (np.dtype(np.uint16), np.dtype(np.int16))
 
 
@@ -119,10 +118,19 @@ class QnnRewrite(GraphRewrite):
     def round_inputs(self, op: Op) -> Op:
         """A data-movement operator with its float operands rounded to fp16."""
         operands = op.args.get("inputs", ())
-        if op.kind.removeprefix(PREFIX) not in DATA_MOVEMENT or not any(map(is_float32, operands)):
+        if not QNN[op.kind.removeprefix(PREFIX)].moves or not any(map(is_float32, operands)):
             return op
         rounded_operands = [self.round_half(op, v) if is_float32(v) else v for v in operands]
         return Op(op.kind, {**op.args, "inputs": rounded_operands}, op.outputs, op.origin)
+
+    def as_vectors(self, op: Op) -> Op:
+        """An operator with scalars as vectors of one element, unless it is elementwise."""
+        operands = op.args.get("inputs", ())
+        if is_elementwise(op) or op.kind in ELEMENTWISE or all(v.bound for v in operands):
+            return op
+        vectors = [self.reshape(op, v, v.bound or (1,)) for v in operands]
+        outputs = [v if v is None or v.bound else self.temporary(v, (1,)) for v in op.outputs]
+        return Op(op.kind, {**op.args, "inputs": vectors}, outputs, op.origin)
 
     def emit_rounded(self, kind: str, op: Op, out: Value, /, **args: Any) -> None:
         """Emit a float operator, and round its result to fp16."""
@@ -187,3 +195,15 @@ def make_constant(name: str, data: Array, q: QParams | None = None) -> Value:
 
 def element_count(shape: Sequence[int]) -> int:
     return math.prod(int(n) for n in shape)
+
+
+def convert_to(rw: QnnRewrite, op: Op, x: Value, like: Value) -> Value:
+    return x if same_type(x, like) else rw.emit_temporary("qnn.Convert", op, like, x.bound, inputs=[x])
+
+
+def as_int16(value: Value) -> Value:
+    """An int8 tensor as int16, of the same scale and integers."""
+    if not is_int8(value) or value.q is None:
+        return value
+    dtype = np.dtype(np.uint16 if value.q.dtype.kind == "u" else np.int16)
+    return replace(value, dtype=dtype, q=replace(value.q, dtype=dtype))
