@@ -18,12 +18,18 @@ from edgewright.frontend.constant_eval import ConstantEvaluator, is_pure
 from edgewright.frontend.mutation import viewed_argument, written_names, written_roots
 from edgewright.frontend.rewriter import is_dynamic
 
+aten = torch.ops.aten
+_RESHAPES = (
+    aten.view.default, aten.reshape.default, aten.view_as.default, aten.reshape_as.default, aten.unsqueeze.default,
+    aten.squeeze.default, aten.squeeze.dim, aten.squeeze.dims, aten.flatten.using_ints, aten.unflatten.int,
+)  # fmt: skip
 _MAX_GROWTH = 1 << 16  # bytes: the size up to which a folded constant may exceed its sources
 
 
 def fold_weights(module: fx.GraphModule) -> fx.GraphModule:
     """Replace what a module computes from weights and buffers alone by stored tensors, except for trailing views,
-    which cost nothing."""
+    which cost nothing. A new shape of a computed tensor that nothing else reads is stored with that shape: quantizers
+    look for weights that are constants."""
     folder = _WeightFolder(module)
     changed = False
     for node in reversed(list(module.graph.nodes)):
@@ -92,9 +98,20 @@ class _WeightFolder:
             return False
         if not node.all_input_nodes:  # a fill or an arange: cheap to recompute
             return False
-        if viewed_argument(node.target) is not None or any(user.op == "output" for user in node.users):
+        if viewed_argument(node.target) is not None and not self._reshapes_computed(node):
+            return False
+        if any(user.op == "output" for user in node.users):
             return False
         return val.numel() * val.element_size() <= max(sum(self.sources[node].values()), _MAX_GROWTH)
+
+    def _reshapes_computed(self, node: fx.Node) -> bool:
+        """True for a tensor computed for this node alone, in another shape."""
+        while node.target in _RESHAPES:
+            base: Any = node.args[0]
+            if len(base.users) > 1 or base.op != "call_function":
+                return False
+            node = base
+        return viewed_argument(node.target) is None
 
     def _result(self, node: fx.Node) -> Any:
         needed, todo = {node}, [node]

@@ -55,6 +55,8 @@ FOLDED = {
     "chain": lambda m, x: x @ torch.tanh(m.a.exp() - m.b).T,
     "parts": lambda m, x: x[:, :4] * (m.b.chunk(2)[0] - m.b.chunk(2)[1]),
     "norm": lambda m, x: x + nn.functional.layer_norm(m.a, (8,))[:4],
+    "another shape": lambda m, x: x @ (m.a.flatten() * 2).view(8, 8),
+    "another shape of another": lambda m, x: x * (m.b + 1).unsqueeze(0).reshape_as(m.b),
 }
 LEFT = {
     "view": lambda m, x: x @ m.a.t() + m.b[None],
@@ -116,6 +118,35 @@ def test_a_layer_with_a_weight_norm_runs_in_integers(target: str) -> None:
     assert result.report.coverage["macs"] == 1.0
     assert result.report.sqnr is not None and result.report.sqnr > 30
     if target == "xnnpack":  # the NPU has no other types
+        assert [str(weight.dtype) for weight in stored(result.buffer)] == ["int8"]
+
+
+def test_a_computed_tensor_in_several_shapes_is_stored_once() -> None:
+    def function(m: Any, x: Tensor) -> Tensor:
+        doubled = m.a * 2
+        return x @ doubled.view(8, 8) + doubled.view(-1)[:8]
+
+    module, original = fold_weights(module_of(function)), module_of(function)
+    assert [n for n, _ in module.named_buffers() if "folded" in n] == ["mul_folded"]
+    assert torch.equal(module(X), original(X))
+
+
+class Standardized(nn.Conv2d):
+    """Weights of mean 0 and variance 1, as networks without batch norms have them."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows = self.weight.reshape(1, self.out_channels, -1)
+        weight = nn.functional.batch_norm(rows, None, None, training=True, momentum=0.0, eps=1e-6)
+        return nn.functional.conv2d(x, weight.reshape_as(self.weight), self.bias)
+
+
+@pytest.mark.parametrize("target", ["xnnpack", "ethos-u55-128"])
+def test_a_layer_with_standardized_weights_runs_in_integers(target: str) -> None:
+    layer, inputs = Standardized(3, 8, 3).eval(), (torch.randn(1, 3, 8, 8),)
+    result = ew.compile(layer, inputs, target, quantize="int8", calibration=[inputs], quiet=True)
+    assert result.report.coverage["macs"] == 1.0
+    assert result.report.sqnr is not None and result.report.sqnr > 30
+    if target == "xnnpack":
         assert [str(weight.dtype) for weight in stored(result.buffer)] == ["int8"]
 
 
