@@ -12,6 +12,7 @@ from edgewright.errors import EdgewrightError
 from edgewright.ir.dtypes import DType
 
 Array = np.ndarray[Any, Any]
+SEQUENCES = (list, tuple)  # of values and literals in arguments; `list | tuple` would be evaluated again at each check
 
 
 @dataclass(frozen=True)
@@ -71,12 +72,15 @@ class Value:
 
     @property
     def dynamic(self) -> bool:
-        return any(isinstance(s, Dim) for s in self.shape)
+        for size in self.shape:  # noqa: SIM110  (asked of every value again and again: any() takes three times as long)
+            if isinstance(size, Dim):
+                return True
+        return False
 
     @property
     def bound(self) -> tuple[int, ...]:
         """The largest shape the tensor may take."""
-        return tuple(s.max if isinstance(s, Dim) else s for s in self.shape)
+        return tuple([s.max if isinstance(s, Dim) else s for s in self.shape])
 
     @property
     def nbytes(self) -> int:
@@ -121,19 +125,21 @@ class Op:
 
     def inputs(self) -> Iterator[Value]:
         """Every Value the call reads, in order."""
-        yield from nested_values(list(self.args.values()))
+        return iter(nested_values(list(self.args.values())))
 
 
-def nested_values(tree: Any) -> Iterator[Value]:
+def nested_values(tree: Any) -> list[Value]:
     """The Values in nested lists, in order."""
     if isinstance(tree, Value):
-        yield tree
-    elif isinstance(tree, list | tuple):
+        return [tree]
+    values: list[Value] = []
+    if isinstance(tree, SEQUENCES):
         for item in tree:
             if isinstance(item, Value):
-                yield item
-            elif isinstance(item, list | tuple):
-                yield from nested_values(item)
+                values.append(item)
+            elif isinstance(item, SEQUENCES):
+                values += nested_values(item)
+    return values
 
 
 @dataclass(eq=False)

@@ -82,3 +82,26 @@ def test_ssa_form() -> None:
         verify(Graph("g", [X, Y], [], [Op("core.abs", {"self": X}, [Y])]))
     with pytest.raises(GraphError, match="returns a value that is never defined; got y"):
         verify(Graph("g", [X], [Y], []))
+
+
+def test_an_accepted_operator_does_not_vouch_for_others_of_its_kind() -> None:
+    """``AtenDialect`` remembers the names of arguments that it has accepted."""
+    verify(Graph("g", [X], [Y], [Op("add", {"self": X, "other": X}, [Y])]), ATEN)
+    for args in ({"self": X}, {"self": X, "other": X, "gamma": 1}):
+        with pytest.raises(GraphError, match=r"must be present|is no argument"):
+            verify(Graph("g", [X], [Y], [Op("add", args, [Y])]), ATEN)
+    image, filters = value("x", 1, 2, 4, 4), value("w", 2, 2, 3, 3)
+    convolution: dict[str, Any] = {"input": image, "weight": filters, "bias": None, "stride": [1, 1], "padding": [0, 0],
+                   "dilation": [1, 1], "transposed": False, "output_padding": [0, 0], "groups": 1}  # fmt: skip
+    out = value("y", 1, 2, 2, 2)
+    verify(Graph("g", [image, filters], [out], [Op("aten.convolution.default", convolution, [out])]), ATEN)
+    convolution["gamma"] = 1
+    with pytest.raises(GraphError, match="gamma: is no argument of conv2d"):
+        verify(Graph("g", [image, filters], [out], [Op("aten.convolution.default", convolution, [out])]), ATEN)
+
+
+@pytest.mark.parametrize("place", [[0, X, [1, Y]], (Y,), [[[Y]]]])
+def test_values_in_lists_are_defined(place: Any) -> None:
+    with pytest.raises(GraphError, match="reads a value before it is defined; got y"):
+        verify(Graph("g", [X], [], [Op("cat", {"tensors": place}, [value("z", 2, 3)])]))
+    verify(Graph("g", [X, Y], [], [Op("cat", {"tensors": place}, [value("z", 2, 3)])]))

@@ -24,13 +24,22 @@ _ADDED_ARGUMENTS = ("limits",)  # a clamp that was folded into the operator befo
 
 
 class AtenDialect(Dialect):
+    def __init__(self, name: str, title: str, rows: Mapping[str, OpDef], numerics: Numerics) -> None:
+        super().__init__(name, title, rows, numerics)
+        self._valid: set[tuple[str, ...]] = set()  # kinds with the names of arguments that ``check_op`` has accepted
+
     def row(self, kind: str) -> OpDef | None:
-        return OPS.get(kind)
+        return OPS.row(kind)
 
     def check_op(self, op: Op, memory: int) -> None:
-        row = OPS.of(op) or OPS.get(op.kind)
+        names = (op.kind, *op.args)
+        if names in self._valid:
+            return
+        row = OPS.of(op) or OPS.row(op.kind)
         if row is not None:
             self.check_row(op, row, memory)
+            if all(entry.when is None for entry in OPS.matching(op.kind)):  # names decide, not values
+                self._valid.add(names)
         elif "." not in op.kind and op.kind not in _BESIDE_ROWS and not op.graphs:  # control flow has graphs
             raise FormatError("must be an operator of torch or of the op table", value=op.kind)
 

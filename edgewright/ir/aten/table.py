@@ -88,7 +88,10 @@ class OpTable(Mapping[str, OpDef]):
 
     def of(self, op: Op) -> OpDef | None:
         """The entry that matches an imported operator, or None."""
-        return next((entry for entry in self.matching(op.kind) if entry.when is None or entry.when(op)), None)
+        for entry in self._by_aten.get(op.kind, ()):
+            if entry.when is None or entry.when(op):
+                return entry
+        return None
 
     def matching(self, overload: str) -> Sequence[OpDef]:
         """The entries of an ATen overload: several if ``when`` distinguishes them by the arguments."""
@@ -108,6 +111,10 @@ class OpTable(Mapping[str, OpDef]):
 
     def __getitem__(self, name: str) -> OpDef:
         return self._entries[name]
+
+    def row(self, name: str) -> OpDef | None:
+        """The entry of a name, or None."""
+        return self._entries.get(name)
 
     def __iter__(self) -> Any:
         return iter(self._entries)

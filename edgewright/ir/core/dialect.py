@@ -38,9 +38,10 @@ class CoreDialect(Dialect):
     def check_row(self, op: Op, row: Any, memory: int) -> None:
         """Shapes are checked if all are static; dynamic ones are inferred when they are known
         (``engine/graph/infer_shapes.py``), and the executor limits memory."""
-        check_op(op, row)
-        if not any(value is not None and value.dynamic for value in (*op.inputs(), *op.outputs)):
-            check_shape(op, row)
+        for _, value in (*check_op(op, row), ("", op.outputs[0])):
+            if value is not None and value.dynamic:
+                return
+        check_shape(op, row)
 
     def run_op(self, op: Op, arrays: Mapping[Value, Array], numerics: Numerics) -> Sequence[Array]:
         context = EvaluationContext(numerics)

@@ -29,9 +29,8 @@ def check_channels(op: Op, shape_of: ShapeOf, channels: int, axis: int) -> None:
     require(fits, f"the bias must have {channels} elements, in its last dimension")
     q = weight.q
     require(q is None or q.axis in (None, axis), f"weights must have a scale for each slice of dimension {axis}")
-    require(
-        q is None or q.block is not None or np.size(q.scale) in (1, channels), "weights need a scale for each channel"
-    )
+    scales = 1 if q is None or q.block is not None else len(q.scale) if isinstance(q.scale, tuple) else np.size(q.scale)
+    require(scales in (1, channels), "weights need a scale for each channel")
     is_int16 = x.dtype is not None and x.dtype.kind in "iu" and x.dtype.itemsize == 2
     require(not is_int16 or op.args.get("scaling") is not None, "16-bit integers need scaling")
 
