@@ -16,6 +16,7 @@ from pathlib import Path
 from tests.fuzz.loop import Slice, report, run_slice
 from tests.fuzz.targets import ROOT, TARGETS, WORK, Result, Target
 
+STATE = Path(__file__).with_name("state.json")  # of complete runs; part of the repository
 _SLICE = 50  # a slice is this part of a target's goal, at most
 _GUIDED_EVERY = 3  # of a reader's slices, one is guided by coverage: those take about three times as long
 
@@ -54,6 +55,19 @@ class State:
 
     def of(self, name: str) -> Progress:
         return self.targets.setdefault(name, Progress())
+
+    def merge(self, other: State) -> None:
+        """Add what another process or machine executed. Later slices have seeds that neither had."""
+        for name, progress in other.targets.items():
+            mine = self.of(name)
+            mine.executions += progress.executions
+            mine.guided += progress.guided
+            mine.slices = max(mine.slices, other.seed + progress.slices - self.seed)
+            for reason, times in progress.findings.items():
+                mine.findings[reason] = mine.findings.get(reason, 0) + times
+        self.started, self.ended = min(self.started, other.started), max(self.ended, other.ended)
+        self.seconds += other.seconds
+        self.commits += [commit for commit in other.commits if commit not in self.commits]
 
     @property
     def executions(self) -> int:

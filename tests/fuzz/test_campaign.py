@@ -12,7 +12,7 @@ import pytest
 
 from tests.fuzz import campaign, loop
 from tests.fuzz.campaign import Progress, State
-from tests.fuzz.table import BEGIN, END, write_table
+from tests.fuzz.table import BEGIN, END, PAGE, table, write_table
 from tests.fuzz.targets import GOALS, TARGETS, Result, Target
 
 
@@ -91,6 +91,21 @@ def test_a_run_goes_on_where_it_stopped(tmp_path: Path, monkeypatch: pytest.Monk
         campaign.run_next(loaded, target(lambda data, number: Result()), seconds=60)
         assert loaded.executions == executions
     assert seeds == [7, 8], "two slices were executed before, with the seeds 5 and 6"
+
+
+def test_states_of_several_processes_are_added() -> None:
+    state = State(5, "2026-01-02", "2026-01-02", 1.0, ["abc"], {"pte": Progress(10, 4, 2, {"crash: x": 1})})
+    other = State(90, "2026-01-01", "2026-01-03", 2.0, ["abc", "def"],
+                  {"pte": Progress(7, 0, 3, {"crash: x": 2, "slow: y": 1}), "run": Progress(1, 1, 1)})  # fmt: skip
+    state.merge(other)
+    pte = Progress(17, 4, 88, {"crash: x": 3, "slow: y": 1})  # the next seed is 93, which neither had
+    assert state == State(5, "2026-01-01", "2026-01-03", 3.0, ["abc", "def"], {"pte": pte, "run": Progress(1, 1, 86)})
+
+
+def test_the_page_shows_the_state_of_the_repository() -> None:
+    state = State.load(campaign.STATE)
+    assert set(state.targets) <= set(TARGETS)
+    assert table(state) in PAGE.read_text(), "python -m tests.fuzz table"
 
 
 def test_the_target_that_is_furthest_from_its_goal_is_next() -> None:

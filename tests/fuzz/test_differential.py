@@ -14,6 +14,7 @@ from edgewright.errors import EdgewrightError, LimitError
 from tests.fuzz.compare import MEMORY, compare, load
 from tests.fuzz.graph_seeds import DIALECTS, seeds
 from tests.fuzz.targets import graph_mutator
+from tests.fuzz.twin_mutations import type_variants
 from tests.support.dialects import NUMERICS
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of numbers that a mutation made
@@ -53,6 +54,29 @@ def test_accepted_graphs_can_be_planned(dialect: str, monkeypatch: pytest.Monkey
     assert accepted > 5
     assert len(rejected) > 20
     assert [str(error) for error in rejected if error.exit_code == 70] == []
+
+
+@pytest.mark.sample("qnn")
+@pytest.mark.parametrize("dialect", [dialect for dialect in DIALECTS if dialect != "xnnpack"])
+def test_accepted_element_types_can_be_planned(dialect: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a dialect's signatures accept, the core table accepts after the translation: one verdict."""
+    monkeypatch.setenv("EDGEWRIGHT_ENGINE", "reference")
+    stride = max(1, len(files(dialect)) // 16)
+    accepted, variants = 0, {data for file in files(dialect)[::stride] for data in type_variants(file)}
+    for data in sorted(variants):
+        try:
+            graph, _ = load(dialect, data)
+        except EdgewrightError:
+            continue
+        accepted += 1
+        try:
+            make_plan(graph, 1, NUMERICS[dialect], memory=MEMORY)
+        except LimitError:
+            pass
+        except Exception as error:
+            types = [f"{v.dtype}{' quantized' if v.q else ''}" for v in graph.values()]
+            raise AssertionError(f"{[op.kind for op in graph.ops]} {types}") from error
+    assert accepted > 5
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)

@@ -8,8 +8,9 @@ from __future__ import annotations
 import hashlib
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -167,9 +168,33 @@ def _toggle_quantized(chance: random.Random, graph: dict[str, Any], file: TwinFi
     dtype = DTYPES.get(value["dtype"])
     if dtype is None or dtype.kind not in "iu":
         _retype(value, chance.choice(("int8", "uint8", "int16", "uint16")), file, True)
-        dtype = DTYPES[value["dtype"]]
+    _quantize(value)
+
+
+def _quantize(value: dict[str, Any]) -> None:
+    dtype = DTYPES[value["dtype"]]
     info = np.iinfo(dtype)
     value["q"] = {"scale": 0.02, "zero_point": 0, "dtype": str(dtype), "qmin": int(info.min), "qmax": int(info.max)}
+
+
+def type_variants(data: bytes) -> Iterator[bytes]:
+    """Every value of a graph in turn, and all values of one type together, in every element type, quantized or not."""
+    ((name, graph),) = TwinFile.parse(data).header["graphs"].items()
+    values = graph["values"]
+    kinds = dict.fromkeys((value["dtype"], "q" in value) for value in values)
+    choices = [[n] for n in range(len(values))]
+    choices += [[n for n, value in enumerate(values) if (value["dtype"], "q" in value) == kind] for kind in kinds]
+    for chosen, dtype, quantized in product(choices, (*USUAL, "bfloat16", "uint32"), (False, True)):
+        if quantized and DTYPES[dtype].kind not in "iu":
+            continue
+        file = TwinFile.parse(data)
+        for value in (file.header["graphs"][name]["values"][n] for n in chosen):
+            if not quantized:
+                value.pop("q", None)
+            _retype(value, dtype, file, True)
+            if quantized and "q" not in value:
+                _quantize(value)
+        yield file.build()
 
 
 # -------------------------------------------------------------------------------------------- shapes and arguments

@@ -8,7 +8,7 @@ from dataclasses import replace
 from edgewright.engine.graph.layout import Border, Layout, Storage
 from edgewright.ir.graph import Op
 
-VIEW_KINDS = ("core.permute", "core.view", "core.slice", "core.clone", "core.expand")
+VIEW_KINDS = ("core.permute", "core.view", "core.slice", "core.clone", "core.expand", "core.bitcast")
 
 
 def restride(
@@ -68,7 +68,7 @@ def producer_layout(op: Op, layout: Layout) -> Layout | None:
     if op.kind == "core.permute":
         dims = [int(d) for d in op.args["dims"]]
         return _without_border(layout, shape, [layout.strides[dims.index(d)] for d in range(len(shape))])
-    if op.kind not in ("core.view", "core.clone"):
+    if op.kind not in ("core.view", "core.clone", "core.bitcast"):
         return None
     new_strides = restride(layout.shape, layout.strides, shape, layout.item)
     return None if new_strides is None else _without_border(layout, shape, new_strides)

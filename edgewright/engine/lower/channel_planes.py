@@ -21,9 +21,9 @@ class PlanesToChannelsLast(Lowering):
         last = node.ops[-1]
         if last.kind != "core.permute" or list(last.args["dims"]) != [0, 2, 3, 1] or len(node.ops) > 2:
             return None
-        (x,) = node.reads()
+        x = next(node.op.inputs())
         _, channels, _, wide = x.bound
-        if not is_float32(x) or not 2 <= channels <= 4 or wide < context.isa.lanes or x.bound[0] > 1024:
+        if not is_float32(x) or x.constant or not 2 <= channels <= 4 or wide < context.isa.lanes or x.bound[0] > 1024:
             return None
         if len(node.ops) == 1:
             return cls(node) if is_float32(node.out) else None

@@ -52,8 +52,8 @@ def _validate(node: Node) -> str:
     inputs = tree_inputs(node.ops)
     if all(v.constant for v in inputs):
         raise IntRangeError("all operands are constant")
-    if node.out.dtype is None or any(v.dtype is None or v.dtype.kind not in "biu" for v in (*inputs, node.out)):
-        raise IntRangeError("float operand")
+    for value in (node.out, *(v for op in node.ops for v in elementwise_operands(op))):  # also constants of one element
+        dtype_range(value)  # raises if they are floats
     loaded = [f.load(vec(4, llvm_type(v)), f.arg("data"), 64 * n) for n, v in enumerate(inputs)]
     f.store(_emit(f, node, inputs, loaded), f.arg("data"))
     return module.text()

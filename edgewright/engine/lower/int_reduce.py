@@ -88,7 +88,7 @@ class IntReduce(DescribedLowering):
         if (
             reduction.kind == "sum"
             and max(-low, high) * reduction.count >= 1 << 31
-            and self.node.out.dtype != np.dtype(np.int32)
+            and (self.node.out.dtype != np.dtype(np.int32) or reduction.finish is not None)
         ):
             raise IntRangeError("sum exceeds 32 bits")
         result = self._finish_body(f, [f.arg(f"x{n}") for n in range(1 + len(reduction.extras))])
@@ -137,8 +137,10 @@ def _strided_input(data: Storage, reduction: IntReduction) -> StridedInput:
 
 
 def _fits(node: Node, reduction: IntReduction) -> bool:
-    """Whether padding holds the neutral element and the output has the matching shape."""
-    q = reduction.data.q
+    """Whether int32 holds every element, padding holds the neutral element and the output has the matching shape."""
+    q, (low, high) = reduction.data.q, dtype_range(reduction.data)
+    if low < -(1 << 31) or high >= 1 << 31:
+        return False
     if any(reduction.pads) and (q is None or affine_of(q).zero - storage_offset(q) != reduction.zero):
         return False
     return not (

@@ -94,7 +94,7 @@ def _is_movable(value: Value) -> bool:
 
 
 class Move(Lowering):
-    """permute, view, slice, cat, clone, pad and expand, as strided copies of parts of the inputs."""
+    """permute, view, slice, cat, clone, bitcast, pad and expand, as strided copies of parts of the inputs."""
 
     exact_reads = True
     ignores_channel_padding = True
@@ -108,19 +108,11 @@ class Move(Lowering):
         inputs = list(op.inputs())
         if any(0 in v.bound or v.dtype != out.dtype for v in inputs):
             return None
-        if op.kind != "core.pad" and any(v.q != out.q for v in inputs if v.q is not None or out.q is not None):
-            same_int_type = all(v.q is not None and out.q is not None and v.q.dtype == out.q.dtype for v in inputs)
-            same_storage = op.kind == "core.view" and str(out.dtype) in (
-                "uint8",
-                "int16",
-                "uint16",
-            )  # stored the same, with or without a scale
-            return cls(node) if (same_int_type or same_storage) and op.kind != "core.clone" else None
         return cls(node) if op.args.get("limits") is None else None
 
     def aliased_input(self) -> Value | None:
         op = self.node.op
-        if op.kind in ("core.view", "core.clone"):
+        if op.kind in ("core.view", "core.clone", "core.bitcast"):
             return next(op.inputs())
         if op.kind == "core.permute":
             shape, dims = op.args["self"].bound, list(op.args["dims"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from edgewright.ir.core.table import (
     first_operand,
     require,
 )
-from edgewright.ir.dtypes import bfloat16
+from edgewright.ir.dtypes import bfloat16, is_floating
 from edgewright.ir.graph import Array, Op, QParams
 from edgewright.ir.numerics import as_float32
 
@@ -51,8 +52,16 @@ def _integer_binary(ex: EvaluationContext, op: Op, a: QParams, b: QParams, out: 
     return ex.numerics.sum(x, y if op.name == "add" else -y, (a, b), out, limits)
 
 
-def _trunc_divide(ex: EvaluationContext, op: Op) -> Array:
-    return ex.store(op, elementwise.div(ex.real(op.args["self"]), ex.real(op.args["other"]), "trunc"))
+_DIVISIONS: dict[str, Callable[..., Array]] = {
+    "trunc_divide": partial(elementwise.div, rounding_mode="trunc"), "floor_divide": elementwise.floor_divide,
+    "fmod": elementwise.fmod, "remainder": elementwise.remainder,
+}  # fmt: skip
+
+
+def _divide(ex: EvaluationContext, op: Op) -> Array:
+    a, b = ex.real(op.args["self"]), ex.real(op.args["other"])
+    b = b if is_floating(b.dtype) else np.where(b == 0, b.dtype.type(1), b)
+    return ex.store(op, _DIVISIONS[op.name](a, b))
 
 
 _ARITHMETIC = "float float -> float | Q Q -> Q | I I -> I"
@@ -62,9 +71,11 @@ define("sub", "of two tensors, broadcast", "self other", _ARITHMETIC, broadcast,
 define("div", "of two tensors, broadcast", "self other", "float float -> float | Q Q -> Q", broadcast, _binary, LIMITS)
 define("maximum minimum", "of two tensors, broadcast; NaN if one is", "self other",
        f"{_ARITHMETIC} | bool bool -> bool", broadcast, _binary, LIMITS)  # fmt: skip
-define("trunc_divide", "quotient, rounded toward zero", "self other", "F F -> F | I I -> I", broadcast,
-       _trunc_divide)  # fmt: skip
-define_aten("floor_divide fmod remainder", "of two tensors, broadcast", "self other", "F F -> F | I I -> I")
+_DIVISOR = "; an integer divisor of 0 counts as 1: whoever makes the graph rules it out"
+define("trunc_divide", f"quotient, rounded toward zero{_DIVISOR}", "self other", "F F -> F | I I -> I", broadcast,
+       _divide)  # fmt: skip
+define("floor_divide fmod remainder", f"of two tensors, broadcast{_DIVISOR}", "self other", "F F -> F | I I -> I",
+       broadcast, _divide)  # fmt: skip
 define_aten("atan2", "of two tensors, broadcast", "self other", "F F -> F")
 define_aten("pow", "of two tensors, broadcast", "self exponent", "F F -> F | I I -> I")
 define_aten("bitwise_and bitwise_or bitwise_xor", "of two tensors, broadcast", "self other",

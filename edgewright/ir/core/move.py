@@ -17,6 +17,7 @@ from edgewright.ir.core.table import (
     ShapeOf,
     define,
     define_aten,
+    first_operand,
     integer,
     integers,
     require,
@@ -24,8 +25,9 @@ from edgewright.ir.core.table import (
 from edgewright.ir.dtypes import is_floating
 from edgewright.ir.graph import Array, Op
 
-# Elements keep their type. Integers may get other quantization parameters.
-_MOVED = " | ".join(("M= -> M=", *(f"stored_{kind} -> stored_{kind}" for kind in ("i8", "u8", "i16", "u16", "i32"))))
+# Elements keep their type and their quantization parameters; `convert` requantizes, `bitcast` only relabels.
+_MOVED = "M= -> M="
+_STORED_ALIKE = ("u8", "i16", "u16")  # with and without quantization parameters
 
 
 def _permute(ex: EvaluationContext, op: Op) -> Array:
@@ -38,7 +40,7 @@ def _permute_shape(op: Op, shape_of: ShapeOf) -> Shape:
     return tuple(shape[d] for d in dims)
 
 
-define("permute", "dimension `dims[i]` becomes dimension `i`", "self", "M= -> M=", _permute_shape, _permute,
+define("permute", "dimension `dims[i]` becomes dimension `i`", "self", _MOVED, _permute_shape, _permute,
        {"dims": integers(0)})  # fmt: skip
 
 
@@ -61,6 +63,16 @@ define("view", "another shape; one size may be 0 or -1: whatever is left", "self
        _view_shape, _view, {"size": integers(-1)})  # fmt: skip
 
 
+def _bitcast(ex: EvaluationContext, op: Op) -> Array:
+    array: Array = ex.raw(op.args["self"])
+    return array
+
+
+define("bitcast", "the same integers with other quantization parameters, or with none", "self",
+       " | ".join(("qi8 -> qi8", *(f"stored_{kind} -> stored_{kind}" for kind in _STORED_ALIKE))), first_operand,
+       _bitcast)  # fmt: skip
+
+
 def _slice(ex: EvaluationContext, op: Op) -> Array:
     """A length of 0 means up to the end."""
     array: Array = ex.raw(op.args["self"])
@@ -80,7 +92,7 @@ def _slice_shape(op: Op, shape_of: ShapeOf) -> Shape:
 
 
 define("slice", "`length[d]` elements of each dimension, from `start[d]`; a length of 0: up to the end", "self",
-       "M= -> M=", _slice_shape, _slice, {"start": integers(0), "length": integers(0)})  # fmt: skip
+       _MOVED, _slice_shape, _slice, {"start": integers(0), "length": integers(0)})  # fmt: skip
 
 
 def _cat(ex: EvaluationContext, op: Op) -> Array:
@@ -97,7 +109,7 @@ def _cat_shape(op: Op, shape_of: ShapeOf) -> Shape:
     return (*shapes[0][:axis], sum(s[axis] for s in shapes), *shapes[0][axis + 1 :])
 
 
-define("cat", "tensors one after the other along `dim`", "tensors*", _MOVED.replace(" ->", "* ->"), _cat_shape, _cat,
+define("cat", "tensors one after the other along `dim`", "tensors*", "M=* -> M=", _cat_shape, _cat,
        {"dim": DIM}, size=lambda op, shape_of: sum(math.prod(shape_of(v)) for v in op.args["tensors"]))  # fmt: skip
 
 
@@ -122,7 +134,7 @@ define("pad", "`value` before and after each dimension", "self", _MOVED, _pad_sh
 
 # ------------------------------------------------------------------------------------------------------ of the op table
 
-define_aten("expand", "dimensions of size 1, repeated to `size`", "self", "M= -> M=", {"size": integers(-1)},
+define_aten("expand", "dimensions of size 1, repeated to `size`", "self", _MOVED, {"size": integers(-1)},
             stored=True)  # fmt: skip
 define_aten("flip", "in reverse order along `dims`", "self", "N -> N", {"dims": DIMS}, stored=True)
 define_aten("roll", "shifted in a circle along `dims`", "self", "N -> N",

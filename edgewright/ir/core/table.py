@@ -40,7 +40,7 @@ TYPE_CLASSES = {
     "N": "f32 f16 bf16 i8 u8 i16 u16 i32 u32 i64 bool",
     "number": "f32 f16 bf16 i8 u8 i16 u16 i32 u32 i64 bool",
     "M": "f32 f16 bf16 i8 u8 i16 u16 i32 u32 i64 bool qi8 qu8 qi16 qu16 qi32",
-    **{f"stored_{kind}": f"{kind} q{kind}" for kind in ("i8", "u8", "i16", "u16", "i32")},
+    **{f"stored_{kind}": f"{kind} q{kind}" for kind in ("u8", "i16", "u16")},
     "index": "i32 i64",
     "mask": "bool u8",
     "weight": "qi8 ci8",

@@ -13,14 +13,15 @@ from edgewright.backends.xnnpack.blob_reader import from_blob
 from edgewright.backends.xnnpack.blob_writer import to_blob
 from edgewright.backends.xnnpack.nodes import NODES
 from edgewright.backends.xnnpack.numerics import XNNPACK
+from edgewright.errors import FormatError
 from edgewright.ir.core.execute import Executor
-from edgewright.ir.graph import Graph
+from edgewright.ir.graph import Graph, QParams
 from edgewright.runtime import Runtime
-from tests.backends.device import program, single, value
+from tests.backends.device import program, q8, single, value
 from tests.backends.lowered import relative
 from tests.backends.node_cases import EXACT, FLOAT, ROWS, Made
 from tests.backends.xnnpack.test_blob_reader import shown
-from tests.support.stock import stock
+from tests.support.stock import StockError, stock
 
 
 def _argmax() -> Made:
@@ -85,6 +86,33 @@ def test_integers_are_stocks_bit_for_bit(name: str) -> None:
     for ours, theirs in zip(*both(EXACT[name]()), strict=True):
         np.testing.assert_array_equal(ours, theirs)
         assert np.unique(ours).size > 2  # a test of clamped ends only would show nothing
+
+
+_MOVEMENT: dict[str, tuple[tuple[int, ...], dict[str, Any]]] = {
+    "clone": ((2, 3, 4), {}), "view": ((2, 12), {"size": [2, 12]}), "permute": ((4, 2, 3), {"dims": [2, 0, 1]}),
+    "slice": ((1, 3, 4), {"start": [1, 0, 0], "length": [1, 3, 4]}),
+    "pad": ((2, 4, 4), {"before": [0, 1, 0], "after": [0, 0, 0], "value": 0.0}), "cat": ((2, 6, 4), {"dim": 1}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", _MOVEMENT)
+def test_data_movement_keeps_quantization_parameters_as_in_stock(name: str) -> None:
+    """Other parameters of the result would be a silent requantization: stock does not load such a blob either."""
+    shape, args = _MOVEMENT[name]
+    x, arrays = value((2, 3, 4), q=q8(0.5, 3)), [np.arange(24, dtype=np.int8).reshape(2, 3, 4)]
+    operands: dict[str, Any] = {"tensors": [x, x]} if name == "cat" else {"self": x}
+
+    def made(q: QParams) -> Made:
+        return single(name, [x], [value(shape, q=q)], **operands, **args), arrays
+
+    ours, theirs = both(made(q8(0.5, 3)))
+    np.testing.assert_array_equal(ours[0], theirs[0])
+    for other in (q8(0.25, 3), q8(0.5, 4)):
+        data = program(made(other)[0])
+        with pytest.raises(FormatError, match="must have the scale and zero point of"):
+            Runtime.get().load_program(data).load_method("forward")
+        with pytest.raises(StockError):
+            stock().run(data, "forward", arrays)
 
 
 @pytest.mark.parametrize("name", ROWS)

@@ -352,6 +352,11 @@ def _view(rng: Random) -> Case:
     return Case({"self": (a, b, c)}, {"size": [a * b, -1]})
 
 
+@generates("bitcast")
+def _bitcast(rng: Random) -> Case:
+    return Case({"self": _shape(rng, 3)})
+
+
 @generates("slice")
 def _slice(rng: Random) -> Case:
     return Case({"self": (5, 4, 6)}, {"start": [int(rng.integers(0, 3)), 1, 0], "length": [2, 2, 0]})

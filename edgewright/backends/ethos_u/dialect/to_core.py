@@ -16,12 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.backends.ethos_u.dialect.numerics import TOSA_NUMERICS
 from edgewright.backends.ethos_u.dialect.table import PREFIX
 from edgewright.engine.kernels.int8_depthwise import MAX_TAPS
 from edgewright.ir.graph import Array, Graph, Op, QParams, Value
-from edgewright.ir.int_reference import run_definition
-from edgewright.ir.int_rules import ELEMENTWISE
 from edgewright.ir.numerics import Numerics
 from edgewright.ir.requant_scale import FixedPointScale
 from edgewright.ir.rewrite import GraphRewrite, RuleTable
@@ -73,8 +70,16 @@ class TosaRewrite(GraphRewrite):
         same = moved.q == self.value(out).q
         self.emit(kind, op, out if same else moved, self=x, **args)
         if not same:
-            self.emit("core.view", op, out, self=moved, size=list(out.bound))
+            self.emit("core.bitcast", op, out, self=moved)
         return True
+
+    def like(self, op: Op, x: Value, out: Value) -> Value:
+        """The stored integers of ``x`` as a tensor with the zero point of ``out``."""
+        if self.value(x).q == self.value(out).q:
+            return x
+        same = Value(x.name, x.dtype, x.bound, x.dim_order, q=self.value(out).q)
+        self.emit("core.bitcast", op, same, self=x)
+        return same
 
     def pad(self, op: Op, x: Value, out: Value, before: Sequence[int], after: Sequence[int], fill: Any) -> bool:
         """Pad ``x`` with ``fill``; False if float32 cannot represent the fill value exactly."""
@@ -82,8 +87,7 @@ class TosaRewrite(GraphRewrite):
         is_int = x.dtype is not None and x.dtype.kind != "f"
         if min(*before, *after, 0) < 0 or (is_int and (value != float(np.float32(value)) or value != int(value))):
             return False
-        self.emit("core.pad", op, out, self=x, before=list(before), after=list(after), value=value)
-        return True
+        return self.move("core.pad", op, out, x, before=list(before), after=list(after), value=value)
 
     def pad_image(self, op: Op, x: Value, padding: Sequence[int], fill: int) -> Value | None:
         """An image with padding at top, bottom, left and right; None if the fill value is not representable."""
@@ -508,39 +512,19 @@ def _transposed_as_conv2d(rw: TosaRewrite, op: Op) -> Op:
     return Op("tosa.conv2d", {**args, "stride": [1, 1], "dilation": [1, 1]}, op.outputs, op.origin)
 
 
-_MAX_FOLDED = 1 << 12  # elements of a constant that is folded
-
-
 def to_core(graph: Graph, numerics: Numerics) -> Graph:
     rw = TosaRewrite(graph)
     for op in graph.ops:
-        if not _fold_constants(rw, op) and not translate_float(rw, op):
+        if not translate_float(rw, op):
             rule.apply(rw, op)
     return rw.finish()
-
-
-def _fold_constants(rw: TosaRewrite, op: Op) -> bool:
-    """Evaluate an elementwise operator on small integer constants at compile time."""
-    out, operands = result_of(op), [rw.value(v) for v in op.inputs()]
-    if op.kind not in ELEMENTWISE or any(v.data is None for v in operands) or out in rw.outputs:
-        return False
-    shapes = [v.bound for v in operands]
-    if op in rw.done or np.prod(out.bound) > _MAX_FOLDED or np.broadcast_shapes(*shapes) != out.bound:
-        return False
-    arrays = {v: np.asarray(rw.value(v).data) for v in op.inputs()}
-    data = run_definition(op, arrays, TOSA_NUMERICS)
-    if data is None:
-        return False
-    rw.values[out] = replace(rw.value(out), data=np.ascontiguousarray(data).reshape(out.bound))
-    return True
 
 
 @rule("reshape")
 def _reshape(rw: TosaRewrite, op: Op) -> bool:
     if 0 in result_of(op).bound:
         return False
-    rw.emit("core.view", op, result_of(op), self=op.args["input"], size=[int(n) for n in op.args["shape"]])
-    return True
+    return rw.move("core.view", op, result_of(op), op.args["input"], size=[int(n) for n in op.args["shape"]])
 
 
 @rule("transpose")
@@ -550,7 +534,8 @@ def _transpose(rw: TosaRewrite, op: Op) -> bool:
 
 @rule("concat")
 def _concat(rw: TosaRewrite, op: Op) -> bool:
-    rw.emit("core.cat", op, result_of(op), tensors=list(op.args["inputs"]), dim=int(op.args["axis"]))
+    tensors = [rw.like(op, x, result_of(op)) for x in op.args["inputs"]]
+    rw.emit("core.cat", op, result_of(op), tensors=tensors, dim=int(op.args["axis"]))
     return True
 
 

@@ -17,7 +17,8 @@ from edgewright.ir.numerics import Numerics
 
 
 class QnnDialect(TranslatedDialect):
-    """Tensors that have one element may be scalars or vectors: QNN has no tensors of rank 0."""
+    """Tensors that have one element may be scalars or vectors: QNN has no tensors of rank 0
+    (``to_core/scalars.py``)."""
 
     def check(self, graph: Graph, memory: int) -> None:
         check_graph(graph)

@@ -77,5 +77,5 @@ def _check_numbers(name: str, param: Param, inputs: Any, dims: int) -> None:
     elif param.real:
         if type(inputs) not in (float, int) or not math.isfinite(inputs) or abs(inputs) > 3.5e38:
             raise FormatError("must be a number", where=name, value=inputs)
-    elif type(inputs) not in (int, bool) or not param.low <= inputs < MAX_INT:
+    elif type(inputs) not in ((int,) if param.dims else (int, bool)) or not param.low <= inputs < MAX_INT:
         raise FormatError(f"must be integers of at least {param.low}", where=name, value=inputs)

@@ -195,7 +195,7 @@ _SAME = "float -> float | quantized -> quantized"
 _MOVED = "quantized -> quantized | M -> M"
 SIGNATURES = Signatures(_CLASSES, {
     _elementwise_names(*_FUNCTIONS): "real -> real",
-    _elementwise_names(*_INTEGER_UNARY): "real -> real | W -> W",
+    _elementwise_names(*_INTEGER_UNARY): "real -> real | i32 -> i32",
     _elementwise_names("Not"): "bool -> bool",
     _elementwise_names(*_ROUNDED_UP): "float float -> float | quantized quantized -> quantized | W W -> W",
     _elementwise_names(*_ARITHMETIC): "number number -> real | W W -> W",

@@ -73,6 +73,42 @@ def test_moved_images_of_one_that_a_convolution_pads(other: int | None) -> None:
     same(graph(outs, *moves, *convolutions), "tosa")
 
 
+@pytest.mark.parametrize(("name", "shape", "args"), [
+    ("slice", (1, 3, 6, 4), {"start": [0, 1, 0, 0], "size": [1, 3, 6, 4]}),
+    ("transpose", (1, 4, 6, 6), {"perms": [0, 3, 1, 2]}),
+    ("reshape", (1, 36, 4), {"shape": [1, 36, 4]}),
+    ("tile", (1, 12, 6, 4), {"multiples": [1, 2, 1, 1]}),
+    ("reverse", (1, 6, 6, 4), {"axis": 1}),
+    ("max_pool2d", (1, 5, 5, 4), {"kernel": [2, 2], "stride": [1, 1], "pad": [0] * 4}),
+    ("clamp", (1, 6, 6, 4), {"min_val": -3, "max_val": 9}),
+])  # fmt: skip
+def test_an_image_that_a_convolution_pads_and_another_operator_moves(
+    name: str, shape: tuple[int, ...], args: dict[str, Any]
+) -> None:
+    """What moves elements keeps the zero point of the convolution that reads them too."""
+    x, moved = plain("x", (1, 6, 6, 4), "int8"), plain("moved", shape, "int8")
+    acc, out = plain("acc", (1, 6, 6, 8), "int32"), plain("out", (1, 6, 6, 8), "int8")
+    conv = tosa("conv2d", acc, input=x, weight=weights(8, 3, 3, 4), bias=numbers([0]), input_zp=3, weight_zp=0,
+                pad=[1] * 4, stride=[1, 1], dilation=[1, 1])  # fmt: skip
+    same(graph([out, moved], conv, rescale(acc, out, *factors(8, 0.01)), tosa(name, moved, input=x, **args)), "tosa")
+
+
+def test_images_with_different_zero_points_are_concatenated() -> None:
+    """Convolutions read both images, and their concatenation, with different zero points."""
+    images, ops, outs = [plain(f"x{n}", (1, 6, 6, 4), "int8") for n in range(2)], [], []
+    both = plain("both", (1, 6, 6, 8), "int8")
+    ops.append(tosa("concat", both, inputs=images, axis=3))
+    for zero, x in ((3, images[0]), (-5, images[1]), (7, both)):
+        acc, out = plain("acc", (1, 6, 6, 8), "int32"), plain(f"out{zero}", (1, 6, 6, 8), "int8")
+        ops += [
+            tosa("conv2d", acc, input=x, weight=weights(8, 3, 3, x.bound[-1]), bias=numbers([0]), input_zp=zero,
+                 weight_zp=0, pad=[1] * 4, stride=[1, 1], dilation=[1, 1]),
+            rescale(acc, out, *factors(8, 0.01)),
+        ]  # fmt: skip
+        outs.append(out)
+    same(graph([*outs, both], *ops), "tosa")
+
+
 def test_sums_that_32_bits_do_not_hold_are_left_to_the_reference() -> None:
     x, acc = plain("x", (1, 3, 3, 40), "int16"), plain("acc", (1, 3, 3, 4), "int64")
     w = numbers(np.full((4, 1, 1, 40), 32767), "int16")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from edgewright.backends.qualcomm.dialect.elementwise import is_fixed_point
 from edgewright.backends.qualcomm.dialect.to_core import conv, float32, image, move, norm  # noqa: F401  (register their rules)
 from edgewright.backends.qualcomm.dialect.to_core.rewrite import QnnRewrite, io_of, is_float32, rule
+from edgewright.backends.qualcomm.dialect.to_core.scalars import restore_scalars, without_scalars
 from edgewright.ir.graph import Graph, Op
 from edgewright.ir.numerics import Numerics
 
@@ -16,17 +17,14 @@ _SUMS = {"Add": "core.add", "Subtract": "core.sub"}
 
 
 def to_core(graph: Graph, numerics: Numerics) -> Graph:
-    rw = QnnRewrite(graph)
-    for op in graph.ops:
+    plain, vectors = without_scalars(graph)
+    rw = QnnRewrite(plain)
+    for op in plain.ops:
         if op not in rw.done:
             rounded_op = rw.round_inputs(op)
-            vectors = rw.as_vectors(rounded_op)
-            rule.apply(rw, vectors)
-            for vector, scalar in zip(vectors.outputs, op.outputs, strict=True):
-                if vector is not None and scalar is not None and vector is not scalar:
-                    rw.emit_reshape(op, vector, scalar)
+            rule.apply(rw, rounded_op)
             rw.rounded.update({v: v for v in op.outputs if rounded_op is not op and v is not None and is_float32(v)})
-    return rw.finish()
+    return restore_scalars(graph, rw.finish(), vectors)
 
 
 @rule("ElementWiseAdd", "ElementWiseSubtract")

@@ -10,10 +10,8 @@ from typing import Any
 import numpy as np
 
 from edgewright.backends.qualcomm.dialect.dtypes import round_to_fp16
-from edgewright.backends.qualcomm.dialect.shapes import is_elementwise
 from edgewright.backends.qualcomm.dialect.table import PREFIX, QNN
 from edgewright.ir.graph import Array, Graph, Op, QParams, Value
-from edgewright.ir.int_rules import ELEMENTWISE
 from edgewright.ir.rewrite import GraphRewrite, RuleTable
 
 FLOAT32 = np.dtype(np.float32)
@@ -28,20 +26,6 @@ class QnnRewrite(GraphRewrite):
         super().__init__(graph)
         self.rounded: dict[Value, Value] = {}
 
-    def keep(self, op: Op) -> None:
-        """Keep an operator; rank-1 operands of a rank-0 result are reshaped."""
-        operands, out = op.args["inputs"], op.outputs[0]
-        if op.kind in ELEMENTWISE and out is not None and not out.bound and any(v.bound for v in operands):
-            op = Op(op.kind, {**op.args, "inputs": [self.reshape(op, v, ()) for v in operands]}, op.outputs, op.origin)
-        super().keep(op)
-
-    def emit(self, kind: str, source: Op, out: Value, /, **args: Any) -> None:
-        """Append an operator; rank-1 operands of a rank-0 result are reshaped."""
-        if not out.bound and kind not in ("core.view", "core.slice", "core.index_select"):
-            args = {name: self.reshape(source, v, ()) if isinstance(v, Value) and v.bound == (1,) else v
-                    for name, v in args.items()}  # fmt: skip
-        super().emit(kind, source, out, **args)
-
     def strip_qparams(self, op: Op, x: Value) -> Value | None:
         """The stored integers as a tensor without scale; None if the engine stores them differently."""
         if x.q is None:
@@ -50,7 +34,7 @@ class QnnRewrite(GraphRewrite):
             return None
         if x.data is not None:
             return replace(x, q=None)
-        return self.emit_temporary("core.view", op, replace(x, q=None), x.bound, self=x, size=list(x.bound))
+        return self.emit_temporary("core.bitcast", op, replace(x, q=None), x.bound, self=x)
 
     def temporary(self, like: Value, shape: Sequence[int], **changes: Any) -> Value:
         """A new value of another shape, stored like ``like``."""
@@ -101,7 +85,9 @@ class QnnRewrite(GraphRewrite):
         return self.emit_temporary("core.cat", op, parts[0], shape, tensors=list(parts), dim=dim)
 
     def emit_reshape(self, op: Op, source: Value, out: Value) -> None:
-        """Emit ``out`` as a reshape of ``source``."""
+        """Emit ``out`` as a reshape of ``source``, whose integers get its quantization parameters."""
+        if source.q != out.q:
+            source = self.emit_temporary("core.bitcast", op, replace(source, q=out.q), source.bound, self=source)
         self.emit("core.view", op, out, self=source, size=list(out.bound))
 
     # --------------------------------------------------------------------------------------------------------- fp16
@@ -122,15 +108,6 @@ class QnnRewrite(GraphRewrite):
             return op
         rounded_operands = [self.round_half(op, v) if is_float32(v) else v for v in operands]
         return Op(op.kind, {**op.args, "inputs": rounded_operands}, op.outputs, op.origin)
-
-    def as_vectors(self, op: Op) -> Op:
-        """An operator with scalars as vectors of one element, unless it is elementwise."""
-        operands = op.args.get("inputs", ())
-        if is_elementwise(op) or op.kind in ELEMENTWISE or all(v.bound for v in operands):
-            return op
-        vectors = [self.reshape(op, v, v.bound or (1,)) for v in operands]
-        outputs = [v if v is None or v.bound else self.temporary(v, (1,)) for v in op.outputs]
-        return Op(op.kind, {**op.args, "inputs": vectors}, outputs, op.origin)
 
     def emit_rounded(self, kind: str, op: Op, out: Value, /, **args: Any) -> None:
         """Emit a float operator, and round its result to fp16."""

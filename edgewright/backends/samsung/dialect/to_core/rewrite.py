@@ -14,6 +14,7 @@ import numpy as np
 
 from edgewright.backends.samsung.dialect.numerics import constant_float, is_qint8, round_to_fp16
 from edgewright.backends.samsung.dialect.table import PREFIX
+from edgewright.ir.core.quant_params import integer_range
 from edgewright.ir.graph import Graph, Op, Value
 from edgewright.ir.rewrite import GraphRewrite, RuleTable
 
@@ -209,17 +210,17 @@ def uint16_to_int16(graph: Graph) -> Graph:
 
     read = {v for op in graph.ops for v in op.inputs()}
     available = set(graph.inputs)  # as the graph has them
-    ops = [_convert(v, replacements[v]) for v in graph.inputs if v in replacements]
+    ops = [op for v in graph.inputs if v in replacements for op in _convert(v, replacements[v])]
     for op in graph.ops:
         outputs = list(op.outputs) if _may_be_nan(op) else [remap(v) for v in op.outputs]
         ops.append(Op(op.kind, {n: remap(a) for n, a in op.args.items()}, outputs, op.origin))
         unsigned_results = [v for v in outputs if v is not None and v in replacements]
-        ops += [_convert(v, replacements[v]) for v in unsigned_results if v in read]
+        ops += [op for v in unsigned_results if v in read for op in _convert(v, replacements[v])]
         available |= set(unsigned_results)
     outputs_list = list(graph.outputs)
-    ops += [
-        _convert(replacements[v], v) for v in dict.fromkeys(outputs_list) if v in replacements and v not in available
-    ]
+    for v in dict.fromkeys(outputs_list):
+        if v in replacements and v not in available:
+            ops += _convert(replacements[v], v)
     return Graph(graph.name, graph.inputs, outputs_list, ops)
 
 
@@ -227,8 +228,17 @@ def _may_be_nan(op: Op) -> bool:
     """Whether a result may be NaN: by its operator, or because of float operands that are not known to be finite."""
     if op.kind in _NAN_KINDS or not np.float32(op.args.get("epsilon", 1)) > 0:
         return True
+    if op.kind == f"{PREFIX}BatchNormalization" and not _has_positive_variance(op):
+        return True
     floats = [v for v in op.inputs() if v.q is None and v.dtype is not None and v.dtype.kind == "f"]
     return not all(v.data is not None and np.isfinite(round_to_fp16(v.data)).all() for v in floats)
+
+
+def _has_positive_variance(op: Op) -> bool:
+    variance = op.args["inputs"][4]
+    if variance.data is None:
+        return False
+    return bool((constant_float(variance) + np.float32(op.args["epsilon"]) > 0).all())
 
 
 def _as_int16(value: Value) -> Value:
@@ -242,6 +252,13 @@ def _as_int16(value: Value) -> Value:
     return replace(value, dtype=_SIGNED, data=data, q=q)
 
 
-def _convert(x: Value, out: Value) -> Op:
-    """A CLIP without limits, which only changes the storage type."""
-    return Op(f"{PREFIX}CLIP", {"inputs": [x], **UNLIMITED}, [out])
+def _convert(x: Value, out: Value) -> list[Op]:
+    """A CLIP without limits, which only changes the storage type. It saturates to the result's range, but elements may
+    be outside of a range that is narrower than their type: then it writes a value with the range of the type."""
+    q = out.q
+    assert q is not None
+    low, high = integer_range(q.dtype)
+    if (q.qmin, q.qmax) == (low, high) or q.axis is not None:
+        return [Op(f"{PREFIX}CLIP", {"inputs": [x], **UNLIMITED}, [out])]
+    unlimited = replace(out, name=f"{out.name}_unlimited", q=replace(q, qmin=low, qmax=high))
+    return [*_convert(x, unlimited), Op("core.bitcast", {"self": unlimited}, [out])]
