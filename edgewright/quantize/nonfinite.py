@@ -7,7 +7,8 @@ them before a model is converted. A value without any finite element has no rang
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ from edgewright.errors import AccuracyError
 from edgewright.frontend.origin import describe_node, module_path
 
 log = logging.getLogger("edgewright.quantize")
+aten = torch.ops.aten
 
 _REMEDY = (
     "Integers cannot represent infinity or NaN: look for log(0), a division by 0 or an overflow, and clamp it; or "
@@ -61,15 +63,46 @@ class FiniteMinMaxObserver(FiniteRange, MinMaxObserver):  # type: ignore[misc]
 
 def report_nonfinite(prepared: fx.GraphModule) -> None:
     """Warn of each value that was partly infinite or NaN during calibration, with its module; raise if no element was
-    finite, or if an observer of another kind has an infinite range."""
+    finite, or if an observer of another kind has an infinite range. The borders of a maximum are no fault."""
+    values_of: dict[Any, list[fx.Node]] = {}
     for value, observer in _observed(prepared):
+        values_of.setdefault(observer, []).append(value)
+    for observer, values in values_of.items():
+        name, where = _name(values[0]), describe_node(values[0])[1]
         if isinstance(observer, FiniteRange):
             if observer.left_out and not observer.seen:
-                raise _no_range(_name(value), describe_node(value)[1])
+                raise _no_range(name, where)
+            observer.reported |= observer.left_out <= _border_elements(observer, values)
             if observer.left_out and not observer.reported:
-                _warn(_name(value), observer, describe_node(value)[1])
+                _warn(name, observer, where)
         elif not _has_range(observer):
-            raise _no_range(_name(value), describe_node(value)[1])
+            raise _no_range(name, where)
+
+
+def _border_elements(observer: FiniteRange, values: Sequence[fx.Node]) -> int:
+    """How many of an observer's elements padded a maximum with minus infinity, which integers do with the smallest."""
+    shapes = [tuple(value.meta["val"].shape) for value in values if "val" in value.meta]
+    if len(shapes) != len(values) or not all(isinstance(size, int) for shape in shapes for size in shape):
+        return 0
+    added = sum(_border_size(value, shape) for value, shape in zip(values, shapes, strict=True) if _pads_maximum(value))
+    calls = (observer.left_out + observer.seen) // max(1, sum(map(math.prod, shapes)))
+    return calls * added
+
+
+def _pads_maximum(value: fx.Node) -> bool:
+    if value.target not in (aten.pad.default, aten.constant_pad_nd.default) or value.args[-1] != -math.inf:
+        return False
+    readers = [reader for user in value.users for reader in (user.users if user.op == "call_module" else (user,))]
+    return all("max_pool" in str(reader.target) for reader in readers)
+
+
+def _border_size(pad: fx.Node, shape: tuple[int, ...]) -> int:
+    """How many elements a padding adds."""
+    widths: Any = pad.args[1]
+    inner = list(shape)
+    for at in range(0, len(widths), 2):
+        inner[-1 - at // 2] -= widths[at] + widths[at + 1]
+    return math.prod(shape) - math.prod(inner)
 
 
 def _observed(prepared: fx.GraphModule) -> Iterator[tuple[fx.Node, Any]]:

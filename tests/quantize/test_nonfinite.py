@@ -93,6 +93,25 @@ def test_a_value_that_is_never_finite_has_no_range(target: str) -> None:
         compiled(Model(lambda x: (x * 1000).exp()), DATA, target)
 
 
+@pytest.mark.parametrize("infinite", [False, True])
+@pytest.mark.parametrize("target", ["xnnpack", "ethos-u55-128"])
+def test_borders_of_a_maximum_are_not_reported(target: str, infinite: bool, caplog: pytest.LogCaptureFixture) -> None:
+    """... as networks of TensorFlow pad; what is infinite beside them is."""
+
+    def maximum(x: Any) -> Any:
+        return nn.functional.max_pool2d(nn.functional.pad(x.relu(), (0, 1, 0, 1), value=-INF), 2)
+
+    data = [(torch.randn(1, 4, 5, 5, generator=torch.Generator().manual_seed(n)),) for n in range(4)]
+    if infinite:
+        data[1][0][0, 0, 2, 2] = INF
+    model = nn.Sequential(nn.Conv2d(4, 4, 1), Part(maximum))
+    options: Any = {"quantize": "int8", "calibration": data, "evaluate": data[2:], "quiet": True}
+    with caplog.at_level(logging.WARNING):
+        result = ew.compile(model.eval(), data[0], target, **options)
+    assert any("infinite or NaN" in r.getMessage() and "relu" in r.getMessage() for r in caplog.records) is infinite
+    assert result.report.sqnr > 20
+
+
 def test_a_weight_that_is_not_finite_is_named() -> None:
     model = Model(torch.sigmoid)
     model.layer.weight.data[1, 2] = INF

@@ -184,13 +184,24 @@ def stack(low: LoweringContext, op: Op) -> None:
     _concatenate(low, parts, low.make(out), dim)
 
 
+def _fill_value(x: Value, value: Any) -> Any:
+    """The value of a padding, within the range of quantized elements: minus infinity is their smallest."""
+    if x.q is None:
+        exact = np.asarray(value).astype(dtype_of(x))
+        require(float(np.float32(exact)) == float(exact) or np.isnan(exact), "must be a float32 value")
+        return value
+    if np.isfinite(value):
+        return value
+    require(not np.isnan(value) and not x.q.dynamic and np.ndim(x.q.scale) == 0, "must be a number")
+    limit = x.q.qmax if value > 0 else x.q.qmin
+    return (limit - float(np.asarray(x.q.zero_point))) * float(np.asarray(x.q.scale))
+
+
 def pad(low: LoweringContext, op: Op) -> None:
     """Negative padding crops first."""
     x, out, widths = op.args["self"], result(op), op.args["pad"]
     order, rank = common_order(low, op, len(out.shape)), len(x.shape)
-    value = op.args["value"] or 0
-    exact = np.asarray(value).astype(dtype_of(x))
-    require(x.q is not None or float(np.float32(exact)) == float(exact) or np.isnan(exact), "must be a float32 value")
+    value = _fill_value(x, op.args["value"] or 0)
     before, after = [0] * rank, [0] * rank
     for index in range(len(widths) // 2):
         before[rank - 1 - index], after[rank - 1 - index] = widths[2 * index], widths[2 * index + 1]
