@@ -21,6 +21,7 @@ REASONS = {
     "frontend/aliases.py SAME_OR_COPY": "which results of torch may be their operand",
     "frontend/aliases.py VIEW_INVERSES": "a function per view, from its result to what it views",
     "frontend/aliases.py _SPLIT_OPS": "views of torch with several results, some of which have no row",
+    "frontend/constant_folding.py _RESHAPES": "reshapes of torch, some of which have no row",
     "quantize/attention_masks.py _COMBINING": "how models combine a mask with scores",
     "quantize/quantizer.py _NO_DECOMPOSE": "what torchao looks for when it folds batch norms",
 }

@@ -24,6 +24,7 @@ from edgewright.backends.ethos_u import (
     softmax,
     variance,
 )
+from edgewright.backends.ethos_u.dialect.table import TOSA
 from edgewright.backends.ethos_u.elementwise import nonzero_alpha
 from edgewright.backends.ethos_u.lookup_table import same_width, table_precision, unary
 from edgewright.backends.ethos_u.rearrange import MAX_SLICES
@@ -55,6 +56,7 @@ from edgewright.backends.table import (
     reduced_dims,
     tensors,
 )
+from edgewright.ir.aten.ops import OPS
 from edgewright.ir.graph import Op, Value
 from edgewright.ir.ports import ACT, INDEX, Same
 from edgewright.lowering.passes.value_storage import CLAMPS
@@ -63,14 +65,9 @@ INT = (STATIC,)
 
 # --------------------------------------------------------------------------- arithmetic, tables, softmax, normalization
 
+_OWN_ROWS = (*CLAMPS, "ceil", "floor", "round", "trunc", "reciprocal", "sign")
 # Functions of one operand: int8 and int16 lookup tables from the reference; in float, TOSA's operator, or '' for none.
-TABLES = {
-    "abs": "abs", "acos": "", "acosh": "", "asin": "", "asinh": "", "atan": "", "atanh": "", "cos": "cos", "cosh": "",
-    "erf": "erf", "erfinv": "", "exp": "exp", "expm1": "", "log": "log", "log10": "", "log1p": "", "log2": "",
-    "neg": "", "rsqrt": "rsqrt", "sin": "sin", "sinc": "", "sinh": "", "sqrt": "", "square": "",
-    "tan": "", "leaky_relu": "", "elu": "", "celu": "", "selu": "", "gelu": "", "hardswish": "", "silu": "",
-    "mish": "", "softplus": "", "logit": "", "sigmoid": "sigmoid", "hardsigmoid": "", "tanh": "tanh",
-}  # fmt: skip
+TABLES = {op: op if op in TOSA else "" for op, row in OPS.items() if row.is_function and op not in _OWN_ROWS}
 
 constant_parameters = constant("weight", "bias", "running_mean", "running_var")
 _DIVISION = (division.quotient_precision, division.nonzero_divisor)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from edgewright.backends.qualcomm.dialect.elementwise import FUNCTIONS
 from edgewright.backends.qualcomm.lower import (
     QnnLowering,
     dequantize_constant,
@@ -23,14 +24,6 @@ from edgewright.lowering.passes.value_storage import activation_limits
 Lower = Callable[[QnnLowering, Op], None]
 _FLOAT_MAX = float(np.finfo(np.float32).max)
 
-# QNN's names of unary operators.
-UNARY = {
-    "abs": "ElementWiseAbs", "asin": "ElementWiseAsin", "atan": "ElementWiseAtan", "ceil": "ElementWiseCeil",
-    "cos": "ElementWiseCos", "exp": "ElementWiseExp", "floor": "ElementWiseFloor", "log": "ElementWiseLog",
-    "neg": "ElementWiseNeg", "round": "ElementWiseRound", "rsqrt": "ElementWiseRsqrt", "sign": "ElementWiseSign",
-    "sin": "ElementWiseSin", "sqrt": "ElementWiseSquareRoot", "gelu": "Gelu", "hardswish": "HardSwish",
-    "sigmoid": "Sigmoid", "tanh": "Tanh",
-}  # fmt: skip
 BINARY = {
     "add": "ElementWiseAdd", "sub": "ElementWiseSubtract", "mul": "ElementWiseMultiply", "div": "ElementWiseDivide",
     "maximum": "ElementWiseMaximum", "minimum": "ElementWiseMinimum",
@@ -91,7 +84,7 @@ def power(low: QnnLowering, op: Op) -> None:
     if exponent == 2:
         square(low, op)
     elif exponent == 0.5:
-        elementwise(UNARY["sqrt"])(low, op)
+        elementwise(FUNCTIONS["sqrt"])(low, op)
     else:
         low.finish(op, order, "ElementWisePower", [low.operand(op, name, order) for name in ("self", "exponent")])
 

@@ -7,6 +7,7 @@ from typing import Any
 from edgewright.backends import rules as common
 from edgewright.backends.qualcomm import INFO, conv, image, indexing, movement, norms, rules, sort_topk
 from edgewright.backends.qualcomm import elementwise as el
+from edgewright.backends.qualcomm.dialect.elementwise import FUNCTIONS
 from edgewright.backends.table import (
     FLOAT,
     STATIC,
@@ -49,10 +50,10 @@ _UNARY_RULES = {
 
 
 def _elementwise() -> tuple[OpSpec, ...]:
-    of_one = {op: kind for op, kind in el.UNARY.items() if op != "asin"}
+    of_one = {op: kind for op, kind in FUNCTIONS.items() if op != "asin"}
     return (
         *(_spec(op, el.elementwise(kind), *_UNARY_RULES.get(op, ())) for op, kind in of_one.items()),
-        _spec("asin", el.elementwise(el.UNARY["asin"]), precisions=(STATIC,)),
+        _spec("asin", el.elementwise(FUNCTIONS["asin"]), precisions=(STATIC,)),
         *(_spec(op, el.clamp, rules.scalar_limits) for op in CLAMPS),
         _spec("elu", el.elu, rules.elu_scales),
         _spec("hardsigmoid", el.hardsigmoid),

@@ -6,18 +6,15 @@ from collections.abc import Callable
 
 import numpy as np
 
+from edgewright.backends.samsung.dialect.elementwise import FUNCTIONS
 from edgewright.backends.samsung.dialect.table import ELEMENT_NAMES
 from edgewright.backends.samsung.lower import FLOAT32, EnnLowering, float_data, output
 from edgewright.ir.graph import Op
 from edgewright.lowering.passes.value_storage import activation_limits
 
 Lower = Callable[[EnnLowering, Op], None]
-# Unary functions, and whether their node has the parameter ``quant_dtype``.
-UNARY = {
-    "relu": ("RELU", True), "hardswish": ("HARDSWISH", True), "hardsigmoid": ("HardSigmoid", True),
-    "gelu": ("GELU", True), "sigmoid": ("SIGMOID", False), "tanh": ("TANH", False), "log": ("LOG", False),
-    "sqrt": ("SQRT", False), "rsqrt": ("RSQRT", False), "sin": ("Sin", False), "cos": ("Cos", False),
-}  # fmt: skip
+# Functions, and whether their node has the parameter ``quant_dtype``.
+UNARY = {op: (kind, kind in ("RELU", "HARDSWISH", "HardSigmoid", "GELU")) for op, kind in FUNCTIONS.items()}
 BINARY = {
     "add": ("ELTSUM", True), "sub": ("SUB", True), "mul": ("ELTMUL", True), "div": ("ELTDIV", True),
     "maximum": ("MAXIMUM", False), "minimum": ("MIN", False),

@@ -65,36 +65,37 @@ _DILATION: dict[str, tuple[str, int | None]] = {"dilation_height": ("dilation", 
 KEEP_DIMS, ALIGN_CORNERS, TRANSPOSED = 64, 8, 1
 
 
-def _unary(name: str, kind: str, **fields: Any) -> NodeDef:
-    return NodeDef(name, Unary, kind, _UNARY_IDS, **fields)
+def _unary(name: str, kind: str = "", **fields: Any) -> NodeDef:
+    """``kind``: unless core has the operator under XNNPACK's name."""
+    return NodeDef(name, Unary, kind or f"core.{name.lower()}", _UNARY_IDS, **fields)
 
 
-def _binary(name: str, kind: str, **fields: Any) -> NodeDef:
-    return NodeDef(name, Binary, kind, _BINARY_IDS, **fields)
+def _binary(name: str, kind: str = "", **fields: Any) -> NodeDef:
+    return NodeDef(name, Binary, kind or f"core.{name.lower()}", _BINARY_IDS, **fields)
 
 
 # Every node type of the format, in order of the schema's union: the type number is the index in this list plus 1.
 NODES: tuple[NodeDef, ...] = (
-    _binary("Add", "core.add", clamps=True),
+    _binary("Add", clamps=True),
     NodeDef("FullyConnected", FullyConnected, "core.linear", _FILTER_IDS, clamps=True),
-    _unary("Softmax", "core.softmax"),
-    _unary("Sigmoid", "core.sigmoid"),
+    _unary("Softmax"),
+    _unary("Sigmoid"),
     NodeDef("StaticTranspose", Transpose, "core.permute", _UNARY_IDS, {"perm": ("dims", None)}),
-    _unary("Clamp", "core.clamp", clamps=True),
+    _unary("Clamp", clamps=True),
     NodeDef("Conv2d", Conv, "core.conv2d", _FILTER_IDS, _CONV, clamps=True),
-    _binary("Div", "core.div", clamps=True),
+    _binary("Div", clamps=True),
     NodeDef("StaticResizeBilinear2D", ResizeBilinear, "core.upsample_bilinear2d", {"input_id": "input",
          "output_id": "out"}, {"new_height": ("output_size", 0), "new_width": ("output_size", 1)}),
     NodeDef("StaticConstantPad", ConstantPad, "core.pad", _UNARY_IDS,
          {"pre_paddings": ("before", None), "post_paddings": ("after", None), "padding_value": ("value", None)}),
     NodeDef("AvgPooling2d", Pool, "core.avg_pool2d", _UNARY_IDS, _POOL, flags=KEEP_DIMS, clamps=True),
-    _binary("Minimum", "core.minimum"),
+    _binary("Minimum"),
     NodeDef("DepthwiseConv2d", Conv, "core.depthwise_conv2d", _FILTER_IDS, _CONV, clamps=True),
     NodeDef("MaxPooling2d", Pool, "core.max_pool2d", _UNARY_IDS, {**_POOL, **_DILATION}, flags=KEEP_DIMS, clamps=True),
     _binary("Multiply", "core.mul", clamps=True),
     _binary("Subtract", "core.sub", clamps=True),
-    _unary("Floor", "core.floor"),
-    _unary("Convert", "core.convert"),
+    _unary("Floor"),
+    _unary("Convert"),
     _unary("GlobalAvgPooling2d", "core.global_avg_pool2d", flags=KEEP_DIMS, clamps=True),
     NodeDef("StaticReshape", Reshape, "core.view", _UNARY_IDS, {"new_shape": ("size", None)}),
     NodeDef("ArgMaxPooling2d", ArgMaxPool, "core.argmax_pool2d",
@@ -102,13 +103,13 @@ NODES: tuple[NodeDef, ...] = (
          {**_PADS, "pooling_height": ("kernel_size", 0), "pooling_width": ("kernel_size", 1)}),
     _unary("SquareRoot", "core.sqrt"),
     _unary("Ceiling", "core.ceil"),
-    _unary("Hardswish", "core.hardswish"),
+    _unary("Hardswish"),
     NodeDef("LeakyReLU", UnaryWithParam, "core.leaky_relu", _UNARY_IDS, {"parameter": ("negative_slope", None)}),
-    _binary("Maximum", "core.maximum"),
+    _binary("Maximum"),
     _unary("Negate", "core.neg"),
-    _unary("Square", "core.square"),
+    _unary("Square"),
     NodeDef("ELU", UnaryWithParam, "core.elu", _UNARY_IDS, {"parameter": ("alpha", None)}),
-    _unary("Abs", "core.abs"),
+    _unary("Abs"),
     NodeDef("PReLU", Binary, "core.prelu", {"input1_id": "self", "input2_id": "weight", "output_id": "out"}),
     NodeDef("Concatenate2", Cat, "core.cat", _CAT_IDS, {"axis": ("dim", None)}),
     NodeDef("Concatenate3", Cat, "core.cat", _CAT_IDS, {"axis": ("dim", None)}),
@@ -121,13 +122,13 @@ NODES: tuple[NodeDef, ...] = (
     NodeDef("Concatenate5", Cat, "core.cat", _CAT_IDS, {"axis": ("dim", None)}),
     NodeDef("ConvTranspose2d", Conv, "core.conv_transpose2d", _FILTER_IDS, _CONV, clamps=True),
     _unary("ReciprocalSquareRoot", "core.rsqrt"),
-    _unary("Log", "core.log"),
-    _unary("Gelu", "core.gelu"),
-    _unary("Tanh", "core.tanh"),
-    _unary("Exp", "core.exp"),
-    _unary("Sin", "core.sin"),
+    _unary("Log"),
+    _unary("Gelu"),
+    _unary("Tanh"),
+    _unary("Exp"),
+    _unary("Sin"),
     _unary("Copy", "core.clone"),
-    _unary("Cos", "core.cos"),
+    _unary("Cos"),
 )  # fmt: skip
 NODE_TYPE = {node.name: number for number, node in enumerate(NODES, 1)}
 

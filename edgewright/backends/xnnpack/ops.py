@@ -93,13 +93,10 @@ ROWS: tuple[OpSpec, ...] = (
         for op, config in (("relu", "ReLUConfig"), ("hardtanh", "HardtanhConfig"), ("clamp", "ClampConfig"))
     ),
     *(
-        _row(op, config=f"{name}Config")
-        for op, name in (
-            ("maximum", "Maximum"), ("minimum", "Minimum"), ("abs", "Abs"), ("ceil", "Ceil"), ("floor", "Floor"),
-            ("neg", "Neg"), ("exp", "Exp"), ("log", "Log"), ("sqrt", "SquareRoot"), ("rsqrt", "ReciprocalSquareRoot"),
-            ("sin", "Sin"), ("cos", "Cos"), ("tanh", "Tanh"), ("sigmoid", "Sigmoid"), ("hardswish", "Hardswish"),
-            ("square", "Pow"),
-        )
+        _row({"SquareRoot": "sqrt", "ReciprocalSquareRoot": "rsqrt", "Pow": "square"}.get(name, name.lower()),
+             config=f"{name}Config")
+        for name in ("Maximum", "Minimum", "Abs", "Ceil", "Floor", "Neg", "Exp", "Log", "SquareRoot",
+                     "ReciprocalSquareRoot", "Sin", "Cos", "Tanh", "Sigmoid", "Hardswish", "Pow")
     ),
     _row("gelu", (argument_is("approximate", "none"), dtypes_in("float32")), config="GeluConfig"),
     OpSpec("leaky_relu", elementwise.unary("core.leaky_relu", {"negative_slope": "negative_slope"}),

@@ -6,7 +6,6 @@ A kind is an overload (``aten.add.Tensor``) or, once operators are matched with 
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
@@ -59,7 +58,7 @@ class AtenDialect(Dialect):
 @cache
 def _arguments(name: str) -> tuple[frozenset[str] | None, tuple[str, ...]]:
     """The names that an operator may have, None for any, and those that it must have."""
-    parameters = inspect.signature(OPS[name].reference).parameters.values()
+    parameters = OPS[name].arguments.values()
     named = [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
     allowed = None if len(named) < len(parameters) else frozenset((*(p.name for p in named), *_ADDED_ARGUMENTS))
     return allowed, tuple(p.name for p in named if p.default is p.empty)

@@ -15,7 +15,7 @@ from typing import Any
 
 from edgewright.errors import UsageError
 from edgewright.ir.graph import Op, Value
-from edgewright.ir.ports import Port
+from edgewright.ir.ports import Act, Index, Port
 
 
 class OpClass(enum.Enum):
@@ -63,9 +63,20 @@ class OpDef:
         return tuple(result) if isinstance(result, tuple | list) else (result,)
 
     @property
+    def arguments(self) -> Mapping[str, inspect.Parameter]:
+        return inspect.signature(self.reference).parameters
+
+    @property
     def random(self) -> bool:
         """True if the operator is not deterministic: it draws random numbers."""
-        return "generator" in inspect.signature(self.reference).parameters
+        return "generator" in self.arguments
+
+    @property
+    def is_function(self) -> bool:
+        """True of a function of one real number, applied to each element of ``self``."""
+        ports = {name: type(port) for name, port in self.ports.items()}
+        is_unary = self.op_class is OpClass.ELEMENTWISE and ports.keys() == {"self", "out"}
+        return is_unary and ports["self"] is Act and ports["out"] is not Index
 
     def __str__(self) -> str:
         return self.name

@@ -11,7 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from edgewright.ir.aten.ops import OPS
 from edgewright.ir.aten.reference.elementwise import cast
+from edgewright.ir.core.dialect import CORE
 from edgewright.ir.dtypes import DType, is_integral
 from edgewright.ir.graph import Op, Value
 from edgewright.lowering.aten_to_core.operands import (
@@ -214,11 +216,9 @@ def masked_fill(low: LoweringContext, op: Op) -> None:
     )
 
 
-_PRESERVING = ("abs", "ceil", "floor", "trunc", "round")  # of integers too
-_FLOATING = (
-    "exp", "expm1", "log", "log1p", "log2", "log10", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh",
-    "tanh", "asinh", "acosh", "atanh", "sqrt", "erf", "rsqrt", "reciprocal", "sigmoid",
-)  # fmt: skip
+# Functions of one number that core has under ATen's name; those of floating-point numbers alone.
+_FUNCTIONS = [op for op, row in OPS.items() if row.is_function and f"core.{op}" in CORE and len(row.arguments) == 1]
+FLOAT_FUNCTIONS = frozenset(op for op in _FUNCTIONS if "I" not in CORE.rows[op].types.split())
 _BITS = ("bitwise_and", "bitwise_or", "bitwise_xor")
 LOWERINGS: dict[str, Lowering] = {
     "add": arithmetic("core.add"), "sub": arithmetic("core.sub"), "mul": arithmetic("core.mul"),
@@ -230,11 +230,10 @@ LOWERINGS: dict[str, Lowering] = {
     **{n: binary(f"core.{n}", compute=BOOL, out=BOOL) for n in ("logical_and", "logical_or", "logical_xor")},
     **{name: binary(f"core.{name}", booleans=False, divides=True) for name in ("fmod", "remainder")},
     "div": divide, "floor_divide": divide, "atan2": binary("core.atan2", compute=F32), "pow": power,
-    **{name: unary(f"core.{name}") for name in _PRESERVING}, "neg": unary("core.neg", booleans=False),
+    **{op: unary(f"core.{op}", floating=op in FLOAT_FUNCTIONS) for op in _FUNCTIONS},
+    "neg": unary("core.neg", booleans=False),
     "bitwise_not": unary("core.bitwise_not", integral=True),
-    **{name: unary(f"core.{name}", floating=True) for name in _FLOATING},
     "isnan": unary("core.isnan", out=BOOL), "isinf": unary("core.isinf", out=BOOL),
     "logical_not": unary("core.logical_not", compute=BOOL, out=BOOL), "sign": sign,
-    "square": unary("core.square"), "hardswish": unary("core.hardswish"), "prelu": prelu,
-    "relu": clamp, "hardtanh": clamp, "clamp": clamp, "where": where, "masked_fill": masked_fill,
+    "prelu": prelu, "relu": clamp, "hardtanh": clamp, "clamp": clamp, "where": where, "masked_fill": masked_fill,
 }  # fmt: skip

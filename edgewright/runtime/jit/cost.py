@@ -8,6 +8,7 @@ from typing import Any
 from edgewright.ir.aten.ops import OPS
 from edgewright.ir.aten.table import OpClass
 from edgewright.ir.graph import Op, Value
+from edgewright.lowering.aten_to_core.elementwise import FLOAT_FUNCTIONS
 from edgewright.lowering.aten_to_core.operands import FLOATS
 from edgewright.lowering.aten_to_core.reduce import LOWERINGS as REDUCTIONS
 
@@ -25,9 +26,7 @@ _COSTS = {
                      "embedding_byte", "embedding_4bit", "embedding_2bit", "quantize_per_tensor",
                      "quantize_per_channel"), 4),
     **dict.fromkeys(("softmax", "log_softmax", "layer_norm", "native_group_norm", "gelu", "leaky_relu", "elu", "logit",
-                     "glu", "var", "var_mean", "atan2", "pow", "expm1", "log1p", "log2", "log10", "sin", "cos", "tan",
-                     "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "erf", "reciprocal", "exp",
-                     "log", "tanh", "sqrt", "rsqrt", "sigmoid"), _TRANSCENDENTAL),
+                     "glu", "var", "var_mean", "atan2", "pow", *FLOAT_FUNCTIONS), _TRANSCENDENTAL),
     "grid_sampler_2d": 16,
 }  # fmt: skip
 _MOVEMENT = {

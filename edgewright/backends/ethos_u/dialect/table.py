@@ -70,6 +70,8 @@ _CONVOLUTION: dict[str, Any] = {
 }  # fmt: skip
 _WINDOW = ("pad", "stride", "dilation")
 
+FLOAT_FUNCTIONS = tuple("exp log ceil floor sin cos tanh erf reciprocal rsqrt sigmoid".split())  # noqa: SIM905
+
 TOSA: dict[str, TosaOp] = {
     op.name: op
     for op in (
@@ -86,8 +88,7 @@ TOSA: dict[str, TosaOp] = {
                attributes=("rounding", "per_channel"), extra=("dtype",)),
         TosaOp("table", ("input", "table")),
         _unary("clamp", "min_val", "max_val"),
-        *map(_unary, ("abs", "clz", "bitwise_not", "logical_not", "exp", "log", "ceil", "floor", "sin", "cos", "tanh",
-                      "erf", "reciprocal", "rsqrt", "sigmoid", "identity")),
+        *map(_unary, ("abs", "clz", "bitwise_not", "logical_not", *FLOAT_FUNCTIONS, "identity")),
         TosaOp("negate", ("input",), None, (("input_zp", "input"), ("output_zp", "output"))),
         TosaOp("cast", ("input",), lambda input, dtype: input.astype(dtype), extra=("dtype",)),
         *map(_binary, ("add", "sub", "pow", "maximum", "minimum", "intdiv")),
@@ -138,7 +139,7 @@ SIGNATURES = Signatures(_CLASSES, {
     "clz": "i32 -> i32",
     "bitwise_not": "I -> I",
     "logical_not": "bool -> bool",
-    "exp log ceil floor sin cos tanh erf reciprocal rsqrt sigmoid": "f32 -> f32",
+    " ".join(FLOAT_FUNCTIONS): "f32 -> f32",
     "identity reshape reverse slice tile transpose": "B -> B",
     "negate reduce_max reduce_min": "R -> R",
     "cast": "any -> any",

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.backends.ethos_u.dialect.table import PREFIX
+from edgewright.backends.ethos_u.dialect.table import FLOAT_FUNCTIONS, PREFIX
 from edgewright.engine.kernels.int8_depthwise import MAX_TAPS
 from edgewright.ir.graph import Array, Graph, Op, QParams, Value
 from edgewright.ir.numerics import Numerics
@@ -164,7 +164,7 @@ def int_pairs(op: Op, *names: str) -> dict[str, list[int]]:
 
 
 _FLOAT32 = np.dtype(np.float32)
-_SAME = ("abs", "exp", "log", "ceil", "floor", "sin", "cos", "tanh", "erf", "reciprocal", "rsqrt", "sigmoid")
+_SAME = ("abs", *FLOAT_FUNCTIONS)
 _PAIRS = {
     **{name: f"core.{name}" for name in ("add", "sub", "mul", "maximum", "minimum")},
     "equal": "core.eq", "greater": "core.gt", "greater_equal": "core.ge",

@@ -45,6 +45,14 @@ def _divide(a: Array, b: Array) -> Array:
     return np.asarray(a / b) if a.dtype.kind == "f" else np.asarray(np.trunc(a / b))
 
 
+# QNN's names of the op table's functions.
+FUNCTIONS = {
+    "abs": "ElementWiseAbs", "asin": "ElementWiseAsin", "atan": "ElementWiseAtan", "ceil": "ElementWiseCeil",
+    "cos": "ElementWiseCos", "exp": "ElementWiseExp", "floor": "ElementWiseFloor", "log": "ElementWiseLog",
+    "neg": "ElementWiseNeg", "round": "ElementWiseRound", "rsqrt": "ElementWiseRsqrt", "sign": "ElementWiseSign",
+    "sin": "ElementWiseSin", "sqrt": "ElementWiseSquareRoot", "gelu": "Gelu", "hardswish": "HardSwish",
+    "sigmoid": "Sigmoid", "tanh": "Tanh",
+}  # fmt: skip
 UNARY: dict[str, Reference] = {
     "Abs": _fn(np.abs), "Asin": _fn(np.arcsin), "Atan": _fn(np.arctan), "Ceil": _fn(np.ceil),
     "Cos": _fn(np.cos), "Exp": _fn(np.exp), "Floor": _fn(np.floor), "Log": _fn(np.log),
@@ -89,14 +97,16 @@ def softplus(params: Params, x: Array) -> Array:
 
 
 relu, relu6 = _fn(lambda x: np.maximum(x, 0)), _fn(lambda x: np.clip(x, 0, 6))
-gelu, tanh = _fn(_gelu), _fn(np.tanh)
-sigmoid = _fn(lambda x: 1 / (1 + np.exp(-x)))
-hard_swish = _fn(activations.hardswish)
+ACTIVATIONS: dict[str, Reference] = {
+    "Sigmoid": _fn(lambda x: 1 / (1 + np.exp(-x))), "Tanh": _fn(np.tanh), "Gelu": _fn(_gelu),
+    "HardSwish": _fn(activations.hardswish),
+}  # fmt: skip
 prelu = _fn(lambda x, slope: np.where(x < 0, x * slope, x))
 select = _fn(np.where)
 _NEURONS: dict[str, Reference] = {
-    "elu": elu, "gelu": gelu, "hard_sigmoid": hard_sigmoid, "hard_swish": hard_swish, "relu": relu,
-    "relu_min_max": relu_min_max, "sigmoid": sigmoid, "softplus": softplus, "tanh": tanh,
+    "elu": elu, "gelu": ACTIVATIONS["Gelu"], "hard_sigmoid": hard_sigmoid, "hard_swish": ACTIVATIONS["HardSwish"],
+    "relu": relu, "relu_min_max": relu_min_max, "sigmoid": ACTIVATIONS["Sigmoid"], "softplus": softplus,
+    "tanh": ACTIVATIONS["Tanh"],
 }  # fmt: skip
 NEURONS = tuple(_NEURONS)  # by operation code
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from edgewright.backends.qualcomm.dialect.elementwise import BINARY, UNARY
+from edgewright.backends.qualcomm.dialect.elementwise import ACTIVATIONS, BINARY, UNARY
 from edgewright.backends.qualcomm.dialect.table import PREFIX
 from edgewright.errors import FormatError
 from edgewright.ir.graph import Op
@@ -347,8 +347,8 @@ def _rule_for(rule: ShapeRule, names: Sequence[str]) -> dict[str, ShapeRule]:
     return dict.fromkeys(names, rule)
 
 
-OTHER_UNARY = ("Relu", "Relu6", "ReluMinMax", "Sigmoid", "Tanh", "Gelu", "HardSwish", "Elu", "IsNan", "IsInf", "Cast",
-          "Convert", "Quantize", "Dequantize")  # fmt: skip
+OTHER_UNARY = ("Relu", "Relu6", "ReluMinMax", *ACTIVATIONS, "Elu", "IsNan", "IsInf", "Cast", "Convert", "Quantize",
+               "Dequantize")  # fmt: skip
 ELEMENTWISE: dict[str, ShapeRule] = {
     **_rule_for(_like_first, [*(f"ElementWise{n}" for n in UNARY), *OTHER_UNARY]),
     **_rule_for(_broadcast, [*(f"ElementWise{n}" for n in BINARY), "ElementWiseSelect"]),

@@ -169,6 +169,11 @@ BINARY: dict[str, Reference] = {
     "ELTDIV": on_dequantized(np.divide), "MAXIMUM": on_dequantized(np.maximum), "MIN": on_dequantized(np.minimum),
     "POW": on_dequantized(elementwise.pow),
 }  # fmt: skip
+# ENN's names of the op table's functions, and what they compute.
+FUNCTIONS = {
+    "relu": "RELU", "hardswish": "HARDSWISH", "hardsigmoid": "HardSigmoid", "gelu": "GELU", "sigmoid": "SIGMOID",
+    "tanh": "TANH", "log": "LOG", "sqrt": "SQRT", "rsqrt": "RSQRT", "sin": "Sin", "cos": "Cos",
+}  # fmt: skip
 UNARY: dict[str, Function] = {
     "RELU": activations.relu, "HARDSWISH": activations.hardswish, "HardSigmoid": activations.hardsigmoid,
     "GELU": activations.gelu, "SIGMOID": activations.sigmoid, "TANH": np.tanh, "LOG": np.log, "SQRT": np.sqrt,

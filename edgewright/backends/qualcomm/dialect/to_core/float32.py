@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.backends.qualcomm.dialect.elementwise import BINARY_BY_CODE, NEURONS
+from edgewright.backends.qualcomm.dialect.elementwise import BINARY_BY_CODE, FUNCTIONS, NEURONS
 from edgewright.backends.qualcomm.dialect.to_core.rewrite import (
     FLOAT32,
     QnnRewrite,
@@ -23,18 +23,7 @@ from edgewright.backends.qualcomm.dialect.to_core.rewrite import (
 )  # fmt: skip
 from edgewright.ir.graph import Op, Value
 
-_UNARY = {
-    "Asin": "core.asin", "Atan": "core.atan", "Cos": "core.cos", "Exp": "core.exp", "Log": "core.log",
-    "Rsqrt": "core.rsqrt", "Sin": "core.sin", "SquareRoot": "core.sqrt",
-}  # fmt: skip
-_EXACT = {
-    "Abs": "core.abs",
-    "Ceil": "core.ceil",
-    "Floor": "core.floor",
-    "Neg": "core.neg",
-    "Round": "core.round",
-    "Sign": "core.sign",
-}
+_EXACT = ("core.abs", "core.ceil", "core.floor", "core.neg", "core.round", "core.sign")
 _BINARY = {
     "Add": "core.add", "Subtract": "core.sub", "Multiply": "core.mul", "Divide": "core.div",
     "Maximum": "core.maximum", "Minimum": "core.minimum", "Power": "core.pow",
@@ -43,7 +32,6 @@ _COMPARISONS = {
     "Equal": "core.eq", "NotEqual": "core.ne", "Greater": "core.gt", "GreaterEqual": "core.ge", "Less": "core.lt",
     "LessEqual": "core.le",
 }  # fmt: skip
-_ACTIVATIONS = {"Sigmoid": "core.sigmoid", "Tanh": "core.tanh", "Gelu": "core.gelu", "HardSwish": "core.hardswish"}
 
 
 def _unary_operands(rw: QnnRewrite, op: Op) -> tuple[Value, Value] | None:
@@ -52,21 +40,19 @@ def _unary_operands(rw: QnnRewrite, op: Op) -> tuple[Value, Value] | None:
     return (rw.round_half(op, x), out) if is_float32(x, out) and non_empty(x) else None
 
 
-def _register_unary(names: dict[str, str], prefix: str, exact: bool) -> None:
-    for name, kind in names.items():
+def _unary_rule(kind: str) -> Callable[[QnnRewrite, Op], bool]:
+    def translate(rw: QnnRewrite, op: Op) -> bool:
+        operands = _unary_operands(rw, op)
+        if operands is None:
+            return False
+        (rw.emit_exact if kind in _EXACT else rw.emit_rounded)(kind, op, operands[1], self=operands[0])
+        return True
 
-        @rule(prefix + name)
-        def translate(rw: QnnRewrite, op: Op, kind: str = kind) -> bool:
-            operands = _unary_operands(rw, op)
-            if operands is None:
-                return False
-            (rw.emit_exact if exact else rw.emit_rounded)(kind, op, operands[1], self=operands[0])
-            return True
+    return translate
 
 
-_register_unary(_UNARY, "ElementWise", False)
-_register_unary(_EXACT, "ElementWise", True)
-_register_unary(_ACTIVATIONS, "", False)
+for _function, _name in FUNCTIONS.items():
+    rule(_name)(_unary_rule(f"core.{_function}"))
 
 
 def emit_clamp(rw: QnnRewrite, op: Op, low: float, high: float) -> bool:
@@ -126,16 +112,9 @@ _NEURON_RULES: dict[str, Callable[[QnnRewrite, Op], bool]] = {
 @rule("ElementWiseNeuron")
 def _neuron(rw: QnnRewrite, op: Op) -> bool:
     name = NEURONS[op.args["operation"]]
-    if name in _NEURON_RULES:
-        return _NEURON_RULES[name](rw, op)
-    operands, kinds = (
-        _unary_operands(rw, op),
-        {"gelu": "core.gelu", "hard_swish": "core.hardswish", "sigmoid": "core.sigmoid", "tanh": "core.tanh"},
-    )
-    if operands is None or name not in kinds:
-        return False
-    rw.emit_rounded(kinds[name], op, operands[1], self=operands[0])
-    return True
+    function = name.replace("_", "")
+    translate = _unary_rule(f"core.{function}") if function in FUNCTIONS else _NEURON_RULES.get(name)
+    return translate is not None and translate(rw, op)
 
 
 # ------------------------------------------------------------------------------------------------------------ binary

@@ -13,11 +13,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from edgewright.backends.samsung.dialect.elementwise import uses_fixed_point_sum
+from edgewright.backends.samsung.dialect.elementwise import FUNCTIONS, uses_fixed_point_sum
 from edgewright.backends.samsung.dialect.numerics import inputs_of, is_qint8, result_of, round_to_fp16
 from edgewright.backends.samsung.dialect.table import PREFIX
 from edgewright.backends.samsung.dialect.to_core import conv, move, reduce  # noqa: F401  (register their rules)
 from edgewright.backends.samsung.dialect.to_core.rewrite import EnnRewrite, is_float32, non_empty, rule, uint16_to_int16
+from edgewright.ir.core.dialect import CORE
 from edgewright.ir.graph import Graph, Op, Value
 from edgewright.ir.int_rules import ELEMENTWISE
 from edgewright.ir.numerics import Numerics
@@ -26,10 +27,7 @@ _BINARY = {
     "ELTSUM": "core.add", "SUB": "core.sub", "ELTMUL": "core.mul", "ELTDIV": "core.div", "MAXIMUM": "core.maximum",
     "MIN": "core.minimum",
 }  # fmt: skip
-_UNARY = {
-    "SIGMOID": "core.sigmoid", "TANH": "core.tanh", "LOG": "core.log", "SQRT": "core.sqrt", "RSQRT": "core.rsqrt",
-    "Sin": "core.sin", "Cos": "core.cos", "GELU": "core.gelu", "HARDSWISH": "core.hardswish",
-}  # fmt: skip
+_UNARY = {name: f"core.{function}" for function, name in FUNCTIONS.items() if f"core.{function}" in CORE}
 
 
 def to_core(graph: Graph, numerics: Numerics) -> Graph:
