@@ -19,15 +19,16 @@ from edgewright.ir.aten.ops import OPS
 aten = torch.ops.aten
 
 _QUANTIZED = frozenset(k for k in OPERATORS if k.startswith("quantized_decomposed::"))
+_LLAMA = frozenset(k for k in OPERATORS if k.startswith("llama::"))  # extension_llm_custom_ops
 _OPTIMIZED = frozenset({"aten::linear.out", "aten::_fft_c2r.out", "aten::_fft_r2c.out"})  # no portable kernel
 
-# Kernels of published runtimes. The wheel registers quantized kernels on import, the Android package contains them,
-# and iOS apps link the kernels_optimized and kernels_quantized frameworks.
+# Kernels of published runtimes. The wheel registers quantized kernels and those of language models on import, the
+# Android package contains them, and iOS apps link the kernels_optimized, kernels_quantized and kernels_llm frameworks.
 PROFILES: dict[str, frozenset[str]] = {
     "wheel": frozenset(OPERATORS),
     "android": frozenset(OPERATORS),
     "ios": frozenset(OPERATORS),
-    "portable-only": frozenset(OPERATORS) - _QUANTIZED - _OPTIMIZED,
+    "portable-only": frozenset(OPERATORS) - _QUANTIZED - _LLAMA - _OPTIMIZED,
 }
 
 PRIMS: dict[Any, str] = {

@@ -14,6 +14,7 @@ _KERNELS = REGISTERED
 
 def all_kernels() -> dict[str, Kernel]:
     """The registry, loaded on first use. A program of delegates only needs none of it."""
+    import edgewright.runtime.llama_kernels
     import edgewright.runtime.stock_kernels  # noqa: F401
 
     return _KERNELS

@@ -48,6 +48,10 @@ class StockRuntime:
         """Run one test case of a bundled program and compare; raises StockError on a mismatch."""
         return self._ask(("bundle", bundle, None, method, [case]))
 
+    def call_eagerly(self, operator: str, arguments: Sequence[Any]) -> list[Any]:
+        """Call an operator of stock's libraries (``llama.custom_sdpa``); its results, then the arguments afterwards."""
+        return self._ask(("eager", b"", None, operator, [_pack(a) for a in arguments]))
+
     def profile_events(self, dump: bytes) -> list[Any]:
         """The events stock's own tools read from an ETDump: (run, event name, instruction)."""
         return self._ask(("etdump", dump, None, "", []))
@@ -145,6 +149,8 @@ def _answer(request: Any) -> list[Any]:
         return _verify_bundle(program, method, inputs[0])
     if action == "etdump":
         return _profile_events(program)
+    if action == "eager":
+        return _call_eagerly(method, inputs)
     loaded = Runtime.get().load_program(program, data_path=data)
     if action == "methods":
         return sorted(loaded.method_names)
@@ -159,6 +165,16 @@ def _answer(request: Any) -> list[Any]:
 
 def _execute(executable: Any, inputs: Sequence[Any]) -> list[Any]:
     return [_from_torch(o) for o in executable.execute([_to_torch(i) for i in inputs])]
+
+
+def _call_eagerly(operator: str, inputs: Sequence[Any]) -> list[Any]:
+    import torch
+
+    namespace, name = operator.split(".")
+    arguments = [_to_torch(i) for i in inputs]
+    results = getattr(getattr(torch.ops, namespace), name)(*arguments)
+    results = results if isinstance(results, tuple) else (results,)
+    return [_from_torch(value) for value in (*results, *arguments)]
 
 
 def _verify_bundle(bundle: bytes, method: str, case: int) -> list[Any]:
@@ -193,6 +209,16 @@ def _leave_out_the_exporter() -> None:
         sys.modules[package.__name__] = package
 
 
+def _load_llama_operators() -> None:
+    """Register the operators of language models; the module that does so imports torch's compiler as well."""
+    import torch
+
+    spec = find_spec("executorch.extension.llm")
+    assert spec is not None and spec.submodule_search_locations is not None
+    folder = Path(next(iter(spec.submodule_search_locations))) / "custom_ops"
+    torch.ops.load_library(next(folder.glob("*custom_ops_aot_lib.*")))
+
+
 def _serve(requests: BinaryIO, answers: BinaryIO) -> None:
     """Answer requests in a forked child; a crash costs a fork, not another start of torch."""
     _leave_out_the_exporter()
@@ -202,6 +228,7 @@ def _serve(requests: BinaryIO, answers: BinaryIO) -> None:
 
     torch.set_num_threads(1)
     Runtime.get()
+    _load_llama_operators()
     child: tuple[int, BinaryIO, BinaryIO] | None = None
     while True:
         try:
