@@ -13,6 +13,7 @@ _NAMES = {
     "Runtime": "edgewright.runtime.program",
     "compile": "edgewright.api.compile",
     "export": "edgewright.frontend.export",
+    "llm": "edgewright.llm",
     "read_program": "edgewright.formats.pte_reader",
     "to_edge": "edgewright.program.edge",
     "to_edge_transform_and_lower": "edgewright.program.edge",

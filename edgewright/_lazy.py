@@ -9,13 +9,15 @@ from typing import Any
 
 
 def lazy_names(package: str, names: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """``__getattr__`` and ``__dir__`` for a package whose ``names`` map to the modules that define them."""
+    """``__getattr__`` and ``__dir__`` for a package whose ``names`` map to the modules that define them; a module may
+    itself be a name of its package."""
 
     def get(name: str) -> Any:
         if name not in names:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         try:
-            value = getattr(import_module(names[name]), name)
+            module = import_module(names[name])
+            value = module if names[name] == f"{package}.{name}" else getattr(module, name)
         except ModuleNotFoundError as error:
             if (error.name or "").partition(".")[0] != "torch":
                 raise
