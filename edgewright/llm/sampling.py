@@ -133,8 +133,9 @@ def candidates(scores: NDArray[Any], options: SamplingOptions) -> tuple[NDArray[
 
 def _softmax(shifted: NDArray[np.float64]) -> NDArray[np.float64]:
     """Of numbers whose largest is 0, so that no exponential overflows."""
-    powers = np.exp(shifted)
-    return powers / powers.sum()
+    powers: NDArray[np.float64] = np.exp(shifted)
+    powers /= powers.sum()
+    return powers
 
 
 def _biased(

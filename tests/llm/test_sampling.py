@@ -171,7 +171,7 @@ def test_tokens_that_the_model_excludes_are_never_drawn() -> None:
         ("logit_bias", [1]),
         ("logit_bias", {"1": 1.0}),
         ("logit_bias", {1: 101}),
-        ("logit_bias", {i: 1.0 for i in range(1025)}),
+        ("logit_bias", dict.fromkeys(range(1025), 1.0)),
     ],
 )
 def test_options_out_of_range(name: str, value: Any) -> None:
