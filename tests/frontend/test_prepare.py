@@ -11,12 +11,13 @@ from torch import Tensor, fx, nn
 from torch.export import Dim, ExportedProgram
 from torch.utils import _pytree as pytree
 
+import edgewright as ew
 from edgewright.errors import UnsupportedOperatorError
 from edgewright.frontend.decompose.canonical import RULES
 from edgewright.frontend.prepare import prepare
 from edgewright.frontend.rewriter import _views_of_copies, fake_mode
 from edgewright.lowering.kernel_resolution import kernel_set
-from tests.program.case import Case
+from tests.program.case import Call, Case
 from tests.program.modules import BY_NAME, CASES
 
 KERNELS = kernel_set("wheel")
@@ -177,3 +178,34 @@ def test_a_decomposition_that_fixes_a_dynamic_size_is_an_error(monkeypatch: pyte
 class Hypot(nn.Module):
     def forward(self, a: Tensor, b: Tensor) -> Tensor:
         return torch.hypot(a, b)
+
+
+@pytest.mark.parametrize("kind", ["avg_pool2d", "max_pool2d"])
+@pytest.mark.parametrize("padding", [0, 1])
+@pytest.mark.parametrize(("kernel", "stride"), [(2, 2), (3, 2), (2, 3), (4, None), ((2, 3), (2, 1))])
+def test_ceil_mode_is_left_where_it_adds_a_window(kind: str, padding: int, kernel: Any, stride: Any) -> None:
+    pool = getattr(nn.functional, kind)
+
+    def pooled(x: Tensor, ceil_mode: bool) -> Any:
+        return pool(x, kernel, stride, padding, ceil_mode=ceil_mode)
+
+    for size in range(6, 13):
+        x = torch.randn(1, 2, size, 12)
+        exported = torch.export.export(Call(lambda x: pooled(x, True)), (x,))
+        program = prepared(exported)
+        (node,) = [n for n in calls(program) if "pool" in str(n.target)]
+        flags = [a for a in node.args if isinstance(a, bool)][:1]
+        assert (True in flags) == (pooled(x, True).shape != pooled(x, False).shape)
+        assert torch.equal(program.module()(x), pooled(x, True))
+
+
+@pytest.mark.parametrize(
+    "target", ["e9955", *(pytest.param(t, marks=pytest.mark.slow) for t in ("sm8550", "imxrt700", "ethos-u55-128"))]
+)
+def test_ceil_mode_without_effect_divides_no_model(target: str) -> None:
+    model = nn.Sequential(nn.Conv2d(4, 4, 1), nn.AvgPool2d(2, ceil_mode=True), nn.Conv2d(4, 4, 1)).eval()
+    data = [(torch.randn(1, 4, 8, 8),) for _ in range(4)]
+    simulate = True if target == "sm8550" else None
+    options: Any = {"quantize": "int8", "calibration": data, "simulate": simulate, "quiet": True}
+    report = ew.compile(model, data[0], target, **options).report
+    assert report.methods["forward"].groups == 1 and report.coverage["macs"] == 1.0

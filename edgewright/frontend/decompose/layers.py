@@ -198,8 +198,32 @@ def max_pool2d(
         list(_ntuple(stride, 2)),
         _ntuple(padding, 2),
         _ntuple(dilation, 2),
-        ceil,
+        ceil and _adds_windows(x, kernel, stride, padding, dilation),
     )[0]
+
+
+def _adds_windows(x: fx.Node, kernel: Any, stride: Any, padding: Any, dilation: Any = 1) -> bool:
+    """False if ``ceil_mode`` has no effect, because windows end where the image ends; backends reject it."""
+    sizes = x.meta["val"].shape[-2:]
+    if not all(isinstance(size, int) for size in sizes):
+        return True
+    steps = stride if isinstance(stride, int) or stride else kernel
+    windows = zip(*(_ntuple(n, 2) for n in (kernel, steps, padding, dilation)), strict=True)
+    for size, (k, s, p, d) in zip(sizes, windows, strict=True):
+        left = (size + 2 * p - d * (k - 1) - 1) % s
+        if left and (size + 2 * p - d * (k - 1) - 1 - left) + s < size + p:  # the last window starts in the image
+            return True
+    return False
+
+
+@rule(aten.avg_pool2d.default)
+def avg_pool2d(
+    rw: Rewriter, x: fx.Node, kernel_size: Any, stride: Any = (), padding: Any = 0, ceil_mode: bool = False, *rest: Any,
+    **named: Any,
+) -> Any:  # fmt: skip
+    if not ceil_mode or _adds_windows(x, kernel_size, stride, padding):
+        return NotImplemented
+    return rw.call(aten.avg_pool2d.default, x, kernel_size, stride, padding, False, *rest, **named)
 
 
 @rule(aten.avg_pool1d.default)
