@@ -18,6 +18,7 @@ NOTE = "<!-- Written by `python -m edgewright.docs`. Change {source}, not this p
 # General advice, in addition to the remedy in each message.
 _ADVICE = {
     "LimitError": "Raise the limit that the message names (`--max-memory`, `Limits(...)`), if you trust the file.",
+    "ContextLengthError": 'Shorten the prompt, or pass `overflow="slide"`, which forgets older text.',
     "MissingError": "The message's second line is the command that installs what is missing.",
     "MissingOperatorError": "Register a kernel with `register_kernel`, or compile for the runtime that you have.",
     "MissingDelegateError": "Install the backend's package, or register a delegate with `register_delegate`.",

@@ -7,6 +7,7 @@
     ├── FormatError            the file violates its format (names field and offset)
     │   └── VersionError       a valid file of a release that this one cannot read
     ├── LimitError             the file or call exceeds a limit
+    │   └── ContextLengthError   a prompt has more tokens than the language model's context
     ├── MissingError           the file needs something that is not installed
     │   ├── MissingOperatorError
     │   ├── MissingDelegateError
@@ -133,6 +134,10 @@ class VersionError(FormatError):
 class LimitError(EdgewrightError):
     stage = "limit"
     exit_code = 5
+
+
+class ContextLengthError(LimitError):
+    pass
 
 
 class MissingError(EdgewrightError):

@@ -5,7 +5,14 @@ from __future__ import annotations
 from edgewright._lazy import lazy_names
 
 _NAMES: dict[str, str] = {
+    "ChatTemplate": "edgewright.llm.chat_template",
     "Description": "edgewright.llm.description",
+    "Generation": "edgewright.llm.generation",
+    "GenerationOptions": "edgewright.llm.generation",
+    "LanguageModel": "edgewright.llm.generate",
+    "SamplingOptions": "edgewright.llm.sampling",
+    "Tokenizer": "edgewright.llm.tokenizer",
+    "load": "edgewright.llm.generate",
 }
 __all__ = [*_NAMES]
 

@@ -51,7 +51,7 @@ _FILTERS = (
     "trim", "truncate", "unique", "upper", "wordcount",
 )  # fmt: skip
 _GLOBALS = ("range", "dict", "namespace", "cycler", "joiner")
-_LONG_NUMBER = re.compile(r"\d{4}|\*")  # a width in a format
+_LONG_WIDTH = re.compile(r"%(?:\([^()]*\))?[-#0 +._^\d]*(?:\d{4}|\*)")  # of a format
 
 
 class Budget:
@@ -257,9 +257,10 @@ class Sandbox(ImmutableSandboxedEnvironment):
         self.budget.characters(len(text) + times * len(str(new)))
 
     def _check_format(self, text: str, values: Any) -> None:
-        if _LONG_NUMBER.search(text):
+        if _LONG_WIDTH.search(text):
             exceed("digits in the widths of a format", 3)
-        self.budget.characters(len(text) * 999 + self.extent(values) * max(1, text.count("%")))
+        fields = text.count("%")
+        self.budget.characters(len(text) + fields * 999 + self.extent(values) * max(1, fields))
 
     def _check_product(self, operator: str, left: Any, right: Any) -> None:
         for value, times in ((left, right), (right, left)):
@@ -321,6 +322,6 @@ def _raise(message: object = "") -> NoReturn:
 
 
 def _now(format: object) -> str:
-    if _LONG_NUMBER.search(str(format)):
+    if _LONG_WIDTH.search(str(format)):
         exceed("digits in the widths of a format", 3)
     return datetime.now().strftime(str(format))
