@@ -65,6 +65,11 @@ class Signature:
         return self.args[first:]
 
     @cached_property
+    def returns_list(self) -> bool:
+        """Whether the result is one list of tensors."""
+        return len(self.outputs) == 1 and self.outputs[0].kind is Kind.TENSORS
+
+    @cached_property
     def num_values(self) -> int:
         """The number of values that a KernelCall of this operator lists: arguments, then the returned value, if any."""
         return len(self.args) + (self.key not in _RETURNS_NOTHING)

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import logging
-import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Union
+from typing import Union
 
 import torch
 from torch.export import ExportedProgram
 
 from edgewright.errors import FormatError, UsageError
 from edgewright.files import Source, open_source
-from edgewright.formats import checked_int
+from edgewright.formats.safetensors import SafetensorsEntry, read_entries
 
 log = logging.getLogger("edgewright.frontend")
 
@@ -24,109 +21,31 @@ DTYPES = {
     "BF16": torch.bfloat16, "F32": torch.float32, "F64": torch.float64, "F8_E5M2": torch.float8_e5m2,
     "F8_E4M3": torch.float8_e4m3fn, "C64": torch.complex64,
 }  # fmt: skip
-MAX_HEADER = 100_000_000  # the limit of the format
-_MAX_RANK = 64  # the limit of torch
 _MAX_LISTED = 5
 
 Model = Union[torch.nn.Module, ExportedProgram]
-
-
-@dataclass(frozen=True)
-class _Entry:
-    """A tensor's extent in the file."""
-
-    dtype: torch.dtype
-    shape: list[int]
-    begin: int
-    end: int
 
 
 def read_weights(source: Source) -> dict[str, torch.Tensor]:
     """The tensors of a ``.safetensors`` file by name: views of the file, mapped copy-on-write."""
     view, name = open_source(source, "weights", private=True)
     try:
-        start, header = _header(view)
-        entries = {key: _entry(key, item) for key, item in header.items() if key != "__metadata__"}
-        _check_extents(entries, len(view) - start)
+        start, entries = read_entries(view)
         return {key: _tensor(view, start, entry) for key, entry in entries.items()}
     except FormatError as error:
         error.file = name
         raise
 
 
-def _header(view: memoryview) -> tuple[int, dict[str, Any]]:
-    """The offset of the data, and the parsed header."""
-    if len(view) < 8:
-        raise FormatError("a .safetensors file starts with 8 bytes of length", value=len(view), offset=0)
-    (length,) = struct.unpack_from("<Q", view)
-    if length > MAX_HEADER:
-        raise FormatError(f"the header has at most {MAX_HEADER} bytes", value=length, where="header", offset=0)
-    checked_int.check_range(8, length, len(view), "the header")
-    try:
-        header = json.loads(bytes(view[8 : 8 + length]).decode("utf-8"), object_pairs_hook=_reject_duplicates)
-    except (ValueError, RecursionError) as error:
-        raise FormatError(f"must be JSON: {error}", where="header", offset=8) from error
-    if not isinstance(header, dict):
-        raise FormatError("must be a JSON object", value=type(header).__name__, where="header", offset=8)
-    return 8 + length, header
-
-
-def _reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    result: dict[str, Any] = {}
-    for name, value in pairs:
-        if name in result:
-            raise FormatError("names must differ", value=name, where="header", offset=8)
-        result[name] = value
-    return result
-
-
-def _entry(name: str, item: Any) -> _Entry:
-    def fail(rule: str, value: object, field: str = "") -> FormatError:
-        return FormatError(rule, value=value, where=f"{name}.{field}" if field else name, offset=8)
-
-    if not isinstance(item, dict) or set(item) != {"dtype", "shape", "data_offsets"}:
-        raise fail("must be an object of dtype, shape and data_offsets", item)
-    dtype, shape, offsets = item["dtype"], item["shape"], item["data_offsets"]
-    if not isinstance(dtype, str) or dtype not in DTYPES:
-        raise fail(f"must be one of {', '.join(DTYPES)}", dtype, "dtype")
-    if not _is_size_list(shape) or len(shape) > _MAX_RANK:
-        raise fail(f"must be a list of at most {_MAX_RANK} sizes", shape, "shape")
-    if not _is_size_list(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
-        raise fail("must be where the data begins and ends", offsets, "data_offsets")
-    try:
-        size = checked_int.product((*shape, DTYPES[dtype].itemsize))
-    except FormatError as error:
-        raise error.inside(f"{name}.shape") from None
-    if size != offsets[1] - offsets[0]:
-        raise fail(f"must span the tensor's {size} bytes", offsets[1] - offsets[0], "data_offsets")
-    return _Entry(DTYPES[dtype], shape, *offsets)
-
-
-def _is_size_list(value: Any) -> bool:
-    return isinstance(value, list) and all(type(n) is int and 0 <= n <= checked_int.MAX_BYTES for n in value)
-
-
-def _check_extents(entries: Mapping[str, _Entry], size: int) -> None:
-    """Raise unless the tensors cover the data without gaps or overlaps."""
-    at = 0
-    for name, entry in sorted(entries.items(), key=lambda item: (item[1].begin, item[1].end)):
-        if entry.begin != at:
-            rule = f"must begin at byte {at} of the data, where the one before ends"
-            raise FormatError(rule, value=entry.begin, where=f"{name}.data_offsets", offset=8)
-        at = entry.end
-    if at != size:
-        raise FormatError(f"the tensors must fill the {size} bytes of data", value=at, where="header", offset=8)
-
-
-def _tensor(view: memoryview, start: int, entry: _Entry) -> torch.Tensor:
-    size = entry.end - entry.begin
+def _tensor(view: memoryview, start: int, entry: SafetensorsEntry) -> torch.Tensor:
+    size, dtype = entry.end - entry.begin, DTYPES[entry.dtype]
     if not size:
-        return torch.empty(entry.shape, dtype=entry.dtype)
+        return torch.empty(entry.shape, dtype=dtype)
     at = start + entry.begin
     data = view[at : at + size]
-    if view.readonly or at % entry.dtype.itemsize:  # not writable, or misaligned
+    if view.readonly or at % dtype.itemsize:  # not writable, or misaligned
         data = memoryview(bytearray(data))
-    return torch.frombuffer(data, dtype=entry.dtype).reshape(entry.shape)
+    return torch.frombuffer(data, dtype=dtype).reshape(entry.shape)
 
 
 def load_weights(model: Model, source: Source) -> None:

@@ -11,7 +11,7 @@ import torch
 
 from edgewright.backends.table import Backend
 from edgewright.errors import UsageError
-from edgewright.formats.operator_signatures import OPERATORS, Kind, Signature
+from edgewright.formats.operator_signatures import OPERATORS, Signature
 from edgewright.frontend.custom_ops import is_custom_op, register_host_kernel, signature_of
 from edgewright.hints import not_among
 from edgewright.ir.aten.ops import OPS
@@ -128,7 +128,3 @@ def composites(backend: Backend) -> frozenset[Any]:
         OPS[name] for name, spec in backend.rows.items() if name in OPS and (OPS[name].composite or spec.no_decompose)
     ]
     return frozenset(_op_by_kind(overload) for row in rows for overload in row.aten)
-
-
-def is_list_output(signature: Signature) -> bool:
-    return len(signature.outputs) == 1 and signature.outputs[0].kind is Kind.TENSORS

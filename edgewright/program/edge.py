@@ -13,6 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+import torch
 from torch.export import ExportedProgram
 
 from edgewright.errors import UsageError
@@ -29,6 +30,7 @@ from edgewright.lowering.kernel_resolution import KernelSet, kernel_set
 from edgewright.lowering.partition.partitioner import Partitioner
 from edgewright.lowering.partition.report import PartitionReport, merge
 from edgewright.program import manifest
+from edgewright.program.assemble import add_named_data, assemble
 from edgewright.program.config import EdgeCompileConfig, ExecutorchBackendConfig
 from edgewright.program.constants import ConstantPool
 from edgewright.program.delegates import DelegatePool
@@ -300,28 +302,16 @@ class ExecutorchProgramManager:
         extra = {k: v for name in names for k, v in training_methods(self._edge.exported_program(name), name).items()}
         for name, value in {**self._edge.constant_methods, **extra}.items():
             plans.append(constant_plan(name, value, self._constants))
-        program = schema.Program(execution_plan=plans)
-        index = program.add_segment(self._constants.chunks)  # type: ignore[arg-type]
-        program.constant_segment = schema.SubsegmentOffsets(segment_index=index, offsets=self._constants.offsets)
-        if len(self._states.offsets) > 1:
-            index = program.add_segment(self._states.chunks, self.config.segment_alignment)  # type: ignore[arg-type]
-            offsets = schema.SubsegmentOffsets(segment_index=index, offsets=self._states.offsets)
-            program.mutable_data_segments = [offsets]
-        alignment = max(self.config.segment_alignment, self.config.delegate_alignment or 1)
-        self._blobs.store(program, extract=self.config.extract_delegate_segments, alignment=alignment)
-        self._blobs.named_data = self._externalize(self._blobs.named_data)
-        program.named_data = [
-            schema.NamedData(key=key, segment_index=program.add_segment(data, self.config.segment_alignment))
-            for key, data in self._blobs.named_data.items()
-        ]
+        named = self._blobs.named_data = self._externalize(self._blobs.named_data)
+        program = assemble(plans, self._constants, self._states, self._blobs, named, self.config)
+        alignment = self.config.segment_alignment
         if self.config.host_twin == "embed" and self.twin is not None:
-            index = program.add_segment(self.twin, self.config.segment_alignment)
-            program.named_data.append(schema.NamedData(key=TWIN_KEY, segment_index=index))
+            add_named_data(program, TWIN_KEY, self.twin, alignment)
         if self.config.manifest:
-            data = manifest.build(program, manifest.targets_of(program), self._edge.kernels.name, self._blobs.estimates)
-            index = program.add_segment(data, self.config.segment_alignment)
-            program.named_data.append(schema.NamedData(key=manifest.KEY, segment_index=index))
-        program.named_data = program.named_data or None
+            targets, kernels = manifest.targets_of(program), self._edge.kernels.name
+            versions = {"torch": str(torch.__version__)}
+            data = manifest.build(program, targets, kernels, self._blobs.estimates, versions)
+            add_named_data(program, manifest.KEY, data, alignment)
         return program
 
     def _externalize(self, named_data: dict[str, Buffer]) -> dict[str, Buffer]:

@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import torch
-
 from edgewright.errors import UnsupportedOperatorError
 from edgewright.formats import schema
 from edgewright.formats.operator_signatures import OPERATORS, Kind, Signature
 from edgewright.ir.graph import Graph, Op, Value
-from edgewright.lowering.kernel_resolution import is_list_output
 from edgewright.program.constants import ConstantPool
 from edgewright.program.control_flow import CONTROL_FLOW
 from edgewright.program.delegates import DelegatePool
-from edgewright.program.plan_builder import RESHAPES, EmitOptions, PlanBuilder
+from edgewright.program.plan_builder import PRESERVE_FORMAT, RESHAPES, EmitOptions, PlanBuilder
 
 # Copies that change dtype or layout, which they read from their output: (with dim order, without).
 _LAYOUT_KERNELS = {
@@ -124,14 +121,14 @@ class Emitter(PlanBuilder):
         if not self.options.skip_dim_order:
             return OPERATORS[with_order], {**args, "dim_order": list(out.dim_order)}
         contiguous = out.dim_order == tuple(range(len(out.dim_order)))
-        return OPERATORS[plain], {**args, "memory_format": None if contiguous else torch.preserve_format}
+        return OPERATORS[plain], {**args, "memory_format": None if contiguous else PRESERVE_FORMAT}
 
     def _results(self, op: Op, signature: Signature) -> list[int]:
         """The values a call writes, as its last arguments: the results, then the returned ones."""
         indices = [self._unused_result() if v is None else self.argument(v, Kind.ANY) for v in op.outputs]
         if not signature.outputs:
             return indices
-        if is_list_output(signature):
+        if signature.returns_list:
             return [self.values.add(schema.TensorList(items=indices)) for _ in range(2)]
         if len(indices) > 1:
             return [*indices, self.values.add(schema.TensorList(items=indices))]

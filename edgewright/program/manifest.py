@@ -20,14 +20,13 @@ _SHRINKABLE = ("estimates", "operators", "methods", "delegates", "targets", "run
 
 
 def build(
-    program: schema.Program, targets: Sequence[str], runtime: str, estimates: Sequence[Mapping[str, Any]] = ()
-) -> bytes:
-    """The manifest of a program; deterministic."""
-    import torch
-
+    program: schema.Program, targets: Sequence[str], runtime: str, estimates: Sequence[Mapping[str, Any]] = (),
+    versions: Mapping[str, str] | None = None,
+) -> bytes:  # fmt: skip
+    """The manifest of a program; deterministic. ``versions``: of the packages that exported the model."""
     content: dict[str, Any] = {
         "edgewright": VERSION,
-        "torch": str(torch.__version__),
+        **(versions or {}),
         "schema": program.version,
         "targets": list(targets),
         "runtime": runtime,

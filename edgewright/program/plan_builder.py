@@ -5,24 +5,24 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-import torch
 
 from edgewright.errors import UnsupportedOperatorError
 from edgewright.formats import schema
-from edgewright.formats.operator_signatures import Kind, Signature
-from edgewright.frontend.tensors import DTYPES
+from edgewright.formats.operator_signatures import OPERATORS, Kind, Signature
 from edgewright.ir.dtypes import to_scalar_type
 from edgewright.ir.graph import Graph, Op, Value
-from edgewright.lowering.kernel_resolution import KernelSet
 from edgewright.program.constants import ConstantPool
 from edgewright.program.memory import MemoryPlanningPass
-from edgewright.program.shared_state import SharedLayout
 from edgewright.program.storage import StoragePlan
 
-_MEMORY_FORMATS = {torch.contiguous_format: 0, torch.preserve_format: 1}
+if TYPE_CHECKING:
+    from edgewright.program.shared_state import SharedLayout
+
+PRESERVE_FORMAT = 1  # torch.preserve_format, as files number it
 
 
 class ValueTableBuilder:
@@ -70,16 +70,53 @@ def make_literal(value: Any) -> schema.Value:
         return schema.Double(double_val=value)
     if isinstance(value, str):
         return schema.String(string_val=value)
+    if type(value).__module__ == "torch":
+        return schema.Int(int_val=_torch_literal(value))
+    raise UnsupportedOperatorError("argument", "cannot be stored in a program", value=repr(value))
+
+
+def _torch_literal(value: Any) -> int:
+    """The number of a dtype, memory format or layout of torch, which is imported only if such a value appears."""
+    import torch
+
+    from edgewright.frontend.tensors import DTYPES
+
     if isinstance(value, torch.dtype):
-        return schema.Int(int_val=int(to_scalar_type(DTYPES[value])))
+        return int(to_scalar_type(DTYPES[value]))
     if isinstance(value, torch.memory_format):
-        return schema.Int(int_val=_MEMORY_FORMATS.get(value, 0))
+        return PRESERVE_FORMAT if value is torch.preserve_format else 0
     if isinstance(value, torch.layout):
-        return schema.Int(int_val=0)
+        return 0
     raise UnsupportedOperatorError("argument", "cannot be stored in a program", value=repr(value))
 
 
 NUMBERS: dict[str, Callable[[], schema.Value]] = {"int": schema.Int, "bool": schema.Bool, "float": schema.Double}
+
+
+class Kernels(Protocol):
+    """The kernels of a runtime: ``lowering.kernel_resolution.KernelSet``, or ``StockKernels``."""
+
+    name: str
+    keys: frozenset[str]
+
+    def by_kind(self, kind: str) -> Signature | None:
+        """The kernel of an operator by its ``ir.Op.kind``."""
+
+
+class StockKernels:
+    """The stock runtime's kernels, for graphs that are built without torch. Kinds are kernels' own names
+    (``aten::add.out``) or their functional operators' (``aten.add.Tensor``)."""
+
+    name = "wheel"
+    keys = frozenset(OPERATORS)
+
+    def by_kind(self, kind: str) -> Signature | None:
+        return OPERATORS.get(kind) or _by_functional_operator().get(kind)
+
+
+@cache
+def _by_functional_operator() -> dict[str, Signature]:
+    return {signature.functional: signature for signature in OPERATORS.values() if signature.functional}
 
 
 @dataclass
@@ -87,7 +124,7 @@ class EmitOptions:
     """The part of the configuration that concerns one method."""
 
     planning: MemoryPlanningPass
-    kernels: KernelSet
+    kernels: Kernels
     remove_view_copy: bool = True
     emit_stacktrace: bool = False
     emit_mutable_buffer_names: bool = False

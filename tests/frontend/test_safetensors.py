@@ -13,8 +13,9 @@ import torch
 from edgewright.demo import WEIGHTS
 from edgewright.demo.model import CifarNet
 from edgewright.errors import EdgewrightError, FileAccessError, FormatError, UsageError
+from edgewright.formats.safetensors import ITEMSIZE, MAX_HEADER
 from edgewright.frontend.export import export
-from edgewright.frontend.safetensors import DTYPES, MAX_HEADER, load_weights, read_weights
+from edgewright.frontend.safetensors import DTYPES, load_weights, read_weights
 
 
 def file_of(header: Any, data: bytes = b"", length: int | None = None) -> bytes:
@@ -223,3 +224,7 @@ def test_weights_of_another_model(weights: dict[str, torch.Tensor], rule: str, t
         load_weights(model, save(tmp_path / "w.safetensors", weights))
     assert isinstance(caught.value, EdgewrightError)
     assert torch.equal(model.weight, before)
+
+
+def test_types_of_torch_have_the_sizes_of_the_format() -> None:
+    assert {name: dtype.itemsize for name, dtype in DTYPES.items()} == ITEMSIZE

@@ -1,0 +1,146 @@
+"""The decoder's weights in the precision of the program: one tensor is loaded, quantized and forgotten at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from edgewright.errors import UsageError
+from edgewright.ir.graph import Array, QParams, Value
+from edgewright.llm.checkpoint import Checkpoint
+from edgewright.llm.delegate_builder import INT8, DelegateBuilder, constant
+from edgewright.llm.quantize_weights import QuantizedWeights, quantize_groups, quantize_rows, scale_hints
+
+LINEAR_PRECISIONS = ("8da4w", "int8", "fp32")
+TABLE_PRECISIONS = ("int4", "int8", "fp32")
+GROUP_SIZES = (32, 64, 128, 256)
+
+
+@dataclass(frozen=True)
+class Precision:
+    """Precision of linear layers, of the embedding and of the output head.
+
+    ``8da4w``: 4-bit groups of ``group_size`` weights, activations quantized to int8 by row at run time; ``int8``: int8
+    rows, activations the same.
+    """
+
+    linear: str = "8da4w"
+    group_size: int = 32
+    embedding: str = "int8"
+    head: str = "int8"
+
+    def __post_init__(self) -> None:
+        for name, allowed in (
+            ("linear", LINEAR_PRECISIONS),
+            ("embedding", TABLE_PRECISIONS),
+            ("head", TABLE_PRECISIONS),
+        ):
+            if getattr(self, name) not in allowed:
+                raise UsageError(f"precision of {name}", f"must be {', '.join(allowed)}", value=getattr(self, name))
+        if self.group_size not in GROUP_SIZES:
+            raise UsageError("group size", f"must be one of {', '.join(map(str, GROUP_SIZES))}", value=self.group_size)
+
+
+@dataclass
+class PartReport:
+    """Bytes and error of one part of the model."""
+
+    precision: str
+    parameters: int = 0
+    bytes: int = 0
+    error: float = 0.0
+    energy: float = 0.0
+
+    @property
+    def relative_error(self) -> float:
+        return float((self.error / self.energy) ** 0.5) if self.energy else 0.0
+
+
+@dataclass
+class DecoderWeights:
+    """Turns tensors of a checkpoint into constants of delegates; ``parts`` records what became of them."""
+
+    checkpoint: Checkpoint
+    precision: Precision
+    threads: int = 2
+    parts: dict[str, PartReport] = field(default_factory=dict)
+
+    def vector(self, name: str) -> Array:
+        """The weights of a norm."""
+        return self.checkpoint.load(name)
+
+    def linear(self, b: DelegateBuilder, x: Value, name: str) -> Value:
+        """A linear layer of the decoder."""
+        return b.linear(x, self._matrix(name, self.precision.linear, "linear layers"), self._bias(b, name))
+
+    def head(self, b: DelegateBuilder, x: Value) -> Value:
+        """The logits."""
+        name = "embedding" if self.checkpoint.config.tied else "head"
+        precision = {"int4": "8da4w"}.get(self.precision.head, self.precision.head)
+        return b.linear(x, self._matrix(name, precision, "head"))
+
+    def embedding(self, tokens: Value) -> tuple[str, dict[str, Any]]:
+        """The kernel of the embedding and its arguments."""
+        weights, kind = self.checkpoint.load("embedding"), self.precision.embedding
+        if kind == "fp32":
+            self._record("embedding", kind, weights.size, weights.nbytes, None)
+            options = {"padding_idx": -1, "scale_grad_by_freq": False, "sparse": False}
+            return "aten::embedding.out", {"weight": constant("embedding", weights), "indices": tokens, **options}
+        if kind == "int8":
+            quantized, stored, bits = (made := quantize_rows(weights)), made.integers, "byte"
+        else:
+            quantized = quantize_groups(weights, self._group("embedding", weights), threads=self.threads)
+            nibbles = (quantized.integers + 8).astype(np.uint8)
+            stored, bits = nibbles[:, 0::2] << 4 | nibbles[:, 1::2], "4bit"  # the even index is the high nibble
+        scales = quantized.scales[:, 0] if quantized.scales.shape[1] == 1 else quantized.scales
+        self._record("embedding", kind, weights.size, stored.nbytes + scales.nbytes, quantized)
+        limits = (-128, 127) if kind == "int8" else (-8, 7)
+        return f"quantized_decomposed::embedding_{bits}.dtype_out", {
+            "weight": constant("embedding", stored), "weight_scales": constant("embedding_scales", scales),
+            "weight_zero_points": None, "weight_quant_min": limits[0], "weight_quant_max": limits[1],
+            "indices": tokens, "dtype": None,
+        }  # fmt: skip
+
+    def _matrix(self, name: str, precision: str, part: str) -> Value:
+        weights = self.checkpoint.load(name)
+        if precision == "fp32":
+            self._record(part, precision, weights.size, weights.nbytes, None)
+            return constant(name, weights)
+        if precision == "int8":
+            made = quantize_rows(weights)
+            self._record(part, precision, weights.size, made.integers.nbytes + made.scales.nbytes, made)
+            return _value(name, made, QParams(_numbers(made), 0, INT8, -128, 127, axis=0))
+        group = self._group(name, weights)
+        made = quantize_groups(weights, group, scale_hints(self.checkpoint.tensors[name], group), self.threads)
+        self._record(part, f"int4 groups of {group}", weights.size, weights.size // 2 + made.scales.size * 2, made)
+        return _value(name, made, QParams(_numbers(made), 0, INT8, -8, 7, axis=0, block=group))
+
+    def _group(self, name: str, weights: Array) -> int:
+        if weights.shape[1] % self.precision.group_size:
+            fitting = ", ".join(str(size) for size in GROUP_SIZES if not weights.shape[1] % size)
+            remedy = f"Group sizes that divide it: {fitting}." if fitting else "Use int8."
+            rule = f"must have rows that are multiples of the group size {self.precision.group_size}"
+            raise UsageError(f"weights {name!r}", rule, value=weights.shape[1], remedy=remedy)
+        return self.precision.group_size
+
+    def _bias(self, b: DelegateBuilder, name: str) -> Value | None:
+        bias = self.checkpoint.bias(name)
+        return None if bias is None else b.constant(bias)
+
+    def _record(self, part: str, precision: str, parameters: int, size: int, made: QuantizedWeights | None) -> None:
+        report = self.parts.setdefault(part, PartReport(precision))
+        report.parameters += parameters
+        report.bytes += size
+        if made is not None:
+            report.error += made.error
+            report.energy += made.energy
+
+
+def _numbers(made: QuantizedWeights) -> tuple[float, ...]:
+    return tuple(made.scales.reshape(-1).tolist())
+
+
+def _value(name: str, made: QuantizedWeights, q: QParams) -> Value:
+    return Value(name, INT8, made.integers.shape, (0, 1), made.integers, q=q)

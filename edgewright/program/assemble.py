@@ -1,0 +1,35 @@
+"""Assembly of a program from its execution plans, constants and delegate blobs. No torch here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from edgewright.formats import schema
+from edgewright.formats.flatbuffer import Buffer
+from edgewright.program.config import ExecutorchBackendConfig
+from edgewright.program.constants import ConstantPool
+from edgewright.program.delegates import DelegatePool
+
+
+def assemble(
+    plans: Sequence[schema.ExecutionPlan], constants: ConstantPool, states: ConstantPool, blobs: DelegatePool,
+    named_data: Mapping[str, Buffer], config: ExecutorchBackendConfig,
+) -> schema.Program:  # fmt: skip
+    """The program: segments of constants, of initial state, of blobs, and of named data."""
+    program = schema.Program(execution_plan=list(plans))
+    index = program.add_segment(constants.chunks)  # type: ignore[arg-type]
+    program.constant_segment = schema.SubsegmentOffsets(segment_index=index, offsets=constants.offsets)
+    if len(states.offsets) > 1:
+        index = program.add_segment(states.chunks, config.segment_alignment)  # type: ignore[arg-type]
+        program.mutable_data_segments = [schema.SubsegmentOffsets(segment_index=index, offsets=states.offsets)]
+    alignment = max(config.segment_alignment, config.delegate_alignment or 1)
+    blobs.store(program, extract=config.extract_delegate_segments, alignment=alignment)
+    for key, data in named_data.items():
+        add_named_data(program, key, data, config.segment_alignment)
+    return program
+
+
+def add_named_data(program: schema.Program, key: str, data: Buffer, alignment: int) -> None:
+    """Append a segment that runtimes find by its key; they ignore keys that they do not ask for."""
+    index = program.add_segment(data, alignment)
+    program.named_data = [*(program.named_data or ()), schema.NamedData(key=key, segment_index=index)]
