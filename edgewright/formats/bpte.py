@@ -27,7 +27,7 @@ Data = Union[Array, int, bool, float]
 
 @table
 class BundledTensor:
-    scalar_type: int = slot(0, I8, default=0, lo=0, hi=max(ScalarType))
+    scalar_type: int = slot(0, I8, default=0, lo=0, hi=max(ScalarType), enum=True)
     sizes: Sequence[int] = slot(1, Vector(I32, MAX_RANK), required=True, lo=0)
     data: Buffer = slot(2, Bytes(align=16), required=True)
     dim_order: Sequence[int] = slot(3, Vector(U8, MAX_RANK), required=True, hi=MAX_RANK - 1)

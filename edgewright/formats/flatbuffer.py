@@ -102,17 +102,19 @@ class Slot:
     required: bool
     lo: float | None
     hi: float | None
+    enum: bool = False
 
 
 def slot(
     index: int, type: Any, *, default: Any = None, required: bool = False, lo: float | None = None,
-    hi: float | None = None,
+    hi: float | None = None, enum: bool = False,
 ) -> Any:  # fmt: skip
     """Describe a field: a default (what an absent field means) or ``required``.
 
-    ``lo`` and ``hi`` bound a scalar, or each element of a vector of scalars.
+    ``lo`` and ``hi`` bound a scalar, or each element of a vector of scalars. ``enum``: numbers above ``hi`` are no
+    damage, but members that a newer release added.
     """
-    return Slot("", index, type, default, required, lo, hi)
+    return Slot("", index, type, default, required, lo, hi, enum)
 
 
 class Record:

@@ -17,7 +17,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from edgewright.errors import FormatError
+from edgewright.errors import FormatError, VersionError
+from edgewright.formats.executorch_releases import NEWEST, OLDEST
 from edgewright.formats.flatbuffer import (
     BOOL,
     EXTRAS,
@@ -115,6 +116,12 @@ def _plan_of(cls: Any, entries: bytes, size: int) -> _Plan:
     return _Plan(cls, _slots_of(cls), (*offsets, *([0] * (_field_count(cls) - len(offsets)))), size)
 
 
+def newer_release(rule: str, value: object) -> VersionError:
+    """The error for something in a file that releases up to now do not write."""
+    remedy = f"Files of ExecuTorch {OLDEST} to {NEWEST} are known here: update Edgewright, or export with one of those."
+    return VersionError(f"{rule}: the file is of a newer release, or damaged", value=value, remedy=remedy)
+
+
 class FlatReader:
     """Reads tables of one buffer. ``view`` is the flatbuffer, byte 0 its start."""
 
@@ -141,7 +148,7 @@ class FlatReader:
     def span(self, at: int, width: int) -> tuple[int, int]:
         """The length and first byte of the vector at ``at``, whose elements are ``width`` bytes each."""
         count = self.u32(at)
-        if width > 1 and (at + 4) % width:
+        if count and width > 1 and (at + 4) % width:  # ExecuTorch's writer does not align empty ones
             raise FormatError("fields must be aligned to their size", offset=at)
         if count * width > self.size - at - 4:
             raise FormatError("a vector must lie inside the file", value=f"{count} elements", offset=at)
@@ -172,7 +179,16 @@ class FlatReader:
             raise FormatError("a table has at least 4 bytes", value=size, offset=vtable)
         self.spend(length + _PLAN_COST, vtable)
         end = vtable + min(length, 4 + 2 * _field_count(cls))
+        self._reject_newer_fields(cls, end, vtable + length)
         return _plan_of(cls, bytes(self.view[vtable + 4 : end]), size)
+
+    def _reject_newer_fields(self, cls: Any, start: int, end: int) -> None:
+        """Raise if a table has a field after those that are known: what it changes cannot be known either."""
+        newer = bytes(self.view[start:end])
+        if any(newer):
+            name = cls.name if isinstance(cls, UnionTable) else cls.__name__
+            number = _field_count(cls) + next(i for i, byte in enumerate(newer) if byte) // 2
+            raise newer_release(f"{name} has a field that is not known here", f"field {number}")
 
     def table(self, cls: type[T], at: int) -> T:
         """The table of class ``cls`` at byte ``at``, checked."""
@@ -207,6 +223,8 @@ class FlatReader:
 
     def _union_member(self, choice: UnionField, number: int, at: int) -> Any:
         """The member ``number`` of a union, at byte ``at``."""
+        if number > max(choice.members):
+            raise newer_release("is of a type that is not known here", number)
         if number not in choice.members:
             raise FormatError("must be of a known type", value=number)
         return self.table(choice.members[number], at)
@@ -215,7 +233,9 @@ class FlatReader:
         """The member of the union table at byte ``at``."""
         plan, raw = self._raw(box, at)
         number = raw[plan.scalars[0][1]] if plan.scalars else 0
-        if not 1 <= number <= len(box.members):
+        if number > len(box.members):
+            raise newer_release(f"{box.name} is of a type that is not known here", number)
+        if number < 1:
             raise FormatError(f"{box.name} holds one of {len(box.members)} types", value=number, offset=at)
         cls = box.members[number - 1]
         if plan.offsets:
@@ -269,6 +289,10 @@ class FlatReader:
 def _check_limits(spec: Slot, value: Any) -> None:
     lo = spec.lo if spec.lo is not None else -np.inf
     hi = spec.hi if spec.hi is not None else np.inf
+    if spec.enum and value > hi:
+        error = newer_release("is a number that is not known here", value)
+        error.where = spec.name
+        raise error
     if not lo <= value <= hi:
         rule = f"must be {lo}" if lo == hi else f"must be {lo} or more" if hi == np.inf else f"must be {lo}..{hi}"
         raise FormatError(rule, where=spec.name, value=value)

@@ -33,7 +33,7 @@ PTD = Container(identifier=b"FT01", magic=b"FH01", length=40, padded=48)
 
 @table
 class TensorLayout:
-    scalar_type: int = slot(0, I8, default=0, lo=0, hi=max(ScalarType))
+    scalar_type: int = slot(0, I8, default=0, lo=0, hi=max(ScalarType), enum=True)
     sizes: Sequence[int] = slot(1, Vector(I32, MAX_RANK), required=True, lo=0)
     dim_order: Sequence[int] = slot(2, Vector(U8, MAX_RANK), required=True, hi=MAX_RANK - 1)
 

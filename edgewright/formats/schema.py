@@ -67,14 +67,14 @@ class AllocationDetails:
 class ExtraTensorInfo:
     mutable_data_segments_idx: int = slot(0, U64, default=0)
     fully_qualified_name: str | None = slot(1, STRING, default=None)
-    location: int = slot(2, I8, default=0, lo=0, hi=1)
-    device_type: int = slot(3, I8, default=0, lo=0, hi=1)
+    location: int = slot(2, I8, default=0, lo=0, hi=1, enum=True)
+    device_type: int = slot(3, I8, default=0, lo=0, hi=1, enum=True)
     device_index: int = slot(4, I8, default=0)
 
 
 @table
 class Tensor:
-    scalar_type: int = slot(0, I8, default=0, lo=0, hi=max(ScalarType))
+    scalar_type: int = slot(0, I8, default=0, lo=0, hi=max(ScalarType), enum=True)
     storage_offset: int = slot(1, I32, default=0, lo=0, hi=0)
     sizes: Sequence[int] = slot(2, Vector(I32, MAX_RANK), required=True, lo=0)
     dim_order: Sequence[int] = slot(3, Vector(U8, MAX_RANK), required=True, hi=MAX_RANK - 1)
@@ -82,7 +82,7 @@ class Tensor:
     data_buffer_idx: int = slot(5, U32, default=0)
     allocation_info: AllocationDetails | None = slot(6, AllocationDetails, default=None)
     layout: int = slot(7, I8, default=0)
-    shape_dynamism: int = slot(8, I8, default=0, lo=0, hi=max(Dynamism))
+    shape_dynamism: int = slot(8, I8, default=0, lo=0, hi=max(Dynamism), enum=True)
     extra_tensor_info: ExtraTensorInfo | None = slot(9, ExtraTensorInfo, default=None)
 
     @property
@@ -250,7 +250,7 @@ class CompileSpec:
 
 @table
 class BackendDelegateDataReference:
-    location: int = slot(0, I8, default=0, lo=0, hi=1)
+    location: int = slot(0, I8, default=0, lo=0, hi=1, enum=True)
     index: int = slot(1, U32, default=0)
 
 
@@ -278,7 +278,7 @@ class ContainerMetadata:
 @table
 class NonConstBufferDevice:
     buffer_idx: int = slot(0, I32, default=0, lo=0)
-    device_type: int = slot(1, I8, default=0, lo=0, hi=1)
+    device_type: int = slot(1, I8, default=0, lo=0, hi=1, enum=True)
     device_index: int = slot(2, I8, default=0)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from edgewright.backends.registry import available_delegates, describe_backend, find_delegate
 from edgewright.errors import MissingDelegateError, MissingOperatorError
 from edgewright.formats import schema
+from edgewright.formats.executorch_releases import NEWEST, OLDEST
 from edgewright.runtime.binding import written_values
 from edgewright.runtime.delegates import Delegate, DelegateBlob, make_delegate
 from edgewright.runtime.kernel import Kernel
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from edgewright.files import Source
     from edgewright.formats.ptd import PtdEntry
 
+_STOCK_NAMESPACES = ("aten", "dim_order_ops", "et_copy", "executorch_prim", "quantized_decomposed")
 _MIN_DELEGATES_TO_INLINE = 4  # delegates in a method: from here on, segments that inline them repay compilation
 
 
@@ -29,6 +31,12 @@ def find_kernels(plan: schema.ExecutionPlan) -> list[Kernel]:
     missing = sorted({key for key in operators if key not in kernels})
     if missing:
         remedy = "A module that calls edgewright.runtime.register_kernel adds kernels: --import it, or import it first."
+        newer = [key for key in missing if key.partition("::")[0] in _STOCK_NAMESPACES]
+        if newer:
+            remedy = (
+                f"ExecuTorch {OLDEST} to {NEWEST} has no {newer[0]}: the file is of a newer release. Update Edgewright,"
+                f" or export with one of those. {remedy}"
+            )
         rule = f"needs operators that have no kernel here: {', '.join(missing)}"
         error = MissingOperatorError(f"method {plan.name!r}", rule, remedy=remedy)
         error.operators = tuple(missing)

@@ -67,14 +67,14 @@ class PerChannelGroupQuant:
 
 @table
 class TensorValue:
-    datatype: int = slot(0, I16, default=0, lo=1, hi=14)
+    datatype: int = slot(0, I16, default=0, lo=1, hi=14, enum=True)
     num_dims: int = slot(1, U32, default=0)
     dims: Sequence[int] | None = slot(2, Vector(U32, MAX_RANK), default=None)
     constant_buffer_idx: int = slot(3, U32, default=0)
     external_id: int = slot(4, U32, default=0)
     flags: int = slot(5, U32, default=0, hi=INPUT | OUTPUT)
     id_out: int = slot(6, U32, default=0)
-    dq_datatype: int = slot(7, I16, default=0, lo=0, hi=14)
+    dq_datatype: int = slot(7, I16, default=0, lo=0, hi=14, enum=True)
 
 
 QUANT = {1: PerChannelQuant, 2: PerTensorQuant, 3: PerTokenDynamicQuant, 4: PerChannelGroupQuant}
