@@ -19,6 +19,7 @@ from edgewright.cli.run import parse_memory
 from edgewright.console import clean, console, plural, table
 from edgewright.errors import CoverageError, LimitError, UsageError
 from edgewright.files import check_writable, write_file
+from edgewright.formats.executorch_releases import BUILDS, NEWEST, OLDEST, RUNTIMES
 from edgewright.hints import not_among
 from edgewright.lowering.estimates import describe
 from edgewright.units import duration, share, size
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from edgewright.api.pipeline import Pipeline
     from edgewright.lowering.partition.report import PartitionReport
 
-RUNTIMES = ("wheel", "android", "ios", "portable-only")
 _WITH_TARGET = ("quantize", "calibrate", "recipe", "min_sqnr", "strict", "metric", "min_metric", "evaluate", "original",
                 "json")  # fmt: skip
 
@@ -46,7 +46,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("spec", metavar="SPEC", help="package.module:factory that returns a model with example inputs, or a .pt2")
     add("-o", "--output", required=True, metavar="m.pte", help="the output file; a folder for several targets")
     model_options.add_arguments(parser)
-    add("--runtime", choices=RUNTIMES, default="wheel", help="the runtime whose kernels may be used (default: wheel)")
+    add(
+        "--runtime",
+        type=parse_runtime,
+        default="wheel",
+        metavar="android-1.0",
+        help=f"the runtime whose kernels may be used: {', '.join(BUILDS)}, with a release from {OLDEST} to {NEWEST} of "
+        f"ExecuTorch ({OLDEST} if none is given) (default: wheel)",
+    )
     add(
         "--backend",
         action="append",
@@ -201,6 +208,13 @@ def _config(args: argparse.Namespace, output: Path) -> Any:
         emit_stacktrace=args.emit_stacktrace,
         manifest=not args.no_manifest,
     )
+
+
+def parse_runtime(text: str) -> str:
+    """A runtime's name: ``android-1.0``."""
+    if text not in RUNTIMES:
+        raise not_among("--runtime", text, RUNTIMES)
+    return text
 
 
 def parse_share(text: str) -> float:

@@ -29,7 +29,7 @@ from edgewright.frontend.delegate import executorch_call_delegate
 from edgewright.frontend.functional import Functionalizer
 from edgewright.frontend.mutation import written_names
 from edgewright.frontend.replace_graph import with_graph
-from edgewright.frontend.rewriter import IsSupported, Rewriter, fake_mode
+from edgewright.frontend.rewriter import IsSupported, Remedy, Rewriter, fake_mode
 
 log = logging.getLogger("edgewright.frontend")
 aten = torch.ops.aten
@@ -43,17 +43,19 @@ def prepare(
     no_decompose: Collection[Any] = frozenset(),
     *,
     strict: bool = True,
+    remedy: Remedy = lambda op: "",
 ) -> ExportedProgram:
     """Rewrite a program into operators for which ``is_supported`` is True. Weights are shared with the original.
 
     Operators in ``no_decompose`` stay as they are. Unless ``strict``, so do operators that have neither a kernel nor a
-    decomposition.
+    decomposition; else they are an error, with what ``remedy`` says about them.
     """
+    options = (is_supported, no_decompose, strict, remedy)
     try:
-        return ProgramFunctionalizer(exported, DecomposingRewriter(is_supported, no_decompose, strict)).program()
+        return ProgramFunctionalizer(exported, DecomposingRewriter(*options)).program()
     except NeedsRetrace as reason:
         log.warning("retracing the entire graph: functionalization does not support %s", reason)
-        return _retrace_and_rewrite(exported, DecomposingRewriter(is_supported, no_decompose, strict))
+        return _retrace_and_rewrite(exported, DecomposingRewriter(*options))
 
 
 def _retrace_and_rewrite(exported: ExportedProgram, rewriter: Rewriter) -> ExportedProgram:
@@ -297,9 +299,8 @@ class _SubgraphFunctionalizer(ProgramFunctionalizer):
 
     def __init__(self, outer: ProgramFunctionalizer, module: fx.GraphModule, call: fx.Node) -> None:
         rewriter = outer.rewriter
-        super().__init__(
-            _SubgraphProgram(module), DecomposingRewriter(rewriter.is_supported, rewriter.no_decompose, rewriter.strict)
-        )
+        options = (rewriter.is_supported, rewriter.no_decompose, rewriter.strict, rewriter.remedy)
+        super().__init__(_SubgraphProgram(module), DecomposingRewriter(*options))
         self.call = call
 
     def visit(self, node: fx.Node) -> None:

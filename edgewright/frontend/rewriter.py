@@ -24,6 +24,7 @@ from edgewright.frontend.decompose.renames import RENAMES
 from edgewright.frontend.origin import describe_node
 
 IsSupported = Callable[[Any], bool]
+Remedy = Callable[[Any], str]
 aten = torch.ops.aten
 
 # Replacements for operators that no runtime has. The first three have data-dependent output shapes.
@@ -41,15 +42,20 @@ _REPLACEMENTS = {
 
 class Rewriter(ABC):
     """Builds the new graph. ``is_supported(op)`` is True for operators with kernels; ``no_decompose`` are operators
-    to leave as they are regardless."""
+    to leave as they are regardless; ``remedy(op)`` says which runtime has an unsupported one, or nothing."""
 
     def __init__(
-        self, is_supported: IsSupported, no_decompose: Collection[Any] = frozenset(), strict: bool = True
+        self,
+        is_supported: IsSupported,
+        no_decompose: Collection[Any] = frozenset(),
+        strict: bool = True,
+        remedy: Remedy = lambda op: "",
     ) -> None:
         self.graph = fx.Graph()
         self.is_supported = is_supported
         self.no_decompose = no_decompose
         self.strict = strict
+        self.remedy = remedy
         self.origin: fx.Node | None = None  # the exported node being rewritten
         self.mode: Any = None  # the fake mode, for operators that create tensors
         self.constants = ConstantEvaluator(lambda node: None)  # of a program, it looks up weights
@@ -138,7 +144,7 @@ class Rewriter(ABC):
     def unsupported(self, op: Any, reason: str) -> UnsupportedOperatorError:
         """The error for an operator that cannot be lowered."""
         where, line = describe_node(self.origin)
-        replacement = _REPLACEMENTS.get(str(op).rpartition(".")[0], "")
+        replacement = self.remedy(op) or _REPLACEMENTS.get(str(op).rpartition(".")[0], "")
         return UnsupportedOperatorError(f"{op}{where}", reason, remedy="\n  ".join(filter(None, (line, replacement))))
 
 

@@ -11,10 +11,12 @@ import torch
 
 from edgewright.backends.table import Backend
 from edgewright.errors import UsageError
+from edgewright.formats.executorch_releases import OLDEST, RUNTIMES, first_release, operators_of, split_runtime
 from edgewright.formats.operator_signatures import OPERATORS, Signature
 from edgewright.frontend.custom_ops import is_custom_op, register_host_kernel, signature_of
 from edgewright.hints import not_among
 from edgewright.ir.aten.ops import OPS
+from edgewright.ir.aten.table import OpDef
 
 aten = torch.ops.aten
 
@@ -22,14 +24,12 @@ _QUANTIZED = frozenset(k for k in OPERATORS if k.startswith("quantized_decompose
 _LLAMA = frozenset(k for k in OPERATORS if k.startswith("llama::"))  # extension_llm_custom_ops
 _OPTIMIZED = frozenset({"aten::linear.out", "aten::_fft_c2r.out", "aten::_fft_r2c.out"})  # no portable kernel
 
-# Kernels of published runtimes. The wheel registers quantized kernels and those of language models on import, the
-# Android package contains them, and iOS apps link the kernels_optimized, kernels_quantized and kernels_llm frameworks.
-PROFILES: dict[str, frozenset[str]] = {
-    "wheel": frozenset(OPERATORS),
-    "android": frozenset(OPERATORS),
-    "ios": frozenset(OPERATORS),
-    "portable-only": frozenset(OPERATORS) - _QUANTIZED - _LLAMA - _OPTIMIZED,
-}
+# What a build of a published runtime leaves out. The wheel registers quantized kernels and those of language models on
+# import, the Android package contains them, and iOS apps link the kernels_optimized, kernels_quantized and kernels_llm
+# frameworks.
+_LEFT_OUT: dict[str, frozenset[str]] = {
+    "wheel": frozenset(), "android": frozenset(), "ios": frozenset(), "portable-only": _QUANTIZED | _LLAMA | _OPTIMIZED,
+}  # fmt: skip
 
 PRIMS: dict[Any, str] = {
     operator.add: "add", operator.sub: "sub", operator.mul: "mul", operator.truediv: "truediv",
@@ -40,7 +40,8 @@ PRIMS: dict[Any, str] = {
 
 
 class KernelSet:
-    """The operators of a runtime, and the mapping of functional operators to them."""
+    """The operators of a runtime, and the mapping of functional operators to them. ``name``: ``android-1.0``, with the
+    release also if it was left to the default."""
 
     def __init__(self, keys: Iterable[str], name: str = "custom") -> None:
         self.name = name
@@ -66,21 +67,29 @@ class KernelSet:
         """The kernel of an operator by its ``ir.Op.kind``."""
         return self.resolve(_op_by_kind(kind))
 
+    def remedy(self, op: Any) -> str:
+        """How to get a kernel for an operator that has none here: the release that added it, if one did."""
+        key = _key(op)
+        if key not in OPERATORS or key in self.keys or self.name == "custom":
+            return ""
+        build, release = split_runtime(self.name)
+        first = first_release(key)
+        if key in _LEFT_OUT[build] or first == release:
+            return ""
+        return f"It needs ExecuTorch {first} or newer: pass runtime='{build}-{first}' if your app has that."
+
+    def remedy_by_kind(self, kind: str) -> str:
+        """``remedy`` of an operator by its ``ir.Op.kind``."""
+        return self.remedy(_op_by_kind(kind))
+
     def _search(self, op: Any) -> Signature | None:
         if is_custom_op(op):
             signature = signature_of(op)
             if signature is not None:
                 register_host_kernel(op, signature)
             return signature
-        key = self._key(op)
+        key = _key(op)
         return OPERATORS[key] if key in self.keys else None
-
-    def _key(self, op: Any) -> str:
-        if op in PRIMS:
-            return f"executorch_prim::{PRIMS[op]}.Scalar"
-        if not isinstance(op, torch._ops.OpOverload):
-            return ""
-        return _functional_keys().get(str(op), "")
 
     @cached_property
     def operators(self) -> list[str]:
@@ -88,8 +97,8 @@ class KernelSet:
 
 
 def kernel_set(runtime: str | Sequence[str]) -> KernelSet:
-    """The kernels of a runtime: a named profile, or a custom list of operators. Quantizing and lowering for a runtime
-    decompose what has no kernel in it."""
+    """The kernels of a runtime: a build of a release (``android-1.3``; ``android`` is that of the oldest release), or a
+    custom list of operators. Quantizing and lowering for a runtime decompose what has no kernel in it."""
     return _kernel_set(runtime if isinstance(runtime, str) else tuple(runtime))
 
 
@@ -97,9 +106,19 @@ def kernel_set(runtime: str | Sequence[str]) -> KernelSet:
 def _kernel_set(runtime: str | tuple[str, ...]) -> KernelSet:
     if isinstance(runtime, tuple):
         return KernelSet(runtime)
-    if runtime not in PROFILES:
-        raise not_among("runtime profile", runtime, PROFILES)
-    return KernelSet(PROFILES[runtime], runtime)
+    if runtime not in RUNTIMES:
+        raise not_among("runtime", runtime, RUNTIMES)
+    build, release = split_runtime(runtime)
+    return KernelSet(operators_of(release) - _LEFT_OUT[build], f"{build}-{release}")
+
+
+def _key(op: Any) -> str:
+    """The key of an operator's kernel, whoever has one; empty if nobody does."""
+    if op in PRIMS:
+        return f"executorch_prim::{PRIMS[op]}.Scalar"
+    if not isinstance(op, torch._ops.OpOverload):
+        return ""
+    return _functional_keys().get(str(op), "")
 
 
 @cache
@@ -123,8 +142,12 @@ def _op_by_kind(kind: str) -> Any:
 
 @cache
 def composites(backend: Backend) -> frozenset[Any]:
-    """The composite operators that a backend has rows for: quantizing and lowering for it do not decompose them."""
-    rows = [
-        OPS[name] for name, spec in backend.rows.items() if name in OPS and (OPS[name].composite or spec.no_decompose)
-    ]
-    return frozenset(_op_by_kind(overload) for row in rows for overload in row.aten)
+    """The operators of a backend's rows that quantizing and lowering for it do not decompose: composite ones, and those
+    that only newer runtimes have kernels for, so that what a backend supports does not depend on the runtime."""
+    rows = [(OPS[name], spec) for name, spec in backend.rows.items() if name in OPS]
+    kept = [row for row, spec in rows if row.composite or spec.no_decompose or _has_newer_kernel(row)]
+    return frozenset(_op_by_kind(overload) for row in kept for overload in row.aten)
+
+
+def _has_newer_kernel(row: OpDef) -> bool:
+    return any(first_release(_functional_keys().get(overload, "")) != OLDEST for overload in row.aten)

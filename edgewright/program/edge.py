@@ -41,6 +41,7 @@ from edgewright.program.methods import Programs, check_methods, constant_plan, e
 from edgewright.program.passes import Passes, apply_passes, pass_list, tabulate
 from edgewright.program.plan_builder import EmitOptions
 from edgewright.program.shared_state import SharedLayout, keep_reads_of_state, shared_layout
+from edgewright.program.wide_accumulation import widen_accumulation
 from edgewright.quantize.affine import affine_operators
 from edgewright.quantize.model_checks import require_inference
 
@@ -135,7 +136,8 @@ class EdgeProgramManager:
 
     def _prepare(self, program: ExportedProgram, preserved: Sequence[Any] = ()) -> ExportedProgram:
         no_decompose = self._no_decompose | set(preserved)
-        return prepare(program, self.kernels.supports, no_decompose, strict=self.compile_config._check_ir_validity)
+        strict = self.compile_config._check_ir_validity
+        return prepare(program, self.kernels.supports, no_decompose, strict=strict, remedy=self.kernels.remedy)
 
     @property
     def methods(self) -> set[str]:
@@ -181,6 +183,7 @@ class EdgeProgramManager:
                 raise UsageError("partitioner", "must be a partitioner of an Edgewright backend",
                                  value=type(method_partitioner).__name__, remedy=remedy)  # fmt: skip
             preserved = [*method_partitioner.no_decompose, *affine_operators()]
+            method_partitioner.runtime = self.kernels.name
             lowered[name] = method_partitioner.partition(self._prepare(self._exported[name], preserved), name)
         manager = EdgeProgramManager(lowered, self.constant_methods, self.compile_config)
         reports = {
@@ -325,6 +328,7 @@ class ExecutorchProgramManager:
     def _plan(self, name: str, shared: SharedLayout | None) -> schema.ExecutionPlan:
         exported = self._edge.exported_program(name)
         graph = import_graph(exported, name)
+        widen_accumulation(graph)
         assign_dim_orders(graph)
         options = EmitOptions(
             planning=self.config.planning(name),

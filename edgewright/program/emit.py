@@ -107,7 +107,8 @@ class Emitter(PlanBuilder):
         if signature is None:
             where = f" in module {op.origin.module!r}" if op.origin.module else ""
             rule = f"has no kernel in the {self.options.kernels.name!r} runtime"
-            raise UnsupportedOperatorError(f"{op.kind}{where}", rule, remedy=op.origin.line)
+            remedy = "\n  ".join(filter(None, (op.origin.line, self.options.kernels.remedy_by_kind(op.kind))))
+            raise UnsupportedOperatorError(f"{op.kind}{where}", rule, remedy=remedy)
         names = [a.name for a in signature.inputs]
         if not set(names) <= set(op.args):  # arithmetic on sizes has positional arguments
             return signature, dict(zip(names, op.args.values(), strict=False))

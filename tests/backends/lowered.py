@@ -10,7 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from edgewright.backends.xnnpack.partitioner import XnnpackPartitioner
+from edgewright.formats.executorch_releases import NEWEST
 from edgewright.lowering.partition.report import PartitionReport
+from edgewright.program.config import EdgeCompileConfig
 from edgewright.program.edge import to_edge_transform_and_lower
 from edgewright.runtime import Runtime
 from tests.support.stock import stock
@@ -35,14 +37,21 @@ class Lowered:
     """A program, and what XNNPACK took of it."""
 
     def __init__(
-        self, module: nn.Module, inputs: Sequence[Tensor], bounds: Bounds | None = None, **options: Any
+        self,
+        module: nn.Module,
+        inputs: Sequence[Tensor],
+        bounds: Bounds | None = None,
+        runtime: str = f"wheel-{NEWEST}",
+        **options: Any,
     ) -> None:
         self.module = module.eval().requires_grad_(False)
         partitioner = XnnpackPartitioner(**options)
         exported = torch.export.export(
             self.module, tuple(inputs), dynamic_shapes=dynamic_shapes(inputs, bounds or {}), strict=False
         )
-        self.manager = to_edge_transform_and_lower(exported, partitioner=[partitioner]).to_executorch()
+        config = EdgeCompileConfig(runtime=runtime)
+        edge = to_edge_transform_and_lower(exported, partitioner=[partitioner], compile_config=config)
+        self.manager = edge.to_executorch()
         self.buffer = self.manager.buffer
         self.report: PartitionReport = partitioner.reports["forward"]
 

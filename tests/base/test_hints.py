@@ -57,7 +57,7 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "Vela's choice": (lambda: EthosUCompileSpec("ethos-u55-128", extra_flags=["--optimise=size"]), "Size"),
     "XNNPACK's config": (lambda: XnnpackPartitioner(configs=["AddsConfig"]), "AddConfig"),
     "dtype": (lambda: to_scalar_type("float128"), "float"),
-    "runtime profile": (lambda: kernel_set("weel"), "wheel"),
+    "runtime": (lambda: kernel_set("weel"), "wheel"),
     "methods": (lambda: check_methods("memory", {"fowrard": 1}, {"forward"}), "forward"),
     "method": (_method, "forward"),
     "preset": (lambda: config_of(QUANTIZER, "int88", "xnnpack"), "int8"),

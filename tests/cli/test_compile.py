@@ -12,12 +12,14 @@ import numpy as np
 import pytest
 import torch
 
-from edgewright.cli.compile import RUNTIMES
+from edgewright.cli.compile import parse_runtime
 from edgewright.demo import MODEL, WEIGHTS
+from edgewright.errors import UsageError
 from edgewright.formats import read_program
 from edgewright.formats.bpte import read_bundled
+from edgewright.formats.executorch_releases import RUNTIMES, split_runtime
 from edgewright.frontend.export import export
-from edgewright.lowering.kernel_resolution import PROFILES
+from edgewright.lowering.kernel_resolution import kernel_set
 from edgewright.program import manifest
 from edgewright.runtime import Runtime
 from edgewright.runtime.verify_bundle import verify_bundle
@@ -215,13 +217,22 @@ def test_the_same_model_gives_the_same_bytes(cli: Cli, folder: Path) -> None:
 
 
 def test_every_runtime_can_be_chosen() -> None:
-    assert set(RUNTIMES) == set(PROFILES)
+    for name in RUNTIMES:
+        build, release = split_runtime(parse_runtime(name))
+        assert kernel_set(name).name == f"{build}-{release}"
+
+
+def test_a_runtime_that_is_not_known_is_an_error_with_the_nearest(cli: Cli, folder: Path) -> None:
+    outcome = cli("compile", "models:pair", "-o", "m.pte", "--runtime", "android-1.3.1")
+    assert outcome.code == UsageError.exit_code
+    assert "Did you mean android-1.3?" in outcome.err
 
 
 def test_manifest(cli: Cli, folder: Path) -> None:
-    cli("compile", "models:pair", "-o", "m.pte", "--runtime", "android")
-    found = manifest.read(read_program("m.pte"))
-    assert found is not None and found["runtime"] == "android"
+    for runtime, recorded in (("android", "android-1.0"), ("android-1.5", "android-1.5")):
+        cli("compile", "models:pair", "-o", "m.pte", "--runtime", runtime)
+        found = manifest.read(read_program("m.pte"))
+        assert found is not None and found["runtime"] == recorded
     cli("compile", "models:pair", "-o", "m.pte", "--no-manifest")
     assert manifest.read(read_program("m.pte")) is None
 
@@ -311,7 +322,7 @@ def test_failure(cli: Cli, folder: Path, spec: str, code: int, message: str) -> 
     [
         (["-o", "m.bin"], "m.bin: must end in .pte"),
         (["-o", "m.pte", "--external-constants", "a/b"], "must be the name of a file"),
-        (["-o", "m.pte", "--runtime", "toaster"], "invalid choice: 'toaster'"),
+        (["-o", "m.pte", "--runtime", "toaster"], "--runtime: must be one of wheel, android"),
         (["-o", "m.pte", "--max-memory", "much"], "not a size"),
         ([], "the following arguments are required: -o/--output"),
     ],

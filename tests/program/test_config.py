@@ -14,6 +14,7 @@ from torch import nn
 
 from edgewright.errors import EdgewrightError, UnsupportedOperatorError, UsageError
 from edgewright.formats import read_program, schema
+from edgewright.formats.executorch_releases import RUNTIMES, split_runtime
 from edgewright.program import manifest
 from edgewright.program.config import EdgeCompileConfig, ExecutorchBackendConfig
 from edgewright.program.edge import to_edge, to_edge_transform_and_lower
@@ -333,10 +334,10 @@ def test_check_ir_validity_says_when_an_operator_without_a_kernel_is_refused() -
         late.to_executorch()
 
 
-@pytest.mark.parametrize("runtime", ["wheel", "android", "ios", "portable-only"])
-def test_profiles_of_runtimes(runtime: str) -> None:
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_runtimes(runtime: str) -> None:
     program = file(EdgeCompileConfig(runtime=runtime))
-    assert manifest.read(program)["runtime"] == runtime  # type: ignore[index]
+    assert manifest.read(program)["runtime"] == "-".join(split_runtime(runtime))  # type: ignore[index]
 
 
 def test_a_list_of_kernels_of_your_own() -> None:

@@ -46,9 +46,11 @@ from edgewright.backends.xnnpack.rules import (
     not_scalar,
     one_dynamic_output_dim,
     one_dynamic_sequence,
+    ordered_bounds,
     requant_range,
     same_dtype,
     same_qparams,
+    since,
     spatial_mean,
     static_dimension,
     static_output_size,
@@ -90,14 +92,16 @@ ROWS: tuple[OpSpec, ...] = (
     _row("div", (argument_is("rounding_mode", None),), config="DivConfig"),
     *(
         _row(op, (same_qparams,), BOTH, ports={"out": Same("self")}, config=config)
-        for op, config in (("relu", "ReLUConfig"), ("hardtanh", "HardtanhConfig"), ("clamp", "ClampConfig"))
+        for op, config in (("relu", "ReLUConfig"), ("hardtanh", "HardtanhConfig"))
     ),
+    _row("clamp", (same_qparams, ordered_bounds), BOTH, ports={"out": Same("self")}, config="ClampConfig"),
     *(
         _row({"SquareRoot": "sqrt", "ReciprocalSquareRoot": "rsqrt", "Pow": "square"}.get(name, name.lower()),
              config=f"{name}Config")
         for name in ("Maximum", "Minimum", "Abs", "Ceil", "Floor", "Neg", "Exp", "Log", "SquareRoot",
-                     "ReciprocalSquareRoot", "Sin", "Cos", "Tanh", "Sigmoid", "Hardswish", "Pow")
+                     "ReciprocalSquareRoot", "Tanh", "Sigmoid", "Hardswish", "Pow")
     ),
+    *(_row(op, (since("1.1"),), config=config) for op, config in (("sin", "SinConfig"), ("cos", "CosConfig"))),
     _row("gelu", (argument_is("approximate", "none"), dtypes_in("float32")), config="GeluConfig"),
     OpSpec("leaky_relu", elementwise.unary("core.leaky_relu", {"negative_slope": "negative_slope"}),
            config="LeakyReLUConfig"),

@@ -68,6 +68,10 @@ class XnnpackPartitioner(Partitioner):
         self.precisions = _precisions(config_precisions)
         self.configs = _config_names(configs)
 
+    def target(self) -> str:
+        """The runtime: older releases lack nodes."""
+        return self.runtime
+
     def rejections(self, op: Op) -> list[str]:
         row = self.backend.rows.get(op.kind)
         if row is not None and self.configs is not None and self.configs.isdisjoint(row.configs):

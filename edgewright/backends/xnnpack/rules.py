@@ -16,6 +16,7 @@ from edgewright.backends.table import (
     tensor_arg,
     tensors,
 )
+from edgewright.formats.executorch_releases import OLDEST, RELEASES, split_runtime
 from edgewright.ir.graph import Dim, Op, Value
 
 CONVOLUTIONS = ("conv1d", "conv2d", "conv_transpose1d", "conv_transpose2d")
@@ -24,6 +25,24 @@ CONVOLUTIONS = ("conv1d", "conv2d", "conv_transpose1d", "conv_transpose2d")
 def rule(text: str) -> Callable[[Callable[[Op], object]], Rule]:
     """Decorator: a ``Rule`` from a check function and the sentence that users see."""
     return lambda check: Rule(text, lambda op, target: check(op))
+
+
+def since(release: str) -> Rule:
+    """The node is in XNNPACK delegates of this release of ExecuTorch and newer; the rules' target is the runtime."""
+
+    def check(op: Op, runtime: Any) -> object:
+        _, found = split_runtime(runtime or OLDEST)
+        return OK if RELEASES.index(found) >= RELEASES.index(release) else f"runtime {runtime or OLDEST}"
+
+    return Rule(f"needs ExecuTorch {release} or newer (runtime='android-{release}')", check)
+
+
+@rule("the lower bound must not be above the upper bound")
+def ordered_bounds(op: Op) -> object:
+    low, high = op.args.get("min"), op.args.get("max")
+    if not isinstance(low, int | float) or not isinstance(high, int | float):
+        return OK
+    return OK if low <= high else f"{low} and {high}"
 
 
 @rule("inputs and outputs must have the same quantization parameters")

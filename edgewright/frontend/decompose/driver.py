@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Any
 
 import torch
@@ -16,13 +15,14 @@ from edgewright.frontend.decompose import (  # noqa: F401  (they register rules)
     matmul,
     order_statistics,
     recurrent,
+    runtime_limits,
     softmax,
     special,
 )
 from edgewright.frontend.decompose.canonical import RULES
 from edgewright.frontend.decompose.renames import RENAMES
 from edgewright.frontend.decompose.trace_op import decompose
-from edgewright.frontend.rewriter import IsSupported, Rewriter
+from edgewright.frontend.rewriter import Rewriter
 
 aten = torch.ops.aten
 _MAX_DEPTH = 12  # of nested decompositions
@@ -31,11 +31,7 @@ _MAX_DEPTH = 12  # of nested decompositions
 class DecomposingRewriter(Rewriter):
     """The rewriter that applies all rules and decompositions."""
 
-    def __init__(
-        self, is_supported: IsSupported, no_decompose: Collection[Any] = frozenset(), strict: bool = True
-    ) -> None:
-        super().__init__(is_supported, no_decompose, strict)
-        self._depth = 0
+    _depth = 0
 
     def call(self, op: Any, *args: Any, val: Any = None, **kwargs: Any) -> Any:
         """The result of ``op``: rewritten by a rule, emitted as is, or decomposed. ``val``: its fake result, if any."""
@@ -56,7 +52,10 @@ class DecomposingRewriter(Rewriter):
         self._depth += 1
         try:
             return decompose(self, op, args, kwargs)
-        except UnsupportedOperatorError:
+        except UnsupportedOperatorError as error:
+            if self.strict and self.remedy(op):  # what it decomposes into is of less use to the reader
+                reason = "has no kernel in the target runtime and no decomposition into ones that do"
+                raise self.unsupported(op, reason) from error
             if self.strict:
                 raise
             val = self.fake(op, args, kwargs) if val is None else val

@@ -27,9 +27,11 @@ log = logging.getLogger("edgewright.lowering.partition")
 
 
 class Partitioner:
-    """Base of the backends' partitioners. ``reports``: results of the last lowering, by method."""
+    """Base of the backends' partitioners. ``reports``: results of the last lowering, by method. ``runtime``: what the
+    program will run in, as lowering sets it."""
 
     backend: Backend
+    runtime: str = "wheel"
 
     def __init__(self, exclude: Sequence[Any] = (), *, per_op_mode: bool = False, verbose: bool = False) -> None:
         if isinstance(exclude, str) or not isinstance(exclude, Sequence):

@@ -138,7 +138,7 @@ class _QdqFolder:
             self.fused.add(reader)
             return
         limits = activation_limits(entry.name, reader)
-        if limits is None or reader.outputs[0] is None:
+        if limits is None or reader.outputs[0] is None or limits[0] > limits[1]:  # runtimes reject empty ranges
             return
         op.args["limits"] = limits
         op.outputs = [reader.outputs[0]]

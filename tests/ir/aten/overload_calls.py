@@ -12,6 +12,7 @@ import torch
 import torchao.quantization.quant_primitives  # noqa: F401  (declares its operators)
 from torch.ao.quantization.fx import _decomposed  # noqa: F401  (declares its operators)
 
+from edgewright.formats.executorch_releases import NEWEST
 from edgewright.frontend.importer import named_arguments
 from edgewright.frontend.tensors import DTYPES
 from edgewright.ir.aten.ops import OPS
@@ -83,7 +84,7 @@ def _kernel_samples() -> dict[str, list[Sample]]:
 
 def _of_kernel(overload: str) -> Iterator[Call]:
     """The samples of the overload's kernel; those of a view are its copy's."""
-    kernels = kernel_set("wheel")
+    kernels = kernel_set(f"wheel-{NEWEST}")
     namespace, packet, name = overload.split(".")
     signature = kernels.by_kind(overload)
     if signature is None and hasattr(torch.ops.aten, f"{packet}_copy"):
