@@ -25,10 +25,14 @@ class StockError(Exception):
 
 
 class StockRuntime:
-    """Runs programs in stock; started once per test process and again after a crash."""
+    """Runs programs in stock; started once per test process and again after a crash.
 
-    def __init__(self) -> None:
+    ``paths``: folders of another release and of its torch, in place of the installed ones.
+    """
+
+    def __init__(self, paths: Sequence[Path] = ()) -> None:
         self._process: subprocess.Popen[bytes] | None = None
+        self._paths = [str(path) for path in paths]
 
     def run(self, program: bytes, method: str, inputs: Sequence[Any], data: Path | None = None) -> list[Any]:
         """Load and execute; numpy arrays and numbers in and out."""
@@ -60,12 +64,34 @@ class StockRuntime:
         """The method names of a program that stock verifies and accepts."""
         return self._ask(("methods", program, None, "", []))
 
+    def operators(self) -> list[str]:
+        """The operators that the runtime has kernels for, those of its quantized library included."""
+        return self._ask(("operators", b"", None, "", []))
+
+    def version(self) -> str:
+        """The release that answers."""
+        (found,) = self._ask(("version", b"", None, "", []))
+        return str(found)
+
+    def close(self) -> None:
+        """End the process, if one was started."""
+        if self._process is not None:
+            assert self._process.stdin is not None
+            self._process.stdin.close()
+            self._process.wait()
+            self._process = None
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "tests.support.stock"]
+        root = Path(__file__).parent.parent.parent
+        inherited = os.environ.get("PYTHONPATH", "")
+        path = os.pathsep.join([*self._paths, *([inherited] if inherited else [])])
+        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                                cwd=root, env={**os.environ, "PYTHONPATH": path})  # fmt: skip
+
     def _ask(self, request: Any) -> list[Any]:
         if self._process is None or self._process.poll() is not None:
-            command = [sys.executable, "-m", "tests.support.stock"]
-            root = Path(__file__).parent.parent.parent
-            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                             stderr=subprocess.DEVNULL, cwd=root)  # fmt: skip
+            self._process = self._start()
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         try:
@@ -151,7 +177,11 @@ def _answer(request: Any) -> list[Any]:
         return _profile_events(program)
     if action == "eager":
         return _call_eagerly(method, inputs)
-    loaded = Runtime.get().load_program(program, data_path=data)
+    if action == "operators":
+        return sorted(Runtime.get().operator_registry.operator_names)
+    if action == "version":
+        return [_version()]
+    loaded = Runtime.get().load_program(program, **({"data_path": data} if data else {}))  # older releases have none
     if action == "methods":
         return sorted(loaded.method_names)
     if action == "methods in turn":
@@ -175,6 +205,12 @@ def _call_eagerly(operator: str, inputs: Sequence[Any]) -> list[Any]:
     results = getattr(getattr(torch.ops, namespace), name)(*arguments)
     results = results if isinstance(results, tuple) else (results,)
     return [_from_torch(value) for value in (*results, *arguments)]
+
+
+def _version() -> str:
+    from executorch.version import __version__
+
+    return str(__version__)
 
 
 def _verify_bundle(bundle: bytes, method: str, case: int) -> list[Any]:
@@ -222,12 +258,14 @@ def _load_llama_operators() -> None:
 def _serve(requests: BinaryIO, answers: BinaryIO) -> None:
     """Answer requests in a forked child; a crash costs a fork, not another start of torch."""
     _leave_out_the_exporter()
-    import executorch.kernels.quantized  # noqa: F401  (registers its operators)
     import torch
     from executorch.runtime import Runtime
 
     torch.set_num_threads(1)
     Runtime.get()
+    # Registers its operators. Releases before 1.4 find the runtime's library only once that is loaded.
+    import executorch.kernels.quantized  # noqa: F401
+
     _load_llama_operators()
     child: tuple[int, BinaryIO, BinaryIO] | None = None
     while True:
