@@ -1,0 +1,1 @@
+"""Files that each release of ExecuTorch made, with the outputs of its own runtime."""
