@@ -141,5 +141,5 @@ def _describe(program: schema.Program, source: Checkpoint, precision: Precision,
     add_named_data(program, KEY, description.to_json(), _ALIGNMENT)
     if vocabulary.tokenizer is not None:
         add_named_data(program, TOKENIZER_KEY, vocabulary.tokenizer, _ALIGNMENT)
-    content = manifest.build(program, manifest.targets_of(program), "wheel")
+    content = manifest.build(program, manifest.targets_of(program), StockKernels.name)
     add_named_data(program, manifest.KEY, content, _ALIGNMENT)

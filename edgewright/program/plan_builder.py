@@ -12,6 +12,7 @@ import numpy as np
 
 from edgewright.errors import UnsupportedOperatorError
 from edgewright.formats import schema
+from edgewright.formats.executorch_releases import OLDEST, operators_of
 from edgewright.formats.operator_signatures import OPERATORS, Kind, Signature
 from edgewright.ir.dtypes import to_scalar_type
 from edgewright.ir.graph import Graph, Op, Value
@@ -102,16 +103,23 @@ class Kernels(Protocol):
     def by_kind(self, kind: str) -> Signature | None:
         """The kernel of an operator by its ``ir.Op.kind``."""
 
+    def remedy_by_kind(self, kind: str) -> str:
+        """How to get a kernel for an operator that has none here, or nothing."""
+
 
 class StockKernels:
-    """The stock runtime's kernels, for graphs that are built without torch. Kinds are kernels' own names
+    """The kernels of the oldest release, for graphs that are built without torch. Kinds are kernels' own names
     (``aten::add.out``) or their functional operators' (``aten.add.Tensor``)."""
 
-    name = "wheel"
-    keys = frozenset(OPERATORS)
+    name = f"wheel-{OLDEST}"
+    keys = operators_of(OLDEST)
 
     def by_kind(self, kind: str) -> Signature | None:
-        return OPERATORS.get(kind) or _by_functional_operator().get(kind)
+        signature = OPERATORS.get(kind) or _by_functional_operator().get(kind)
+        return signature if signature is not None and signature.key in self.keys else None
+
+    def remedy_by_kind(self, kind: str) -> str:
+        return ""
 
 
 @cache
