@@ -133,10 +133,11 @@ class TableQuantizer(Quantizer):  # type: ignore[misc]
     # ------------------------------------------------------------------------------------------ torchao's interface
 
     def transform_for_annotation(self, model: fx.GraphModule) -> fx.GraphModule:
-        """Decompose as lowering does, so that every intermediate value has an observer; fold constant weights unless
-        the model is to be trained, fold frozen batch norms, and make attention masks finite."""
-        model = model if self._is_qat() else fold_weights(model)
-        rewritten = rewrite_module(model, self.kernels.supports, composites(self.backend).union(_NO_DECOMPOSE))
+        """Decompose as lowering does, so that every intermediate value has an observer; fold constants (not weights if
+        the model is to be trained), fold frozen batch norms, and make attention masks finite."""
+        trained, composite = self._is_qat(), composites(self.backend).union(_NO_DECOMPOSE)
+        rewritten = rewrite_module(fold_weights(model, trained=trained), self.kernels.supports, composite)
+        fold_weights(rewritten, trained=trained)  # what is written in place, such as a mask, is functional now
         return finite_masks(fold_frozen_norms(rewritten, self._qat_batch_norms(rewritten)))
 
     def _qat_batch_norms(self, model: fx.GraphModule) -> set[fx.Node]:
