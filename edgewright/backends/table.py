@@ -171,6 +171,11 @@ class Backend:
         self.absent = dict(absent or {})
         self.precision_notes = {**PRECISIONS, **(precision_notes or {})}  # descriptions of the precisions
 
+    @property
+    def max_rank(self) -> int | None:
+        """The number of dimensions that tensors may have, if there is a rule."""
+        return min((rule.limit for rule in self.rules if isinstance(rule, MaxRank)), default=None)
+
     def configs(self) -> dict[str, type[OperatorConfig]]:
         """One ``OperatorConfig`` class for each config name of the rows."""
         operators: dict[str, list[str]] = {}
@@ -286,12 +291,19 @@ def not_empty() -> Rule:
     return Rule("tensors must not be empty", check)
 
 
+@dataclass(frozen=True)
+class MaxRank(Rule):
+    """A limit of the number of dimensions, known to rewrites that reduce it."""
+
+    limit: int = 0
+
+
 def max_rank(limit: int) -> Rule:
     def check(op: Op, target: Any) -> object:
         largest_rank = max((len(v.shape) for v in tensors(op)), default=0)
         return largest_rank if largest_rank > limit else OK
 
-    return Rule(f"rank must be at most {limit}", check)
+    return MaxRank(f"rank must be at most {limit}", check, limit)
 
 
 # -------------------------------------------------------------------------------------------------- argument decoding

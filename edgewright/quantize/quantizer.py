@@ -14,6 +14,7 @@ from typing_extensions import Self
 from edgewright.backends.table import DYNAMIC, STATIC, Backend
 from edgewright.errors import UsageError
 from edgewright.frontend.constant_folding import fold_weights
+from edgewright.frontend.reduce_rank import reduce_rank
 from edgewright.hints import did_you_mean
 from edgewright.ir.aten.ops import OPS
 from edgewright.ir.aten.table import OpDef
@@ -138,6 +139,8 @@ class TableQuantizer(Quantizer):  # type: ignore[misc]
         trained, composite = self._is_qat(), composites(self.backend).union(_NO_DECOMPOSE)
         rewritten = rewrite_module(fold_weights(model, trained=trained), self.kernels.supports, composite)
         fold_weights(rewritten, trained=trained)  # what is written in place, such as a mask, is functional now
+        if self.backend.max_rank is not None:
+            reduce_rank(rewritten, self.backend.max_rank)
         return finite_masks(fold_frozen_norms(rewritten, self._qat_batch_norms(rewritten)))
 
     def _qat_batch_norms(self, model: fx.GraphModule) -> set[fx.Node]:

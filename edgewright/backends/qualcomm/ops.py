@@ -173,6 +173,7 @@ def _data_movement() -> tuple[OpSpec, ...]:
         movement.view: ("view", "reshape", "flatten", "squeeze", "unsqueeze"),
         movement.slices: ("narrow", "select", "split", "split_with_sizes", "chunk", "unbind"),
         movement.flip: ("flip",),
+        movement.roll: ("roll",),
         movement.stack: ("stack",),
         movement.tile: ("expand", "repeat"),
     }
