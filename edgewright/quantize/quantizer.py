@@ -20,6 +20,7 @@ from edgewright.ir.aten.ops import OPS
 from edgewright.ir.aten.table import OpDef
 from edgewright.ir.graph import Op
 from edgewright.lowering.kernel_resolution import composites, kernel_set
+from edgewright.quantize.affine import affine_operators
 from edgewright.quantize.annotate import Annotator, annotate_io
 from edgewright.quantize.attention_masks import finite_masks
 from edgewright.quantize.batch_norm_guard import guard_torchao
@@ -136,7 +137,7 @@ class TableQuantizer(Quantizer):  # type: ignore[misc]
     def transform_for_annotation(self, model: fx.GraphModule) -> fx.GraphModule:
         """Decompose as lowering does, so that every intermediate value has an observer; fold constants (not weights if
         the model is to be trained), fold frozen batch norms, and make attention masks finite."""
-        trained, composite = self._is_qat(), composites(self.backend).union(_NO_DECOMPOSE)
+        trained, composite = self._is_qat(), composites(self.backend).union(_NO_DECOMPOSE, affine_operators())
         rewritten = rewrite_module(fold_weights(model, trained=trained), self.kernels.supports, composite)
         fold_weights(rewritten, trained=trained)  # what is written in place, such as a mask, is functional now
         if self.backend.max_rank is not None:
