@@ -261,9 +261,11 @@ def single_cat(rw: Rewriter, tensors: Any, dim: int = 0) -> Any:
     return tensors[0] if len(tensors) == 1 else NotImplemented
 
 
-@rule(aten.fill.Scalar)
+@rule(aten.fill.Scalar, aten.fill.Tensor)
 def fill(rw: Rewriter, x: fx.Node, value: Any) -> Any:
     """Only the shape of the operand counts: a tensor that depends on no other."""
-    if is_dynamic(x.meta["val"]) or not x.meta["val"].is_contiguous() or isinstance(value, fx.Node):
+    number = rw.constants.value(value) if isinstance(value, fx.Node) else value
+    if number is None or is_dynamic(x.meta["val"]) or not x.meta["val"].is_contiguous():
         return NotImplemented
-    return rw.call(aten.full.default, list(x.meta["val"].shape), value, dtype=dtype_of(x))
+    number = number.item() if isinstance(number, torch.Tensor) else number
+    return rw.call(aten.full.default, list(x.meta["val"].shape), number, dtype=dtype_of(x))

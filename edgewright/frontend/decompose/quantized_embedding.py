@@ -35,10 +35,9 @@ def _define(name: str, bits: int) -> None:
         rows = unpack(weight[indices], bits).to(scales.dtype)
         groups = scales.shape[1] if scales.dim() == 2 else 1
         rows = rows.reshape(*indices.shape, groups, -1)
-        factors, shifts = (
-            None if p is None else p[indices].reshape(*indices.shape, groups, 1) for p in (scales, zeros)
-        )
-        return ((rows if shifts is None else rows - shifts) * factors).reshape(*indices.shape, -1)
+        if zeros is not None:
+            rows = rows - zeros[indices].reshape(*indices.shape, groups, 1)
+        return (rows * scales[indices].reshape(*indices.shape, groups, 1)).reshape(*indices.shape, -1)
 
     def shape(weight: Any, scales: Any, zeros: Any, low: int, high: int, indices: Any) -> Any:
         return scales.new_empty((*indices.shape, weight.shape[1] * (8 // bits)))
@@ -186,7 +185,7 @@ def _is_by_row(values: dict[str, Any], data: torch.Tensor) -> bool:
     if "block_size" in values:
         block = list(values["block_size"])
         return (block[0] == 1 and data.shape[1] % block[1] == 0) or block == list(data.shape)
-    return values.get("axis", 0) == 0
+    return bool(values.get("axis", 0) == 0)
 
 
 def _by_group(parameter: Any, data: torch.Tensor) -> torch.Tensor:
