@@ -49,8 +49,8 @@ def prepare(
     """Rewrite a program into operators for which ``is_supported`` is True. Weights are shared with the original.
 
     Operators in ``no_decompose`` stay as they are. Unless ``strict``, so do operators that have neither a kernel nor a
-    decomposition; else they are an error, with what ``remedy`` says about them. ``pack_embeddings``: no backend will look
-    for quantized embeddings any more, so pack their tables.
+    decomposition; else they are an error, with what ``remedy`` says about them. ``pack_embeddings``: no backend will
+    look for quantized embeddings any more, so pack their tables.
     """
     options = (is_supported, no_decompose, strict, remedy, pack_embeddings)
     try:
