@@ -9,6 +9,8 @@ import pytest
 
 @pytest.fixture(scope="session")
 def tiny_pte(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from tests.llm.tiny_model import write_model
+    from tests.llm.tiny_model import tiny_model_bytes
 
-    return write_model(tmp_path_factory.mktemp("llm") / "tiny.pte")
+    path = tmp_path_factory.mktemp("llm") / "tiny.pte"
+    path.write_bytes(tiny_model_bytes())
+    return path

@@ -1,8 +1,9 @@
-"""``edgewright.llm.load``: a file with a key-value cache gives the tokens that torch gives."""
+"""``edgewright.llm.load``: files, what they say, and that their key-value cache changes nothing."""
 
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,43 +11,43 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 import edgewright as ew
 from edgewright.errors import FormatError, InputError, MissingDataError, UsageError
+from edgewright.formats.pte_reader import read_program
 from edgewright.llm.decoder_method import DecoderMethod, constants
-from edgewright.llm.description import KEY, TOKENIZER_KEY
+from edgewright.llm.description import KEY, TOKENIZER_KEY, read_description
 from edgewright.runtime import Runtime
 from tests.cli.cli import GOLDEN
 from tests.llm.fakes import TEMPLATE
 from tests.llm.tiny import tiny_json
-from tests.llm.tiny_model import CHUNK, CONTEXT, DESCRIPTION, TinyDecoder, write_model
+from tests.llm.tiny_model import CHUNK, CONTEXT, GENERATION, replace_named_data
 
 PROMPT = "hello the inner circle of a longer prompt, which needs several chunks"
 
 
-def greedy_tokens(prompt: list[int], count: int) -> list[int]:
-    """What torch says, without a cache: everything is computed again for each token."""
+def greedy_tokens(lm: ew.llm.LanguageModel, prompt: list[int], count: int) -> list[int]:
+    """Everything is computed again for each token."""
     tokens = list(prompt)
-    with torch.no_grad():
-        for _ in range(count):
-            decoder, logits = TinyDecoder(), torch.empty(0)
-            for start in range(0, len(tokens), CHUNK):
-                part = torch.tensor([tokens[start : start + CHUNK]])
-                logits = decoder(part, torch.tensor([start]))
-            tokens.append(int(logits[0].argmax()))
+    for _ in range(count):
+        lm.reset()
+        reply = lm.generate(tokens, max_tokens=1, temperature=0, ignore_eos=True)
+        reply.read()
+        tokens += reply.tokens
+        assert reply.statistics.cached_tokens == 0
     return tokens[len(prompt) :]
 
 
-def test_greedy_tokens_are_torchs(tiny_pte: Path) -> None:
-    lm = ew.llm.load(tiny_pte)
+def test_the_cache_of_a_real_model_changes_nothing(tiny_pte: Path) -> None:
+    lm, fresh = ew.llm.load(tiny_pte), ew.llm.load(tiny_pte)
     reply = lm.generate(PROMPT, max_tokens=12, temperature=0, ignore_eos=True)
     reply.read()
-    assert reply.tokens == greedy_tokens(lm.tokenizer.encode(PROMPT), 12)
+    assert reply.tokens == greedy_tokens(fresh, lm.tokenizer.encode(PROMPT), 12)
+    assert len(set(reply.tokens)) > 3
     longer = [*lm.tokenizer.encode(PROMPT), *reply.tokens[:8], 50, 51, 52]
     again = lm.generate(longer, max_tokens=6, temperature=0, ignore_eos=True)
     again.read()
-    assert again.tokens == greedy_tokens(longer, 6)
+    assert again.tokens == greedy_tokens(fresh, longer, 6)
     assert again.statistics.cached_tokens == len(longer) - 3
 
 
@@ -54,13 +55,14 @@ def test_what_the_file_says(tiny_pte: Path) -> None:
     lm = ew.llm.load(tiny_pte)
     assert (lm.name, lm.context_length, lm.ends) == ("tiny", CONTEXT, {0, 2})
     assert (lm.defaults.temperature, lm.defaults.top_k, lm.defaults.top_p) == (0.5, 7, 0.95)
-    assert lm.description == DESCRIPTION
+    assert lm.description.family == "llama" and lm.description.generation == GENERATION
     assert lm.template is not None and lm.template.source == TEMPLATE
     assert lm.chat([{"role": "user", "content": "Hi"}], max_tokens=3, seed=1).read() is not None
 
 
-def test_a_tokenizer_in_the_file_beside_it_or_passed(tmp_path: Path) -> None:
-    bare = write_model(tmp_path / "bare.pte", other=b"x")
+def test_a_tokenizer_in_the_file_beside_it_or_passed(tmp_path: Path, tiny_pte: Path) -> None:
+    bare = Path(shutil.copy(tiny_pte, tmp_path / "bare.pte"))
+    replace_named_data(bare, **{TOKENIZER_KEY: None, KEY: None})
     with pytest.raises(MissingDataError, match=r"bare\.pte: has no tokenizer in it or next to it"):
         ew.llm.load(bare)
     passed = ew.llm.load(bare, tokenizer=tiny_json())
@@ -72,10 +74,16 @@ def test_a_tokenizer_in_the_file_beside_it_or_passed(tmp_path: Path) -> None:
     assert template is not None and template.source == TEMPLATE
 
 
-def test_do_sample_false_is_greedy(tmp_path: Path) -> None:
-    content = json.loads(DESCRIPTION.to_json())
-    content["generation"] = {"do_sample": False, "temperature": 0.7}
-    path = write_model(tmp_path / "m.pte", **{KEY: json.dumps(content).encode(), TOKENIZER_KEY: tiny_json()})
+def described(tiny_pte: Path, path: Path, **change: Any) -> Path:
+    """The model with another description."""
+    shutil.copy(tiny_pte, path)
+    content = json.loads(read_description(read_program(path.read_bytes())).to_json())  # type: ignore[union-attr]
+    replace_named_data(path, **{KEY: json.dumps({**content, **change}).encode()})
+    return path
+
+
+def test_do_sample_false_is_greedy(tiny_pte: Path, tmp_path: Path) -> None:
+    path = described(tiny_pte, tmp_path / "m.pte", generation={"do_sample": False, "temperature": 0.7})
     assert ew.llm.load(path).defaults.temperature == 0
 
 
@@ -88,15 +96,14 @@ def test_do_sample_false_is_greedy(tmp_path: Path) -> None:
         ({"config": 3}, r"edgewright\.llm\.config: must be a JSON object"),
     ],
 )
-def test_hostile_descriptions(change: dict[str, Any], message: str, tmp_path: Path) -> None:
-    content = {**json.loads(DESCRIPTION.to_json()), **change}
-    path = write_model(tmp_path / "m.pte", **{KEY: json.dumps(content).encode(), TOKENIZER_KEY: tiny_json()})
+def test_hostile_descriptions(change: dict[str, Any], message: str, tiny_pte: Path, tmp_path: Path) -> None:
     with pytest.raises(FormatError, match=message):
-        ew.llm.load(path)
+        ew.llm.load(described(tiny_pte, tmp_path / "m.pte", **change))
 
 
-def test_a_hostile_tokenizer(tmp_path: Path) -> None:
-    path = write_model(tmp_path / "m.pte", **{KEY: DESCRIPTION.to_json(), TOKENIZER_KEY: b"{}"})
+def test_a_hostile_tokenizer(tiny_pte: Path, tmp_path: Path) -> None:
+    path = Path(shutil.copy(tiny_pte, tmp_path / "m.pte"))
+    replace_named_data(path, **{TOKENIZER_KEY: b"{}"})
     with pytest.raises(FormatError, match="tokenizer in the file: cannot be loaded"):
         ew.llm.load(path)
 

@@ -1,68 +1,71 @@
-"""A language model of one layer with a key-value cache, as a ``.pte`` in the stock runtime's conventions."""
+"""A language model of one layer with random weights and the tiny vocabulary, compiled to a ``.pte``."""
 
 from __future__ import annotations
 
+import tempfile
 from functools import cache
 from pathlib import Path
-from typing import Any
 
-import torch
+import numpy as np
 
-from edgewright import export, read_program, to_edge_transform_and_lower, write_program
+from edgewright import read_program, write_program
 from edgewright.formats import schema
-from edgewright.llm import Description
-from edgewright.llm.description import KEY, TOKENIZER_KEY
+from edgewright.llm.compile import Vocabulary, compile_checkpoint
+from edgewright.llm.weights import Precision
 from tests.llm.fakes import TEMPLATE
+from tests.llm.gguf_writer import gguf_bytes
 from tests.llm.tiny import SPECIAL, tiny_json, tiny_tokenizer
 
-CONTEXT, CHUNK, WIDTH = 96, 64, 16
-DESCRIPTION = Description(
-    "tiny", {"layers": 1}, {}, TEMPLATE, {"eos_token": SPECIAL[2]}, {"temperature": 0.5, "top_k": 7}
-)
+CONTEXT, CHUNK, WIDTH, HIDDEN = 96, 64, 32, 64
+GENERATION = {"temperature": 0.5, "top_k": 7}
 
 
-class TinyDecoder(torch.nn.Module):
-    """Attention over embeddings, with positions added."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        generator = torch.Generator().manual_seed(0)
-        vocabulary = tiny_tokenizer().size
-        self.embedding = torch.nn.Parameter(torch.randn(vocabulary, WIDTH, generator=generator))
-        self.positions = torch.nn.Parameter(torch.randn(CONTEXT, WIDTH, generator=generator))
-        self.head = torch.nn.Parameter(torch.randn(WIDTH, vocabulary, generator=generator))
-        self.register_buffer("rows", torch.zeros(CONTEXT, WIDTH))
-
-    def forward(self, tokens: torch.Tensor, input_pos: torch.Tensor) -> torch.Tensor:
-        places = input_pos + torch.arange(tokens.shape[1])
-        x = self.embedding[tokens[0]] + self.positions[places]
-        rows = self.rows.index_put_((places,), x)  # type: ignore[operator]
-        scores = x @ rows.t() / 4
-        hidden = scores.masked_fill(torch.arange(CONTEXT)[None] > places[:, None], -torch.inf).softmax(-1) @ rows
-        return (x + hidden)[-1:] @ self.head
-
-
-def constant_methods() -> dict[str, Any]:
-    return {
-        "get_max_seq_len": CHUNK, "get_max_context_len": CONTEXT, "get_vocab_size": tiny_tokenizer().size,
-        "use_kv_cache": True, "enable_dynamic_shape": True, "get_eos_ids": [2, 0],
+def checkpoint() -> bytes:
+    """A GGUF file."""
+    draw = np.random.default_rng(0)
+    shapes = {
+        "token_embd": (tiny_tokenizer().size, WIDTH), "output": (tiny_tokenizer().size, WIDTH),
+        "blk.0.attn_q": (WIDTH, WIDTH), "blk.0.attn_k": (WIDTH // 2, WIDTH), "blk.0.attn_v": (WIDTH // 2, WIDTH),
+        "blk.0.attn_output": (WIDTH, WIDTH), "blk.0.ffn_gate": (HIDDEN, WIDTH), "blk.0.ffn_up": (HIDDEN, WIDTH),
+        "blk.0.ffn_down": (WIDTH, HIDDEN),
     }  # fmt: skip
+    weights = {name: draw.normal(size=shape) / 3 for name, shape in shapes.items()}
+    weights |= {name: np.ones(WIDTH) for name in ("output_norm", "blk.0.attn_norm", "blk.0.ffn_norm")}
+    tensors = {f"{name}.weight": (0, w.shape, w.astype("<f4").tobytes()) for name, w in weights.items()}
+    metadata = {
+        "general.architecture": "llama", "llama.embedding_length": WIDTH, "llama.block_count": 1,
+        "llama.context_length": 128, "llama.feed_forward_length": HIDDEN, "llama.vocab_size": tiny_tokenizer().size,
+        "llama.attention.head_count": 2, "llama.attention.head_count_kv": 1,
+        "llama.attention.layer_norm_rms_epsilon": 1e-5,
+    }  # fmt: skip
+    return gguf_bytes(metadata, tensors)
+
+
+def write_model(path: Path, *, tokenizer: bytes | None = None, template: str | None = TEMPLATE) -> Path:
+    """The file, by default with the tiny tokenizer in it."""
+    source = path.with_suffix(".gguf")
+    source.write_bytes(checkpoint())
+    special = {"eos_token": SPECIAL[2]}
+    vocabulary = Vocabulary(tokenizer or tiny_json(), template, special, GENERATION, None, (2, 0))
+    precision = Precision("fp32", 32, "fp32", "fp32")
+    lengths = {"max_seq_len": CHUNK, "max_context_len": CONTEXT}
+    compile_checkpoint(source, path, precision, vocabulary=vocabulary, **lengths)
+    source.unlink()
+    path.with_suffix(".tokenizer.json").unlink(missing_ok=True)
+    return path
 
 
 @cache
-def program_bytes() -> bytes:
-    length = torch.export.Dim("length", min=1, max=CHUNK)
-    inputs = (torch.zeros(1, 3, dtype=torch.long), torch.zeros(1, dtype=torch.long))
-    exported = export(TinyDecoder(), inputs, dynamic_shapes=({1: length}, None))
-    edge = to_edge_transform_and_lower(exported, constant_methods=constant_methods())
-    return bytes(edge.to_executorch().buffer)
+def tiny_model_bytes() -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        return write_model(Path(folder) / "tiny.pte").read_bytes()
 
 
-def write_model(path: Path, **named: bytes) -> Path:
-    """The file, with named data: by default, the description and the tokenizer."""
-    data = named or {KEY: DESCRIPTION.to_json(), TOKENIZER_KEY: tiny_json()}
-    program = read_program(program_bytes())
-    added = [schema.NamedData(key=key, segment_index=program.add_segment(value)) for key, value in data.items()]
-    program.named_data = [*(program.named_data or ()), *added]
+def replace_named_data(path: Path, **named: bytes | None) -> None:
+    """Write other named data into a file; None removes it."""
+    program = read_program(path.read_bytes())
+    kept = [item for item in program.named_data or () if item.key not in named]
+    added = {key: value for key, value in named.items() if value is not None}
+    kept += [schema.NamedData(key=key, segment_index=program.add_segment(value)) for key, value in added.items()]
+    program.named_data = kept
     write_program(program, path)
-    return path
