@@ -101,14 +101,20 @@ def _uses(plan: schema.ExecutionPlan) -> dict[int, Facts]:
 
 
 def segment_facts(program: schema.Program) -> list[Facts]:
-    """Every segment with its offset and contents."""
+    """Every segment with its offset and contents, and whether its bytes are another one's, too."""
     contents: defaultdict[int, list[str]] = defaultdict(list)
     for index, content in _contents(program):
         if content not in contents[index]:
             contents[index].append(content)
     base = program.layout.segment_base if program.layout else 0
     return [
-        {"index": index, "offset": base + segment.offset, "bytes": segment.size, "holds": contents[index]}
+        {
+            "index": index,
+            "offset": base + segment.offset,
+            "bytes": segment.size,
+            "holds": contents[index],
+            "shared": segment.outer is not None,
+        }
         for index, segment in enumerate(program.segments or ())
     ]
 
@@ -142,7 +148,7 @@ def program_facts(
             "header_bytes": 40 if layout and layout.segment_base else 8,
             "flatbuffer_bytes": layout.flatbuffer_size if layout else 0,
             "segment_base": layout.segment_base if layout else 0,
-            "segment_bytes": sum(s.size for s in program.segments or ()),
+            "segment_bytes": sum(s.size for s in program.segments or () if s.outer is None),
         },
         "manifest": manifest.read(program),
         "methods": [_method(program, p, values=values, instructions=instructions) for p in program.execution_plan],

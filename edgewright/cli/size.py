@@ -58,6 +58,8 @@ def parts(facts: dict[str, Any]) -> dict[str, int]:
     """File size by part; the parts add up to the file."""
     sizes = {"tables (program, values, instructions)": facts["layout"]["flatbuffer_bytes"]}
     for segment in facts["segments"]:
+        if segment["shared"]:
+            continue
         name = _kind(segment["holds"])
         sizes[name] = sizes.get(name, 0) + segment["bytes"]
     rest = facts["bytes"] - sum(sizes.values())

@@ -68,9 +68,17 @@ def _drop_unused(program: schema.Program) -> None:
     used = sorted({getattr(owner, field) for owner, field in references})
     if len(used) == len(old):
         return
-    alignment = _alignment([segment.offset for segment in old])
+    alignment = _alignment([segment.offset for segment in old if segment.outer is None])
     program.segments = None
-    new_indices = {index: program.add_segment(old[index].data, alignment) for index in used}
+    new_indices = {index: program.add_segment(old[index].data, alignment) for index in used if not old[index].outer}
+    positions = {id(segment): index for index, segment in enumerate(old)}
+    for index in (i for i in used if old[i].outer):
+        segment, outer = old[index], old[index].outer
+        new_outer = new_indices.get(positions[id(outer)])
+        if outer is None or new_outer is None:
+            new_indices[index] = program.add_segment(segment.data, alignment)
+        else:
+            new_indices[index] = program.add_part(new_outer, segment.offset - outer.offset, segment.data)
     for owner, field in references:
         setattr(owner, field, new_indices[getattr(owner, field)])
 

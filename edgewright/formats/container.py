@@ -96,13 +96,25 @@ def attach_segments(segments: Sequence[Any], view: memoryview, base: int, end: i
             raise error.inside(f"segments[{index}]") from None
         start = base + segment.offset
         segment.data = view[start : start + segment.size]
+    _find_parts(segments)
+
+
+def _find_parts(segments: Sequence[Any]) -> None:
+    """Mark segments that another one contains."""
+    outer: Any = None
+    for segment in sorted(segments, key=lambda s: (s.offset, -s.size)):
+        if outer is not None and segment.size and segment.offset + segment.size <= outer.offset + outer.size:
+            segment.outer = outer
+        else:
+            outer = segment
 
 
 def segment_chunks(segments: Sequence[Any], padding: int) -> Iterator[Buffer]:
-    """The bytes after the flatbuffer: padding to the base, then the segments at their offsets."""
+    """The bytes after the flatbuffer: padding to the base, then the segments at their offsets, those inside another
+    with it."""
     yield b"\0" * padding
     at = 0
-    for segment in sorted((s for s in segments if s.size), key=lambda s: s.offset):
+    for segment in sorted((s for s in segments if s.size and s.outer is None), key=lambda s: s.offset):
         if segment.offset < at:
             raise FormatError("segments must not overlap", value=segment.offset)
         yield b"\0" * (segment.offset - at)

@@ -308,11 +308,13 @@ class ConstantBuffer:
 
 @table
 class DataSegment:
-    """A range of the file after the flatbuffer. ``data`` is a view of its bytes, not part of the table."""
+    """A range of the file after the flatbuffer. ``data`` is a view of its bytes, not part of the table; neither is
+    ``outer``, a segment that contains this one's bytes, which are then written once."""
 
     offset: int = slot(0, U64, default=0)
     size: int = slot(1, U64, default=0)
     data: Buffer = field(default=b"", repr=False)
+    outer: DataSegment | None = field(default=None, compare=False, repr=False)
 
 
 @table
@@ -348,6 +350,15 @@ class Program:
         self.segments = [] if self.segments is None else self.segments
         end = max((checked_int.add(s.offset, s.size) for s in self.segments), default=0)
         self.segments.append(DataSegment(offset=checked_int.align(end, alignment), size=len(data), data=data))
+        return len(self.segments) - 1
+
+    def add_part(self, outer: int, start: int, data: Buffer) -> int:
+        """Append a segment for ``data``, which segment ``outer`` contains at ``start``; its index."""
+        assert self.segments is not None
+        whole = self.segments[outer]
+        checked_int.check_range(start, len(data), whole.size, "a part of a segment")
+        offset = checked_int.add(whole.offset, start)
+        self.segments.append(DataSegment(offset=offset, size=len(data), data=data, outer=whole))
         return len(self.segments) - 1
 
     def segment(self, index: int) -> Buffer:

@@ -10,8 +10,10 @@ _NAMES: dict[str, str] = {
     "Generation": "edgewright.llm.generation",
     "GenerationOptions": "edgewright.llm.generation",
     "LanguageModel": "edgewright.llm.generate",
+    "Precision": "edgewright.llm.weights",
     "SamplingOptions": "edgewright.llm.sampling",
     "Tokenizer": "edgewright.llm.tokenizer",
+    "compile_checkpoint": "edgewright.llm.compile",
     "load": "edgewright.llm.generate",
 }
 __all__ = [*_NAMES]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Union
+from typing import Union
 
 from edgewright.errors import UsageError
 from edgewright.files import write_file
@@ -16,6 +16,7 @@ from edgewright.ir.graph import Graph
 from edgewright.llm.checkpoint import Checkpoint, open_checkpoint
 from edgewright.llm.decoder import build_decoder
 from edgewright.llm.description import KEY, TOKENIZER_KEY, Description
+from edgewright.llm.vocabulary import Vocabulary, read_vocabulary
 from edgewright.llm.weights import DecoderWeights, PartReport, Precision
 from edgewright.program import manifest
 from edgewright.program.assemble import add_named_data, assemble
@@ -32,18 +33,6 @@ ConstantMethod = Union[int, bool, float, Sequence[int]]
 
 
 @dataclass(frozen=True)
-class Vocabulary:
-    """What a program says about text: the tokenizer, the chat template, special tokens and generation defaults."""
-
-    tokenizer: bytes | None = None  # tokenizer.json
-    chat_template: str | None = None
-    special_tokens: Mapping[str, str] = field(default_factory=dict)
-    generation: Mapping[str, Any] = field(default_factory=dict)
-    bos_id: int | None = None
-    eos_ids: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True)
 class LlmReport:
     """What was compiled: bytes of the file, seconds, and each part's precision, size and error."""
 
@@ -55,15 +44,19 @@ class LlmReport:
     max_seq_len: int
     max_context_len: int
     parts: Mapping[str, PartReport]
+    tokenizer: Path | None  # the file beside the program; None if the checkpoint has no tokenizer
+    has_chat_template: bool
 
 
 def compile_checkpoint(
     checkpoint: str | Path | Checkpoint, output: str | Path, precision: Precision | None = None, *,
     max_seq_len: int | None = None, max_context_len: int | None = None, vocabulary: Vocabulary | None = None,
 ) -> LlmReport:  # fmt: skip
-    """Compile a checkpoint to ``output``.
+    """Compile a checkpoint to ``output``, and write its tokenizer beside it, as ``output``'s name with
+    ``.tokenizer.json``.
 
-    ``max_seq_len``: tokens of one call; ``max_context_len``: positions of the cache.
+    ``max_seq_len``: tokens of one call; ``max_context_len``: positions of the cache. ``vocabulary``: instead of the
+    checkpoint's.
     """
     started = time.perf_counter()
     path = Path(output)
@@ -72,16 +65,20 @@ def compile_checkpoint(
     source = checkpoint if isinstance(checkpoint, Checkpoint) else open_checkpoint(checkpoint)
     precision = precision or Precision()
     max_seq, max_context = _lengths(source, max_seq_len, max_context_len)
-    vocabulary = vocabulary or Vocabulary()
+    vocabulary = vocabulary or read_vocabulary(source)
     weights = DecoderWeights(source, precision)
     graph = build_decoder(source.config, weights, max_seq, max_context)
     program = _program(graph, constant_methods(source, vocabulary, max_seq, max_context))
     _describe(program, source, precision, vocabulary)
     size = write_file(path, program_chunks(program, _ALIGNMENT))
+    tokenizer = path.with_suffix(".tokenizer.json") if vocabulary.tokenizer is not None else None
+    if tokenizer is not None and vocabulary.tokenizer is not None:
+        write_file(tokenizer, [vocabulary.tokenizer])
     seconds = time.perf_counter() - started
     parameters = sum(t.elements for t in source.tensors.values())
     return LlmReport(
-        path, source.config.family, parameters, size, seconds, max_seq, max_context, weights.parts
+        path, source.config.family, parameters, size, seconds, max_seq, max_context, weights.parts, tokenizer,
+        bool(vocabulary.chat_template),
     )  # fmt: skip
 
 

@@ -57,6 +57,10 @@ class PartReport:
     def relative_error(self) -> float:
         return float((self.error / self.energy) ** 0.5) if self.energy else 0.0
 
+    def shares_embedding(self) -> None:
+        """Record that the weights are the embedding's bytes, which the file contains once."""
+        self.precision, self.bytes = f"{self.precision}, the embedding's", 0
+
 
 @dataclass
 class DecoderWeights:
@@ -77,9 +81,12 @@ class DecoderWeights:
 
     def head(self, b: DelegateBuilder, x: Value) -> Value:
         """The logits."""
-        name = "embedding" if self.checkpoint.config.tied else "head"
+        tied = self.checkpoint.config.tied
         precision = {"int4": "8da4w"}.get(self.precision.head, self.precision.head)
-        return b.linear(x, self._matrix(name, precision, "head"))
+        logits = b.linear(x, self._matrix("embedding" if tied else "head", precision, "head"))
+        if tied and self.precision.head == self.precision.embedding != "int4":
+            self.parts["head"].shares_embedding()
+        return logits
 
     def embedding(self, tokens: Value) -> tuple[str, dict[str, Any]]:
         """The kernel of the embedding and its arguments."""

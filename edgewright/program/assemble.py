@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 
 from edgewright.formats import schema
@@ -9,6 +10,8 @@ from edgewright.formats.flatbuffer import Buffer
 from edgewright.program.config import ExecutorchBackendConfig
 from edgewright.program.constants import ConstantPool
 from edgewright.program.delegates import DelegatePool
+
+_SHARED_BYTES = 1 << 16  # named data of at least this size is stored with an equal constant
 
 
 def assemble(
@@ -25,7 +28,12 @@ def assemble(
     alignment = max(config.segment_alignment, config.delegate_alignment or 1)
     blobs.store(program, extract=config.extract_delegate_segments, alignment=alignment)
     for key, data in named_data.items():
-        add_named_data(program, key, data, config.segment_alignment)
+        start = constants.find(hashlib.sha256(data).digest()) if len(data) >= _SHARED_BYTES else None
+        if start is None:
+            add_named_data(program, key, data, config.segment_alignment)
+        else:  # such as the table of an embedding, which is the output layer's weights as well
+            part = program.add_part(program.constant_segment.segment_index, start, data)
+            program.named_data = [*(program.named_data or ()), schema.NamedData(key=key, segment_index=part)]
     return program
 
 

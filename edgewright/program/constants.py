@@ -41,6 +41,11 @@ class ConstantPool:
             self.offsets.append(self.chunks.add(data, self.alignment))
         return self._index_by_digest[digest]
 
+    def find(self, digest: bytes) -> int | None:
+        """Where the data with this SHA-256 starts, or None."""
+        index = self._index_by_digest.get(digest)
+        return None if index is None else self.offsets[index]
+
     def add_external(self, value: Value, tag: str) -> None:
         """Add a constant to the data file ``tag``, under its own name."""
         layout = TensorLayout(

@@ -62,7 +62,7 @@ def test_program_facts(cli: Cli) -> None:
         (48, [3, 4], 0, 0), (12, [3], 0, 48),
     ]  # fmt: skip
     assert found["tensors"][1]["used_by"] == {"operator": "aten::addmm.out", "argument": "self"}
-    assert found["segments"] == [{"index": 0, "offset": 1536, "bytes": 60, "holds": ["2 constants"]}]
+    assert found["segments"] == [{"index": 0, "offset": 1536, "bytes": 60, "holds": ["2 constants"], "shared": False}]
 
 
 def test_delegates_segments_and_named_data(cli: Cli) -> None:

@@ -13,7 +13,7 @@ import pytest
 from edgewright.errors import EdgewrightError, FormatError, VersionError
 from edgewright.llm.gguf_file import GGML_TYPES, read_gguf
 from edgewright.llm.stored_tensor import BLOCKS
-from tests.llm.gguf_writer import gguf_bytes, text
+from tests.support.gguf_writer import gguf_bytes, text
 
 METADATA: dict[str, Any] = {
     "general.architecture": "llama", "a.count": 7, "a.real": 0.5, "a.flag": True, "a.negative": -3,

@@ -9,7 +9,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import gguf
 import numpy as np
+
+from tests.support.gguf_writer import gguf_bytes
 
 DATA = Path(__file__).parent.parent / "data" / "language_models"
 PROMPT, GENERATED = 20, 64  # tokens of a recorded run
@@ -57,3 +60,60 @@ def safetensors(tensors: Mapping[str, np.ndarray]) -> bytes:
         at += array.nbytes
     text = json.dumps(header).encode()
     return struct.pack("<Q", len(text)) + text + b"".join(a.tobytes() for a in tensors.values())
+
+
+# A byte-level tokenizer of 61 tokens: three special ones, letters and digits, and two merges.
+_TOKENS = ["<unk>", "<|im_start|>", "<|im_end|>", *"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRST0123456789", "ab"]
+_TOKENS.insert(3, "\u0120")  # a space
+TOKENIZER: dict[str, Any] = {
+    "tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "smollm", "tokenizer.ggml.tokens": _TOKENS,
+    "tokenizer.ggml.token_type": [3] * 3 + [1] * (len(_TOKENS) - 3), "tokenizer.ggml.merges": ["a b"],
+    "tokenizer.ggml.bos_token_id": 1, "tokenizer.ggml.eos_token_id": 2, "tokenizer.ggml.unknown_token_id": 0,
+    "tokenizer.ggml.add_bos_token": False,
+    "tokenizer.chat_template": "{% for m in messages %}<|im_start|>{{ m.content }}<|im_end|>{% endfor %}",
+}  # fmt: skip
+
+
+_LAYER = {
+    "input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output", "self_attn.q_norm": "attn_q_norm",
+    "self_attn.k_norm": "attn_k_norm", "self_attn.qkv_proj": "attn_qkv", "post_attention_layernorm": "ffn_norm",
+    "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.gate_up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
+    "pre_feedforward_layernorm": "ffn_norm", "post_feedforward_layernorm": "post_ffw_norm",
+}  # fmt: skip
+
+
+def gguf_of(model: RecordedModel, kind: str = "F32") -> bytes:
+    """The file that llama.cpp's converter writes for a model, with weights of a block format."""
+    config = model.config
+    arch = {"gemma3_text": "gemma3", "mistral": "llama"}.get(config["model_type"], config["model_type"])
+    tensors: dict[str, tuple[int, tuple[int, ...], bytes]] = {}
+    for name, weights in model.weights.items():
+        base, suffix = name.removeprefix("model.").rsplit(".", 1)
+        if base.startswith("layers."):
+            _, layer, rest = base.split(".", 2)
+            gemma_post = arch == "gemma3" and rest == "post_attention_layernorm"
+            base = f"blk.{layer}.{'post_attention_norm' if gemma_post else _LAYER[rest]}"
+        else:
+            base = {"embed_tokens": "token_embd", "norm": "output_norm", "lm_head": "output"}[base]
+        if arch == "gemma3" and base.endswith("norm"):
+            weights = weights + np.float32(1)
+        if arch == "llama" and base.endswith(("attn_q", "attn_k")):
+            heads = config["num_attention_heads" if base.endswith("q") else "num_key_value_heads"]
+            weights = weights.reshape(heads, 2, -1, *weights.shape[1:]).swapaxes(1, 2).reshape(weights.shape)
+        number = gguf.GGMLQuantizationType[kind if weights.ndim == 2 else "F32"]
+        tensors[f"{base}.{suffix}"] = int(number), weights.shape, gguf.quantize(weights, number).tobytes()
+    dim = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
+    metadata: dict[str, Any] = {
+        "general.architecture": arch, f"{arch}.embedding_length": config["hidden_size"],
+        f"{arch}.block_count": config["num_hidden_layers"], f"{arch}.context_length": 128,
+        f"{arch}.feed_forward_length": config["intermediate_size"], f"{arch}.vocab_size": config["vocab_size"],
+        f"{arch}.attention.head_count": config["num_attention_heads"], f"{arch}.attention.key_length": dim,
+        f"{arch}.attention.value_length": dim, f"{arch}.attention.head_count_kv": config["num_key_value_heads"],
+        f"{arch}.attention.layer_norm_rms_epsilon": config["rms_norm_eps"],
+    }  # fmt: skip
+    if arch == "gemma3":
+        metadata |= {"gemma3.attention.sliding_window": 8, "gemma3.attention.sliding_window_pattern": 3,
+                     "gemma3.rope.freq_base": 1e6, "gemma3.attention.scale": 24**-0.5,
+                     "gemma3.final_logit_softcapping": 5.0}  # fmt: skip
+    return gguf_bytes({**metadata, **TOKENIZER}, tensors)

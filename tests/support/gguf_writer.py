@@ -28,7 +28,7 @@ def value(item: Any) -> bytes:
         return struct.pack("<If", F32, item)
     if isinstance(item, str):
         return struct.pack("<I", STRING) + text(item)
-    if item and isinstance(item[0], str):
+    if len(item) and isinstance(item[0], str):
         return struct.pack("<IIQ", ARRAY, STRING, len(item)) + b"".join(map(text, item))
     return struct.pack("<IIQ", ARRAY, I32, len(item)) + np.array(item, "<i4").tobytes()
 

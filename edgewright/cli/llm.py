@@ -1,0 +1,77 @@
+"""``edgewright llm compile``: a GGUF file or a Hugging Face folder to a program."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+from edgewright.console import clean, console, table
+from edgewright.llm.compile import LlmReport, compile_checkpoint
+from edgewright.llm.weights import GROUP_SIZES, LINEAR_PRECISIONS, TABLE_PRECISIONS, Precision
+from edgewright.units import duration, number, share, size
+
+EXAMPLES = """examples:
+  edgewright llm compile SmolLM2-135M-Instruct.gguf -o smol.pte
+  edgewright llm compile Qwen2.5-0.5B-Instruct/ -o qwen.pte --group-size 64 --max-context-len 4096
+  edgewright llm compile model.gguf -o exact.pte --quantize fp32 --embedding fp32 --head fp32
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = EXAMPLES
+    add = parser.add_argument
+    add("action", choices=("compile",), help="compile: write a program")
+    add("checkpoint", metavar="CHECKPOINT", help="a GGUF file, or a folder with config.json and safetensors")
+    add("-o", "--output", required=True, metavar="m.pte", help="where to write the program")
+    add("--quantize", choices=LINEAR_PRECISIONS, default="8da4w", help="precision of linear layers (default: 8da4w)")
+    add(
+        "--group-size", type=int, choices=GROUP_SIZES, default=32, help="4-bit weights that share a scale (default: 32)"
+    )
+    add("--embedding", choices=TABLE_PRECISIONS, help="precision of the embedding (default: int8; fp32 with fp32)")
+    add("--head", choices=TABLE_PRECISIONS, help="precision of the output head (default: int8; fp32 with fp32)")
+    add("--max-seq-len", type=int, metavar="N", help="tokens of one call (default: 512)")
+    add("--max-context-len", type=int, metavar="N", help="positions of the cache (default: 2048, or the model's)")
+    add("--json", action="store_true", help="print the report as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    tables = "fp32" if args.quantize == "fp32" else "int8"
+    precision = Precision(args.quantize, args.group_size, args.embedding or tables, args.head or tables)
+    lengths = {"max_seq_len": args.max_seq_len, "max_context_len": args.max_context_len}
+    report = compile_checkpoint(args.checkpoint, args.output, precision, **lengths)
+    if args.json:
+        print(json.dumps(_facts(report)))
+    elif not args.quiet:
+        _show(report)
+    return 0
+
+
+def _facts(report: LlmReport) -> dict[str, Any]:
+    parts = {
+        name: {"precision": part.precision, "parameters": part.parameters, "bytes": part.bytes,
+               "relative_error": part.relative_error}
+        for name, part in report.parts.items()
+    }  # fmt: skip
+    return {
+        "file": str(report.path), "tokenizer": None if report.tokenizer is None else str(report.tokenizer),
+        "chat_template": report.has_chat_template, "family": report.family, "parameters": report.parameters,
+        "bytes": report.size, "seconds": report.seconds, "max_seq_len": report.max_seq_len,
+        "max_context_len": report.max_context_len, "parts": parts,
+    }  # fmt: skip
+
+
+def _show(report: LlmReport) -> None:
+    out = console()
+    rows = [
+        (name, part.precision, number(part.parameters / 1e6), size(part.bytes),
+         share(part.relative_error) if part.energy else "-")
+        for name, part in report.parts.items()
+    ]  # fmt: skip
+    title = f"{report.family}, {number(report.parameters / 1e6)} million parameters"
+    out.print(table(title, ["part", "precision", ">million weights", ">size", ">rms error"], rows))
+    out.print(f"calls of up to {report.max_seq_len} tokens, a context of {report.max_context_len}", soft_wrap=True)
+    written = f"wrote {clean(report.path)} ({size(report.size)}) in {duration(report.seconds)}"
+    out.print(written if report.tokenizer is None else f"{written}, and {clean(report.tokenizer)}", soft_wrap=True)
+    if report.tokenizer is None:
+        out.print("the checkpoint has no tokenizer: pass one to chat and generate", style="yellow", soft_wrap=True)
