@@ -22,8 +22,7 @@ from edgewright.engine.codegen.math_float32 import exp2_nonpositive
 from edgewright.engine.codegen.vector import Int8Dot, fast_max, int_max, to_float32
 from edgewright.engine.isa import ISA
 from edgewright.engine.kernels import gemm, int8_gemm
-from edgewright.engine.kernels.row_reduce import reduce_lanes
-from edgewright.engine.kernels.softmax import LOG2E
+from edgewright.engine.kernels.norm_softmax import LOG2E, reduce_lanes
 
 _ROWS_AT_ONCE = 4  # rows of scores interleaved to hide latency
 

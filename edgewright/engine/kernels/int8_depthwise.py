@@ -17,7 +17,7 @@ import numpy as np
 from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, const, vec
 from edgewright.engine.codegen.vector import Int8Dot, interleave
 from edgewright.engine.isa import ISA
-from edgewright.engine.kernels.int8_store import (
+from edgewright.engine.kernels.int8_gemm import (
     EpilogueParams,
     Int8Epilogue,
     Int8EpilogueEmitter,

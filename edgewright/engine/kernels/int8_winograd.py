@@ -18,8 +18,13 @@ from edgewright.engine.codegen.builder import PTR, Function, Module, Reg, const,
 from edgewright.engine.codegen.vector import Int16Dot
 from edgewright.engine.isa import ISA
 from edgewright.engine.kernels.gemm import Window
-from edgewright.engine.kernels.int8_gemm import accumulate_tile
-from edgewright.engine.kernels.int8_store import Int8Epilogue, Int8EpilogueEmitter, channel_order, load_requantizers
+from edgewright.engine.kernels.int8_gemm import (
+    Int8Epilogue,
+    Int8EpilogueEmitter,
+    accumulate_tile,
+    channel_order,
+    load_requantizers,
+)
 from edgewright.engine.kernels.winograd import OutputTiles, PatchRow, emit_output_tiles
 from edgewright.ir.graph import Array
 

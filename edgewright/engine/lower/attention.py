@@ -17,7 +17,7 @@ from edgewright.engine.graph.layout import Layout, Storage
 from edgewright.engine.graph.nodes import AttentionMatch, Node
 from edgewright.engine.kernels import gemm
 from edgewright.engine.kernels.attention import AttentionSpec, BatchStrides, emit_attention
-from edgewright.engine.kernels.pack_operand import PackSpec, emit_pack_operand
+from edgewright.engine.kernels.matmul import PackSpec, emit_pack_operand
 from edgewright.engine.lower.base import Lowering, LoweringContext
 from edgewright.engine.plan import Address
 from edgewright.ir.graph import Value

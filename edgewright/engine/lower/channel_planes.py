@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from edgewright.engine.codegen.requant import affine_of, clamp_limits
 from edgewright.engine.graph.nodes import Node, is_float32, is_quantized8
-from edgewright.engine.kernels.channel_planes import PlanesSpec, emit_planes_to_channels_last
+from edgewright.engine.kernels.move import PlanesSpec, emit_planes_to_channels_last
 from edgewright.engine.lower.base import Lowering, LoweringContext
 
 

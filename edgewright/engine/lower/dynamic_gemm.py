@@ -14,7 +14,7 @@ from edgewright.engine.graph.layout import Layout
 from edgewright.engine.graph.nodes import Node, fused_clamp, is_float32
 from edgewright.engine.isa import ISA
 from edgewright.engine.kernels import dynamic_gemm
-from edgewright.engine.kernels.quantize_rows import QuantizedRows, emit_quantize_rows
+from edgewright.engine.kernels.dynamic_gemm import QuantizedRows, emit_quantize_rows
 from edgewright.engine.kernels.tile_loops import PanelGroup, PixelStrides, TileGrid, emit_tile_loops
 from edgewright.engine.lower.base import Lowering, LoweringContext
 from edgewright.engine.lower.conv import loop_order

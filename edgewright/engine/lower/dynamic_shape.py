@@ -8,15 +8,14 @@ from edgewright.engine.codegen.builder import Module
 from edgewright.engine.graph.layout import Layout, Storage
 from edgewright.engine.graph.nodes import Node
 from edgewright.engine.kernels import dynamic_gemm, gemm
-from edgewright.engine.kernels.dynamic_matmul import (
+from edgewright.engine.kernels.matmul import (
     MatmulShape,
     emit_dynamic_matmul,
     emit_dynamic_packing,
     max_tile_rows,
 )
-from edgewright.engine.kernels.dynamic_tile_loops import DynamicTileGrid, emit_dynamic_tile_loops
-from edgewright.engine.kernels.softmax import emit_dynamic_softmax
-from edgewright.engine.kernels.tile_loops import PixelStrides, TileGrid
+from edgewright.engine.kernels.norm_softmax import emit_dynamic_softmax
+from edgewright.engine.kernels.tile_loops import DynamicTileGrid, PixelStrides, TileGrid, emit_dynamic_tile_loops
 from edgewright.engine.lower.base import Lowering, LoweringContext
 from edgewright.engine.lower.conv import FloatConv, panel_runs
 from edgewright.engine.lower.conv_geometry import has_uniform_rows, input_window

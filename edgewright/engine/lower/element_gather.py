@@ -11,7 +11,7 @@ from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, c
 from edgewright.engine.codegen.typed_arith import TYPED_OPS, has_vector_arithmetic, is_float
 from edgewright.engine.graph.layout import dense_strides
 from edgewright.engine.graph.nodes import Node
-from edgewright.engine.kernels.scan import llvm_type
+from edgewright.engine.kernels.reduce import llvm_type
 from edgewright.engine.lower.base import DenseLowering, Lowering, LoweringContext, is_unfused
 from edgewright.engine.lower.move import emit_copy
 from edgewright.ir.core.index_bounds import OutOfRangePolicy

@@ -22,9 +22,15 @@ from edgewright.engine.graph.nodes import (
     is_quantized8,
     single_input_epilogue,
 )
-from edgewright.engine.kernels.dynamic_loops import emit_dynamic_loop_kernel, plan_dynamic_loops
-from edgewright.engine.kernels.elementwise import LoopNest, LoopOperand, emit_elementwise_kernel, plan_loops
-from edgewright.engine.kernels.int8_store import lookup_uint8
+from edgewright.engine.kernels.elementwise import (
+    LoopNest,
+    LoopOperand,
+    emit_dynamic_loop_kernel,
+    emit_elementwise_kernel,
+    plan_dynamic_loops,
+    plan_loops,
+)
+from edgewright.engine.kernels.int8_gemm import lookup_uint8
 from edgewright.engine.lower.base import Lowering, LoweringContext
 from edgewright.ir.graph import Op, QParams, Value
 from edgewright.ir.numerics import Numerics

@@ -9,7 +9,7 @@ import numpy as np
 from edgewright.engine.codegen.requant import affine_of, clamp_limits, scale_of, storage_offset
 from edgewright.engine.graph.nodes import Node
 from edgewright.engine.kernels import int8_gemm
-from edgewright.engine.kernels.int8_store import EpilogueParams, Int8Epilogue
+from edgewright.engine.kernels.int8_gemm import EpilogueParams, Int8Epilogue
 from edgewright.engine.lower.base import LoweringContext
 from edgewright.ir.graph import Array, QParams
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from edgewright.engine.graph.nodes import Node, is_quantized8
 from edgewright.engine.kernels.elementwise import LoopOperand, plan_loops
-from edgewright.engine.kernels.int8_softmax import Int8SoftmaxSpec, emit_softmax
+from edgewright.engine.kernels.int_rows import Int8SoftmaxSpec, emit_int8_softmax
 from edgewright.engine.lower.base import DescribedLowering, Lowering, LoweringContext
 from edgewright.ir.int_rules import FixedPointSoftmax
 
@@ -37,6 +37,6 @@ class Int8Softmax(DescribedLowering):
         lanes, length = context.isa.lanes, storages[0].layout.shape[-1]
         for loops, (in_offset, out_offset) in plan_loops(shape, operands):
             rows = Int8SoftmaxSpec(loops, length)
-            name = context.kernel("softmax_int8", rows, lambda m, name, rows=rows: emit_softmax(m, name, lanes, rows))  # type: ignore[misc]
+            name = context.kernel("softmax_int8", rows, lambda m, n, rows=rows: emit_int8_softmax(m, n, lanes, rows))  # type: ignore[misc]
             slots = [storages[0].at(in_offset), *tables, storages[1].at(out_offset)]
             context.step(name, slots, loops.units, math.prod(loops.shape) * length * 2.0)

@@ -15,7 +15,7 @@ from edgewright.engine.codegen.vector import int_max, int_min
 from edgewright.engine.graph.layout import Border, Storage
 from edgewright.engine.graph.nodes import Node
 from edgewright.engine.kernels.elementwise import LoopNest, LoopOperand, plan_loops
-from edgewright.engine.kernels.reduce_strided import Combine, emit_strided_reduce
+from edgewright.engine.kernels.reduce import Combine, emit_strided_reduce
 from edgewright.engine.lower.base import DescribedLowering, Lowering, LoweringContext
 from edgewright.engine.lower.elementwise import llvm_type
 from edgewright.ir.graph import Value

@@ -11,8 +11,8 @@ from edgewright.engine.codegen.ranged_int import RangedIntBuilder
 from edgewright.engine.codegen.requant import storage_offset
 from edgewright.engine.graph.layout import Storage
 from edgewright.engine.graph.nodes import Node, is_float32
-from edgewright.engine.kernels.channel_loop import byte_offset, for_each_channel_vector
-from edgewright.engine.kernels.pack_operand import power_of_two_chunks
+from edgewright.engine.kernels.matmul import power_of_two_chunks
+from edgewright.engine.kernels.tile_loops import byte_offset, for_each_channel_vector
 from edgewright.engine.lower.base import DescribedLowering, Lowering, LoweringContext
 from edgewright.engine.lower.elementwise import llvm_type
 from edgewright.ir.graph import Array, Value

@@ -11,7 +11,13 @@ from edgewright.engine.codegen.requant import Affine, scale_of, storage_offset
 from edgewright.engine.graph.layout import Storage
 from edgewright.engine.graph.nodes import Node
 from edgewright.engine.kernels.elementwise import LoopNest, LoopOperand, plan_loops
-from edgewright.engine.kernels.int_rows import IntNormSpec, IntSoftmaxSpec, QuantizedStorage, emit_norm, emit_softmax
+from edgewright.engine.kernels.int_rows import (
+    IntNormSpec,
+    IntSoftmaxSpec,
+    QuantizedStorage,
+    emit_int_norm,
+    emit_int_softmax,
+)
 from edgewright.engine.lower.base import Lowering, LoweringContext, is_unfused
 from edgewright.engine.plan import Address
 from edgewright.ir.graph import Op, Value
@@ -65,7 +71,7 @@ class IntSoftmax(Lowering):
         log_one = log_of_table_unit(self.table) if self.node.op.args["log"] else None
         for loops, offsets in _row_loops(storages):
             rows = IntSoftmaxSpec(loops, length, *self.storages, log_one)
-            name = context.kernel("int_softmax", rows, lambda m, name, rows=rows: emit_softmax(m, name, lanes, rows))  # type: ignore[misc]
+            name = context.kernel("int_softmax", rows, lambda m, n, rows=rows: emit_int_softmax(m, n, lanes, rows))  # type: ignore[misc]
             slots = [*(h.at(n) for h, n in zip(storages, offsets, strict=True)), table]
             context.step(name, slots, loops.units, math.prod(loops.shape) * length * 2.0)
 
@@ -89,7 +95,7 @@ class IntNorm(Lowering):
         storages, lanes = self._storages(context), context.isa.lanes
         for loops, offsets in _row_loops(storages):
             norm = replace(self.norm, loops=loops)
-            name = context.kernel("int_norm", norm, lambda m, name, norm=norm: emit_norm(m, name, lanes, norm))  # type: ignore[misc]
+            name = context.kernel("int_norm", norm, lambda m, name, norm=norm: emit_int_norm(m, name, lanes, norm))  # type: ignore[misc]
             slots = [*(h.at(n) for h, n in zip(storages, offsets, strict=True)), *self._weights_and_bias(context)]
             context.step(name, slots, loops.units, math.prod(loops.shape) * norm.length)
 
@@ -115,7 +121,7 @@ class DenseIntNorm(IntNorm):
 
     def emit(self, context: LoweringContext) -> None:
         norm, lanes, storages = self.norm, context.isa.lanes, self._storages(context)
-        name = context.kernel("int_norm", norm, lambda module, name: emit_norm(module, name, lanes, norm))
+        name = context.kernel("int_norm", norm, lambda module, name: emit_int_norm(module, name, lanes, norm))
         rows = math.prod(self.node.out.bound) // norm.length
         slots = [*(h.at() for h in storages), *self._weights_and_bias(context)]
         context.step(name, slots, rows, rows * norm.length)

@@ -17,8 +17,14 @@ from edgewright.engine.codegen.epilogue import Epilogue
 from edgewright.engine.graph.layout import Layout, Storage
 from edgewright.engine.graph.nodes import Node, fused_clamp, is_float32
 from edgewright.engine.kernels import gemm
-from edgewright.engine.kernels.pack_operand import PackSpec, emit_pack_operand, merge_batch_dims
-from edgewright.engine.kernels.skinny_gemm import SkinnyGemmSpec, emit_skinny_gemm, units
+from edgewright.engine.kernels.matmul import (
+    PackSpec,
+    SkinnyGemmSpec,
+    emit_pack_operand,
+    emit_skinny_gemm,
+    merge_batch_dims,
+    units,
+)
 from edgewright.engine.kernels.tile_loops import PixelStrides, TileGrid, emit_tile_loops
 from edgewright.engine.lower.base import Lowering, LoweringContext
 from edgewright.engine.lower.conv import loop_order, panel_runs

@@ -13,7 +13,6 @@ from edgewright.engine.codegen.builder import Function, Module, Reg
 from edgewright.engine.graph.layout import Border, Layout, Storage, dense_strides
 from edgewright.engine.graph.nodes import Node, is_quantized8
 from edgewright.engine.graph.views import VIEW_KINDS, broadcast_strides
-from edgewright.engine.kernels.border import BorderSpec, emit_border_kernel
 from edgewright.engine.kernels.elementwise import (
     LoopNest,
     LoopOperand,
@@ -21,7 +20,7 @@ from edgewright.engine.kernels.elementwise import (
     emit_elementwise_kernel,
     plan_loops,
 )
-from edgewright.engine.kernels.transpose import emit_transpose, plan_transpose
+from edgewright.engine.kernels.move import BorderSpec, emit_border_kernel, emit_transpose, plan_transpose
 from edgewright.engine.lower.base import Lowering, LoweringContext
 from edgewright.engine.lower.elementwise import emit_dynamic_loops
 from edgewright.ir.graph import Value

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from edgewright.engine.graph.nodes import Node, is_float32
-from edgewright.engine.kernels.norm import NormSpec, emit_norm
+from edgewright.engine.kernels.norm_softmax import NormSpec, emit_norm
 from edgewright.engine.lower.base import DenseLowering, Lowering, LoweringContext
 from edgewright.ir.graph import Op
 

@@ -10,7 +10,7 @@ import numpy as np
 from edgewright.engine.codegen.requant import affine_of, clamp_limits
 from edgewright.engine.graph.layout import Layout
 from edgewright.engine.graph.nodes import Node, fused_clamp, is_float32, is_quantized8
-from edgewright.engine.kernels.pool import GlobalMeanSpec, PoolAxis, PoolSpec, emit_global_mean, emit_pool
+from edgewright.engine.kernels.pool_resize import GlobalMeanSpec, PoolAxis, PoolSpec, emit_global_mean, emit_pool
 from edgewright.engine.lower.base import Lowering, LoweringContext
 from edgewright.ir.graph import Op, QParams
 from edgewright.ir.numerics import Numerics

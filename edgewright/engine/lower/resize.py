@@ -9,7 +9,7 @@ import numpy as np
 
 from edgewright.engine.codegen.requant import affine_of, clamp_limits
 from edgewright.engine.graph.nodes import Node, fused_clamp, is_float32, is_quantized8
-from edgewright.engine.kernels.resize import (
+from edgewright.engine.kernels.pool_resize import (
     ResizeSpec,
     SeparableFilterSpec,
     bilinear_table,

@@ -13,7 +13,7 @@ import numpy as np
 from edgewright.engine.codegen.builder import Module
 from edgewright.engine.graph.layout import Storage
 from edgewright.engine.graph.nodes import Node
-from edgewright.engine.kernels.row_gather import RowGatherSpec, emit_index_check, emit_row_gather, emit_row_scatter
+from edgewright.engine.kernels.gather import RowGatherSpec, emit_index_check, emit_row_gather, emit_row_scatter
 from edgewright.engine.lower.base import DenseLowering, DescribedLowering, Lowering, LoweringContext, is_unfused
 from edgewright.engine.lower.move import emit_copy
 from edgewright.engine.lower.static_gather import same_storage

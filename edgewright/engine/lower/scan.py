@@ -8,7 +8,7 @@ import numpy as np
 
 from edgewright.engine.codegen.typed_arith import has_vector_arithmetic
 from edgewright.engine.graph.nodes import Node
-from edgewright.engine.kernels.scan import REDUCE_OPS, ScanSpec, emit_cumsum, emit_scan_reduce, emit_topk
+from edgewright.engine.kernels.reduce import REDUCE_OPS, ScanSpec, emit_cumsum, emit_scan_reduce, emit_topk
 from edgewright.engine.lower.base import DenseLowering, Lowering, LoweringContext, is_unfused
 from edgewright.ir.graph import Op
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from edgewright.engine.graph.nodes import Node, is_float32
-from edgewright.engine.kernels.softmax import emit_softmax
+from edgewright.engine.kernels.norm_softmax import emit_softmax
 from edgewright.engine.lower.base import DenseLowering, Lowering, LoweringContext, is_unfused
 
 

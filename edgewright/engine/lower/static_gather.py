@@ -18,7 +18,7 @@ import numpy as np
 from edgewright.engine.codegen.requant import storage_offset
 from edgewright.engine.graph.layout import Storage
 from edgewright.engine.graph.nodes import Node
-from edgewright.engine.kernels.static_gather import StaticGatherSpec, emit_static_gather, offset_table
+from edgewright.engine.kernels.gather import StaticGatherSpec, emit_static_gather, offset_table
 from edgewright.engine.lower.base import DenseLowering, DescribedLowering, Lowering, LoweringContext, is_unfused
 from edgewright.engine.lower.move import emit_copy
 from edgewright.ir.aten.ops import OPS
