@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from edgewright.engine.graph.nodes import Node
 from edgewright.engine.lower.base import Lowering
+from edgewright.engine.lower.gather import RowScatter
 from edgewright.engine.lower.move import Move
-from edgewright.engine.lower.row_gather import RowScatter
 from edgewright.ir.graph import Graph, Value
 
 

@@ -34,13 +34,12 @@ from edgewright.engine.graph.layout import (
 from edgewright.engine.graph.nodes import is_quantized8
 from edgewright.engine.graph.views import VIEW_KINDS, producer_layout, view_layout
 from edgewright.engine.lower.base import Lowering, LoweringContext
-from edgewright.engine.lower.channel_planes import PlanesToChannelsLast
 from edgewright.engine.lower.conv import FloatConv
 from edgewright.engine.lower.conv_geometry import has_uniform_rows
 from edgewright.engine.lower.dynamic_gemm import quantized_row_layout
 from edgewright.engine.lower.elementwise import FloatElementwise
-from edgewright.engine.lower.move import Move, common_shape, concat_slice
-from edgewright.engine.lower.reference_step import ReferenceStep
+from edgewright.engine.lower.fallback import ReferenceStep
+from edgewright.engine.lower.move import Move, PlanesToChannelsLast, common_shape, concat_slice
 from edgewright.ir.graph import Op, Value
 
 

@@ -20,28 +20,20 @@ from edgewright.engine.graph.views import view_storage
 from edgewright.engine.isa import ISA
 from edgewright.engine.lower.attention import FusedAttention
 from edgewright.engine.lower.base import Lowering, LoweringContext
-from edgewright.engine.lower.bf16_gemm import Bf16Gemm
-from edgewright.engine.lower.channel_planes import PlanesToChannelsLast
-from edgewright.engine.lower.conv import FloatConv, FloatConvTranspose, FloatDepthwiseConv
+from edgewright.engine.lower.conv import Bf16Gemm, FloatConv, FloatConvTranspose, FloatDepthwiseConv
 from edgewright.engine.lower.conv_chain import FloatConvChain, fuse_conv_chains
 from edgewright.engine.lower.dynamic_gemm import DynamicQuantize, DynamicQuantizedGemm
 from edgewright.engine.lower.dynamic_shape import DYNAMIC_SHAPE_LOWERINGS
 from edgewright.engine.lower.elementwise import FloatElementwise, Int8Arithmetic, Int8Table
-from edgewright.engine.lower.foreign import ForeignDispatch
-from edgewright.engine.lower.fp16_convert import Fp16Convert
-from edgewright.engine.lower.general import CoreDispatch
+from edgewright.engine.lower.fallback import CoreDispatch, ForeignDispatch, ReferenceStep
+from edgewright.engine.lower.gather import RowGather, RowScatter
 from edgewright.engine.lower.int8_conv import Int8Conv, Int8ConvTranspose, Int8DepthwiseConv
-from edgewright.engine.lower.int8_winograd import Int8WinogradConv
 from edgewright.engine.lower.matmul import MatMul
-from edgewright.engine.lower.move import Move, emit_border_fill
-from edgewright.engine.lower.norm import Normalize
-from edgewright.engine.lower.pool import GlobalAvgPool, Pool2d
+from edgewright.engine.lower.move import Fp16Convert, Move, PlanesToChannelsLast, emit_border_fill
+from edgewright.engine.lower.norm_softmax import Normalize, Softmax
+from edgewright.engine.lower.pool_resize import BilinearResize, GlobalAvgPool, Pool2d
 from edgewright.engine.lower.reduce import FloatReduce
-from edgewright.engine.lower.reference_step import ReferenceStep
-from edgewright.engine.lower.resize import BilinearResize
-from edgewright.engine.lower.row_gather import RowGather, RowScatter
-from edgewright.engine.lower.softmax import Softmax
-from edgewright.engine.lower.winograd import WinogradConv
+from edgewright.engine.lower.winograd import Int8WinogradConv, WinogradConv
 from edgewright.engine.plan import ALIGN, Address, Plan
 from edgewright.engine.tuning_params import TuningParams
 from edgewright.ir.graph import Graph, Op, Value

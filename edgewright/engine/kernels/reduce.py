@@ -269,7 +269,7 @@ class ScanSpec:
         return self.outer * -(-self.inner // self.width(lanes))
 
 
-def llvm_type(dtype: DType) -> str:
+def dtype_llvm_type(dtype: DType) -> str:
     return "float" if is_float(dtype) else f"i{8 * dtype.itemsize}"
 
 
@@ -300,10 +300,10 @@ def emit_cumsum(module: Module, name: str, scan: ScanSpec, lanes: int) -> None:
     dtype, step = scan.type, scan.inner * scan.type.itemsize
 
     def line(f: Function, first: Reg, result: Reg, width: int) -> None:
-        start = const(0, vec(width, "double" if is_float(dtype) else llvm_type(dtype)))
+        start = const(0, vec(width, "double" if is_float(dtype) else dtype_llvm_type(dtype)))
 
         def element(_: Reg, now: list[Reg]) -> list[Reg]:
-            x = f.load(vec(width, llvm_type(dtype)), now[0])
+            x = f.load(vec(width, dtype_llvm_type(dtype)), now[0])
             total = f.op("fadd", now[2], f.cast("fpext", x, now[2].type)) if is_float(dtype) else f.op("add", now[2], x)
             f.store(f.cast("fptrunc", total, x.type), now[1])
             return [f.gep(now[0], step), f.gep(now[1], step), total]
@@ -318,7 +318,7 @@ def emit_scan_reduce(module: Module, name: str, scan: ScanSpec, lanes: int, kind
     dtype, step = scan.type, scan.inner * scan.type.itemsize
 
     def line(f: Function, first: Reg, result: Reg, width: int) -> None:
-        kind_ = vec(width, llvm_type(dtype))
+        kind_ = vec(width, dtype_llvm_type(dtype))
         total = f.load(kind_, first)
         if scan.size > 1:
 
@@ -359,7 +359,7 @@ def emit_topk(module: Module, name: str, scan: ScanSpec, lanes: int) -> None:
             fresh = f.splat(f.compare("eq", rank_index, 0), width)
 
             def element(i: Reg, now: list[Reg]) -> list[Reg]:
-                rank = _order_key(f, scan, f.load(vec(width, llvm_type(scan.type)), now[0]))
+                rank = _order_key(f, scan, f.load(vec(width, dtype_llvm_type(scan.type)), now[0]))
                 at = f.splat(i, width)
                 later = f.op("and", f.compare("eq", rank, last[1]), f.compare("sgt", at, last[2]))
                 remaining = f.op("or", fresh, f.op("or", f.compare(above, last[1], rank), later))

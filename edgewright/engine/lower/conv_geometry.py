@@ -1,24 +1,32 @@
-"""Geometry of a convolution as matrix products: output pixels, input window, and strides.
-
-A convolution runs as implicit GEMM: no im2col buffer is written. A tile of output pixels is multiplied with a panel of
-packed filters, and the ``Window`` tells the kernel how to step through a pixel's receptive field in place: loops over
-kernel rows (and columns), each followed by a contiguous run of ``depth`` elements. Padding is real memory, a border
-around the input image that the layout pass reserves, so kernels need no bounds checks. 1x1 convolutions of stride 1
-degenerate to plain GEMM over all pixels of all images. Background: Anderson et al., "Low-memory GEMM-based convolution
-algorithms for deep neural networks" (2017); Dukhan, "The Indirect Convolution Algorithm" (2019).
-"""
+"""Geometry of a convolution as matrix products, and what convolution lowerings of all element types share."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from edgewright.engine.codegen.builder import Function, Module
 from edgewright.engine.graph.layout import Border, Layout, Storage
+from edgewright.engine.graph.nodes import Node
+from edgewright.engine.kernels.depthwise import emit_depthwise
 from edgewright.engine.kernels.gemm import Window
 from edgewright.engine.kernels.tile_loops import PixelStrides, TileGrid
-from edgewright.ir.graph import Op
+from edgewright.engine.lower.base import Lowering, LoweringContext
+from edgewright.engine.plan import KernelArg
+from edgewright.ir.graph import Op, Value
+
+# -------------------------------------------------------------------------------------------------------- conv geometry
+
+# Geometry of a convolution as matrix products: output pixels, input window, and strides.
+#
+# A convolution runs as implicit GEMM: no im2col buffer is written. A tile of output pixels is multiplied with a panel
+# of packed filters, and the ``Window`` tells the kernel how to step through a pixel's receptive field in place: loops
+# over kernel rows (and columns), each followed by a contiguous run of ``depth`` elements. Padding is real memory, a
+# border around the input image that the layout pass reserves, so kernels need no bounds checks. 1x1 convolutions of
+# stride 1 degenerate to plain GEMM over all pixels of all images. Background: Anderson et al., "Low-memory GEMM-based
+# convolution algorithms for deep neural networks" (2017); Dukhan, "The Indirect Convolution Algorithm" (2019).
 
 _L2_RESIDENT = 256 << 10  # bytes of weights that may still be in L2 since their last use
 
@@ -244,3 +252,58 @@ def _phase(size: int, stride: int, taps: int, before: int, start: int) -> tuple[
     remainder = (start + before) % stride
     used_taps = list(range(remainder, taps, stride))[::-1] or [-1]
     return start, -(-(size - start) // stride), used_taps, (start + before) // stride - (len(used_taps) - 1)
+
+
+# ------------------------------------------------------------------------------------------------------------ conv base
+
+# Shared parts of convolution lowerings, independent of the element type.
+
+
+class ConvLowering(Lowering):
+    """A convolution whose input image may need a border of padding pixels."""
+
+    def __init__(self, node: Node, conv: ConvGeometry) -> None:
+        super().__init__(node)
+        self.conv = conv
+
+    def required_border(self) -> tuple[Value, Border] | None:
+        return (self.node.op.args["input"], self.conv.border) if self.conv.border else None
+
+
+class ConvTransposeLowering(Lowering):
+    """conv_transpose2d as plain convolutions, one per phase: the outputs ``stride`` apart that use the same taps."""
+
+    def __init__(self, node: Node, phases: Sequence[ConvLowering]) -> None:
+        super().__init__(node)
+        self.phases = phases
+
+    def required_border(self) -> tuple[Value, Border] | None:
+        border = Border()
+        for phase in self.phases:
+            border = border.union(phase.conv.border)
+        return (self.node.op.args["input"], border) if border else None
+
+    def emit(self, context: LoweringContext) -> None:
+        for phase in self.phases:
+            phase.emit(context)
+
+
+def emit_depthwise_steps(
+    context: LoweringContext, lowering: ConvLowering, kind: str, row: object, emit_row: Callable[[Module], Function],
+    weights: KernelArg, nanoseconds: float,
+) -> None:  # fmt: skip
+    """Emit one step per image, parallel over output rows; ``emit_row`` emits the row function, ``row`` is its key."""
+    conv, node = lowering.conv, lowering.node
+    storages = [context.storage(v) for v in (node.op.args["input"], node.out, node.residual or node.out)]
+    data, out, second = (h.layout for h in storages)
+    steps = (data.row, conv.stride[0], out.row, second.row, conv.dilation[0])
+
+    def build(module: Module, name: str) -> None:
+        emit_depthwise(module, name, emit_row(module), conv.kernel[0], *steps)
+
+    name = context.kernel(kind, (row, steps), build)
+    corner = -conv.border.top * data.row - conv.border.left * data.pixel
+    for n in range(conv.images):
+        slots = [storages[0].at(corner + n * data.image), weights, storages[1].at(n * out.image),
+                 storages[2].at(n * second.image)]  # fmt: skip
+        context.step(name, slots, conv.size[0], nanoseconds / conv.images, conv.macs // conv.images)

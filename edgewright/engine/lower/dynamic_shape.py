@@ -21,7 +21,7 @@ from edgewright.engine.lower.conv import FloatConv, panel_runs
 from edgewright.engine.lower.conv_geometry import has_uniform_rows, input_window
 from edgewright.engine.lower.dynamic_gemm import DynamicQuantizedGemm
 from edgewright.engine.lower.matmul import MatMul, batch_runs, offset_address
-from edgewright.engine.lower.softmax import Softmax
+from edgewright.engine.lower.norm_softmax import Softmax
 from edgewright.engine.plan import Address, KernelArg
 from edgewright.ir.graph import Value
 

@@ -1,4 +1,4 @@
-"""Data movement: copies, slices, concatenation, padding, transposition, and reshapes that alias their input."""
+"""Data movement, NCHW to NHWC conversion of images, and conversions of 16-bit floats."""
 
 from __future__ import annotations
 
@@ -9,10 +9,14 @@ from itertools import pairwise
 
 import numpy as np
 
-from edgewright.engine.codegen.builder import Function, Module, Reg
+from edgewright.engine.codegen.builder import Function, Module, Reg, lane_count, vec
+from edgewright.engine.codegen.epilogue import apply_epilogue
+from edgewright.engine.codegen.math_float32 import bf16_bits
+from edgewright.engine.codegen.requant import affine_of, clamp_limits
 from edgewright.engine.graph.layout import Border, Layout, Storage, dense_strides
-from edgewright.engine.graph.nodes import Node, is_quantized8
+from edgewright.engine.graph.nodes import Node, is_float32, is_quantized8
 from edgewright.engine.graph.views import VIEW_KINDS, broadcast_strides
+from edgewright.engine.graph.widen_fp16 import is_16bit_float
 from edgewright.engine.kernels.elementwise import (
     LoopNest,
     LoopOperand,
@@ -20,10 +24,22 @@ from edgewright.engine.kernels.elementwise import (
     emit_elementwise_kernel,
     plan_loops,
 )
-from edgewright.engine.kernels.move import BorderSpec, emit_border_kernel, emit_transpose, plan_transpose
+from edgewright.engine.kernels.move import (
+    BorderSpec,
+    PlanesSpec,
+    emit_border_kernel,
+    emit_planes_to_channels_last,
+    emit_transpose,
+    plan_transpose,
+)
 from edgewright.engine.lower.base import Lowering, LoweringContext
-from edgewright.engine.lower.elementwise import emit_dynamic_loops
+from edgewright.engine.lower.elementwise import emit_dynamic_loops, emit_elementwise
+from edgewright.ir.dtypes import bfloat16
 from edgewright.ir.graph import Value
+
+# ----------------------------------------------------------------------------------------------------------------- move
+
+# Data movement: copies, slices, concatenation, padding, transposition, and reshapes that alias their input.
 
 _INT_TYPES = {1: "i8", 2: "i16", 4: "i32", 8: "i64"}
 
@@ -236,3 +252,105 @@ def _split_dims(storage: Storage, shape: Sequence[int]) -> Storage:
 
 def _reshape_dense(layout: Layout, shape: Sequence[int]) -> Layout:
     return replace(layout, shape=tuple(shape), strides=dense_strides(shape, layout.item))
+
+
+# ------------------------------------------------------------------------------------------------------- channel planes
+
+# Conversion of small NCHW float32 images to NHWC, optionally with quantization to int8.
+
+
+class PlanesToChannelsLast(Lowering):
+    """permute (0, 2, 3, 1) of two to four float32 channels, alone or after a conversion to int8."""
+
+    exact_reads = True
+    any_strides = False
+
+    @classmethod
+    def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
+        last = node.ops[-1]
+        if last.kind != "core.permute" or list(last.args["dims"]) != [0, 2, 3, 1] or len(node.ops) > 2:
+            return None
+        x = next(node.op.inputs())
+        _, channels, _, wide = x.bound
+        if not is_float32(x) or x.constant or not 2 <= channels <= 4 or wide < context.isa.lanes or x.bound[0] > 1024:
+            return None
+        if len(node.ops) == 1:
+            return cls(node) if is_float32(node.out) else None
+        return (
+            cls(node)
+            if node.op.kind == "core.convert" and is_quantized8(node.out.q) and node.middle.q == node.out.q
+            else None
+        )
+
+    def emit(self, context: LoweringContext) -> None:
+        (x,) = self.node.reads()
+        data, out = context.storage(x), context.storage(self.node.out)
+        batch, channels, high, wide = (int(n) for n in x.bound)
+        steps = data.layout.strides
+        planes = PlanesSpec(channels, wide, steps[1], steps[2], out.layout.row, out.layout.pixel)
+        if self.node.out.q is not None:
+            q = self.node.out.q
+            bounds = clamp_limits(context.numerics, q, None)
+            planes = replace(planes, affine=affine_of(q), low=bounds[0], high=bounds[1])
+        lanes = context.isa.lanes
+        name = context.kernel(
+            "to_channels_last", planes, lambda module, name: emit_planes_to_channels_last(module, name, lanes, planes)
+        )
+        for n in range(batch):
+            slots = [data.at(n * steps[0]), out.at(n * out.layout.image)]
+            context.step(name, slots, high, high * wide * channels * 0.12)
+
+
+# --------------------------------------------------------------------------------------------------------- fp16 convert
+
+# Conversions between fp16 or bf16 in memory and float32.
+
+
+class Fp16Convert(Lowering):
+    """convert to or from fp16 and bf16, with a fused float32 epilogue after widening."""
+
+    exact_reads = True
+
+    @classmethod
+    def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
+        if node.op.kind != "core.convert" or node.op.args.get("limits") is not None:
+            return None
+        x: Value = node.op.args["self"]
+        if len(node.ops) == 1 and is_float32(x) and is_16bit_float(node.out):
+            return cls(node)
+        return cls(node) if is_16bit_float(x) and is_float32(node.middle) and is_float32(node.out) else None
+
+    def reads_layout(self, value: Value, layout: Layout) -> bool:
+        return layout.straight
+
+    def emit(self, context: LoweringContext) -> None:
+        node, x, out = self.node, self.node.op.args["self"], self.node.out
+        narrow, is_bf16, epilogue = is_16bit_float(out), bfloat16 in (x.dtype, out.dtype), self.node.epilogue
+        read, write = (_load_bf16, round_to_bf16) if is_bf16 else (_load_fp16, _store_fp16)
+
+        def body(f: Function, regs: list[Reg]) -> Reg:
+            return write(f, regs[0]) if narrow else apply_epilogue(f, read(f, regs[0]), epilogue, lambda: regs[-1])
+
+        values = [x] if node.residual is None else [x, node.residual]
+        storages = [context.storage(v) for v in values]
+        emit_elementwise(context, "fp16_convert", storages, context.storage(out), (narrow, is_bf16, epilogue), body)
+
+
+def _store_fp16(f: Function, x: Reg) -> Reg:
+    lanes = lane_count(x.type)
+    return f.bitcast(f.cast("fptrunc", x, vec(lanes, "half")), vec(lanes, "i16"))
+
+
+def _load_fp16(f: Function, x: Reg) -> Reg:
+    lanes = lane_count(x.type)
+    return f.cast("fpext", f.bitcast(x, vec(lanes, "half")), vec(lanes, "float"))
+
+
+def round_to_bf16(f: Function, x: Reg) -> Reg:
+    """The upper 16 bits, rounded to nearest even."""
+    return f.cast("trunc", bf16_bits(f, x), vec(lane_count(x.type), "i16"))
+
+
+def _load_bf16(f: Function, x: Reg) -> Reg:
+    lanes = lane_count(x.type)
+    return f.bitcast(f.op("shl", f.cast("zext", x, vec(lanes, "i32")), 16), vec(lanes, "float"))

@@ -9,7 +9,7 @@ import pytest
 
 from edgewright.backends.xnnpack.numerics import XNNPACK
 from edgewright.engine.jit.shape_specialization import Specializer
-from edgewright.engine.lower.static_gather import GATHER_OPS, separable_indices
+from edgewright.engine.lower.gather import GATHER_OPS, separable_indices
 from edgewright.ir.aten.ops import OPS
 from edgewright.ir.graph import Graph, Op, Value
 from tests.engine.graphs import cpus, graph, run, steps_in_python

@@ -1,4 +1,4 @@
-"""Layer, RMS, group and instance norm in float32."""
+"""Normalization and softmax in float32."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ import math
 import numpy as np
 
 from edgewright.engine.graph.nodes import Node, is_float32
-from edgewright.engine.kernels.norm_softmax import NormSpec, emit_norm
-from edgewright.engine.lower.base import DenseLowering, Lowering, LoweringContext
+from edgewright.engine.kernels.norm_softmax import NormSpec, emit_norm, emit_softmax
+from edgewright.engine.lower.base import DenseLowering, Lowering, LoweringContext, is_unfused
 from edgewright.ir.graph import Op
+
+# ----------------------------------------------------------------------------------------------------------------- norm
+
+# Layer, RMS, group and instance norm in float32.
 
 
 def _norm(op: Op) -> NormSpec | None:
@@ -55,3 +59,26 @@ class Normalize(DenseLowering):
         factors = [data if v is None else context.storage(v) for v in (op.args.get("weight"), op.args.get("bias"))]
         rows = math.prod(out.layout.shape) // norm.length
         context.step(name, [data.at(), out.at(), *(h.at() for h in factors)], rows, rows * norm.length * 0.2)
+
+
+# -------------------------------------------------------------------------------------------------------------- softmax
+
+# Softmax in float32 along the last dimension.
+
+
+class Softmax(DenseLowering):
+    """softmax along the last dimension."""
+
+    @classmethod
+    def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
+        if not is_unfused(node, "core.softmax") or not node.out.bound:
+            return None
+        return cls(node) if is_float32(node.op.args["self"]) and is_float32(node.out) else None
+
+    def emit(self, context: LoweringContext) -> None:
+        data, out = context.storage(self.node.op.args["self"]), context.storage(self.node.out)
+        length, lanes = out.layout.shape[-1], context.isa.lanes
+        assert data.layout.dense and out.layout.dense
+        name = context.kernel("softmax", length, lambda module, name: emit_softmax(module, name, lanes, length))
+        rows = math.prod(out.layout.shape[:-1])
+        context.step(name, [data.at(), out.at()], rows, rows * length * 2.0)
