@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from edgewright.engine.graph.constant_buffer import SharedWeights
 from edgewright.engine.graph.infer_shapes import check_graph
-from edgewright.engine.graph.legalize import legalize
+from edgewright.engine.graph.legalize import legalize, to_core, widen
+from edgewright.engine.graph.memory import SharedWeights
 from edgewright.engine.graph.schedule import schedule
-from edgewright.engine.graph.to_core import to_core
-from edgewright.engine.graph.widen_fp16 import widen
 from edgewright.engine.isa import host_isa
 from edgewright.engine.jit.driver import CompiledGraph
 from edgewright.engine.jit.thread_count import thread_count

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from edgewright.engine.compiler import make_plan
-from edgewright.engine.graph.constant_buffer import SharedWeights
+from edgewright.engine.graph.memory import SharedWeights
 from edgewright.engine.host_arch import target_triple
 from edgewright.engine.jit.build import _CODE_MODEL, Source, build_kernels
 from edgewright.engine.jit.cache import Cache

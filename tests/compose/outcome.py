@@ -6,7 +6,7 @@ import traceback
 from dataclasses import dataclass, replace
 from functools import partial
 
-from edgewright.engine.graph.constant_buffer import SharedWeights
+from edgewright.engine.graph.memory import SharedWeights
 from edgewright.errors import EdgewrightError
 from tests.compose import judge, native
 from tests.compose.builder import Builder, Case, build

@@ -20,7 +20,7 @@ from edgewright.engine.graph import schedule
 from edgewright.engine.graph.layout import Storage
 from edgewright.engine.graph.verify_plan import Access, verify_plan
 from edgewright.engine.jit.driver import _Segment
-from edgewright.engine.jit.pool_memory import ROW
+from edgewright.engine.jit.driver_ir import ROW
 from edgewright.engine.jit.threads import address_of, driver
 from edgewright.engine.kernels.dynamic_gemm import QuantizedRows
 from edgewright.ir.graph import Graph, Value

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from edgewright.engine.codegen.builder import Function, Reg, const, element_type, lane_count, vec
-from edgewright.engine.codegen.fixed_point import make_rescale
 from edgewright.engine.codegen.math_float32 import FUNCTIONS
+from edgewright.engine.codegen.requant import make_rescale
 from edgewright.engine.codegen.vector import clamp, int_max, int_min, round_to_int, to_float32
 from edgewright.ir.int_arithmetic import IntArithmetic, IntRangeError, RangedInt
 from edgewright.ir.requant_scale import ROUNDINGS

@@ -1,10 +1,5 @@
 """Operator fusion: partition a graph into nodes, each an operator with the epilogue applied while its result is in
 registers.
-
-Fusion is greedy along single-reader chains: an intermediate is fused only if nothing else reads it, so no work is ever
-repeated. Three cases differ by what the producer stores: float32 results take elementwise epilogues and one second
-tensor; int8 results take an integer add, then a 256-entry table that replaces any chain of int8-to-int8 functions;
-elementwise producers become one map. Compare injective fusion in TVM (Chen et al., OSDI 2018, section 3).
 """
 
 from __future__ import annotations
@@ -15,22 +10,151 @@ import numpy as np
 
 from edgewright.backends.registry import find_dialect
 from edgewright.engine.codegen.epilogue import Epilogue, TensorStep, UnaryStep
-from edgewright.engine.graph.dynamic_quantization import is_dynamically_quantized, supports_dynamic_rows
-from edgewright.engine.graph.elementwise_trees import find_trees, single_int8_input
 from edgewright.engine.graph.nodes import (
     BINARY,
     CONV_AND_LINEAR,
     AttentionMatch,
     Node,
     fused_clamp,
+    is_core,
     is_float32,
     is_quantized8,
     scalar_epilogue,
     unary_epilogue,
 )
+from edgewright.ir.core.conv import is_core_pointwise_gemm
 from edgewright.ir.core.execute import Executor
 from edgewright.ir.graph import Array, Graph, Op, Value
 from edgewright.ir.numerics import Numerics
+
+# ------------------------------------------------------------------------------------------------- dynamic quantization
+
+# Dynamically quantized activations, one scale per row: which operators have native kernels for them.
+
+
+def _is_float32(value: Value) -> bool:
+    return value.q is None and value.dtype == np.dtype(np.float32)
+
+
+def is_dynamically_quantized(value: Value) -> bool:
+    """Whether a value's scale and zero point are computed at run time, one pair per row."""
+    return value.q is not None and value.q.dynamic is not None
+
+
+_MAX_DEPTH = 1 << 16  # int8 products whose sum cannot overflow int32
+
+
+def supports_dynamic_rows(op: Op) -> bool:
+    """Whether an operator on dynamically quantized per_row has a native kernel."""
+    x, weight, bias, out = (op.args.get("input"), op.args.get("weight"), op.args.get("bias"), op.outputs[0])
+    if op.kind not in ("core.linear", "core.conv2d") or weight is None or out is None or not _is_float32(out):
+        return False
+    q, constant = weight.q, weight.constant and (bias is None or (bias.constant and _is_float32(bias)))
+    if x is None or q is None or not constant or not is_dynamically_quantized(x) or q.dtype != np.dtype(np.int8):
+        return False
+    if op.kind == "core.conv2d" and not is_core_pointwise_gemm(op):
+        return False
+    transposed, depth = bool(op.args.get("transposed")), int(x.bound[-1])
+    in_int4_range = (q.qmin, q.qmax) != (-8, 7) or bool(np.all((weight.data >= -8) & (weight.data <= 7)))
+    per_row = op.kind == "core.conv2d" or x.q.axis in (None, -1)
+    if not (per_row and in_int4_range and 0 < depth <= _MAX_DEPTH):
+        return False
+    scales = len(q.scale) if isinstance(q.scale, tuple) else 1
+    if q.block:
+        columns = int(weight.bound[0])
+        return not transposed and depth % q.block == 0 and q.block % 8 == 0 and scales == columns * depth // q.block
+    columns = int(weight.bound[1 if transposed else 0])
+    return scales in (1, columns)
+
+
+# ---------------------------------------------------------------------------------------------------- elementwise trees
+
+# Expression trees of other dialects' elementwise operators: intermediates with one reader are fused, never stored.
+
+Tree = list[Op]  # in graph order; the last operator is the root
+_MAX_TREE_OPS = 64  # per tree: about twenty IR instructions each, and LLVM's compile time is superlinear
+
+
+def find_trees(graph: Graph) -> dict[Op, Tree]:
+    """Map each elementwise operator of another dialect to its tree."""
+    if is_core(graph):
+        return {}
+    from edgewright.ir.int_rules import ELEMENTWISE  # imported late: most graphs need none
+
+    trees = _grow_trees(graph, set())
+    alone = {op for tree in trees for op in tree if not ELEMENTWISE[op.kind].fuses and single_int8_input(tree) is None}
+    trees = _grow_trees(graph, alone) if alone else trees
+    return {op: tree for tree in trees for op in tree}
+
+
+def _grow_trees(graph: Graph, unfusable: set[Op]) -> list[Tree]:
+    """Grow trees in reverse order: an operator joins the tree of its only reader, unless it is ``unfusable``."""
+    from edgewright.ir.int_rules import ELEMENTWISE
+
+    readers: dict[Value, list[Op]] = {}
+    for op in graph.ops:
+        for value in dict.fromkeys(op.inputs()):
+            readers.setdefault(value, []).append(op)
+    outputs = set(graph.outputs)
+    tree_of: dict[Op, Tree] = {}
+    trees: list[Tree] = []
+    for op in reversed(graph.ops):
+        out = op.outputs[0]
+        if out is None or op.kind not in ELEMENTWISE:
+            continue
+        users = readers.get(out, [])
+        tree = tree_of.get(users[0]) if len(users) == 1 and out not in outputs else None
+        if tree is None or op in unfusable or users[0] in unfusable or not _may_join(out, tree):
+            tree = []
+            trees.append(tree)
+        tree.insert(0, op)
+        tree_of[op] = tree
+    return trees
+
+
+def _may_join(value: Value, tree: Tree) -> bool:
+    out = tree[-1].outputs[0]
+    return len(tree) < _MAX_TREE_OPS and out is not None and out.bound == value.bound
+
+
+def tree_inputs(tree: Sequence[Op]) -> list[Value]:
+    """The tensors a tree reads: results of other nodes, and constants of more than one element."""
+    from edgewright.ir.int_rules import elementwise_operands
+
+    produced = {v for op in tree for v in op.outputs}
+    return list(
+        dict.fromkeys(v for op in tree for v in elementwise_operands(op) if v not in produced and not _is_scalar(v))
+    )
+
+
+def single_int8_input(tree: Sequence[Op]) -> Value | None:
+    """The single int8 input of a tree with an int8 result, which a table of 256 entries can replace."""
+    inputs = tree_inputs(tree)
+    out = tree[-1].outputs[0]
+    if len(inputs) != 1 or out is None or inputs[0].constant or inputs[0].bound != out.bound:
+        return None
+    int8 = all(v.q is not None and v.dtype is not None and v.dtype.itemsize == 1 for v in (inputs[0], out))
+    return inputs[0] if int8 and not any(op.args.get("per_channel") for op in tree) else None
+
+
+def _is_scalar(value: Value) -> bool:
+    return value.constant and value.data is not None and value.data.size == 1
+
+
+def scalar_constants(values: Sequence[Value]) -> dict[Value, int]:
+    """The constants of one element, with their values."""
+    return {v: int(np.ravel(v.data)[0]) for v in values if _is_scalar(v)}  # type: ignore[arg-type]
+
+
+# ----------------------------------------------------------------------------------------------------------------- fuse
+
+# Operator fusion: partition a graph into nodes, each an operator with the epilogue applied while its result is in
+# registers.
+#
+# Fusion is greedy along single-reader chains: an intermediate is fused only if nothing else reads it, so no work is
+# ever repeated. Three cases differ by what the producer stores: float32 results take elementwise epilogues and one
+# second tensor; int8 results take an integer add, then a 256-entry table that replaces any chain of int8-to-int8
+# functions; elementwise producers become one map. Compare injective fusion in TVM (Chen et al., OSDI 2018, section 3).
 
 # Bounds on code size: a transcendental function takes over a hundred instructions, and an epilogue repeats them for
 # every accumulator register of the tile.

@@ -1,28 +1,17 @@
-"""Layout assignment: borders, strides, and which values share memory with another.
-
-Runs after lowerings are selected and before addresses exist, in this order:
-
-1. Borders. A convolution or pool asks for padding around its input; the producer then writes into the interior and the
-   border is filled once per call. Several readers get the union of their borders.
-2. Views. A permute, slice or reshape becomes strides into its source if all readers accept those strides.
-3. Aliases. A reshape of a dense value is the same memory under another name.
-4. Concatenation in place. Inputs of a concatenation are produced directly inside its result.
-5. Permutation in place. A value that is only permuted is produced with the strides of the permuted result.
-
-A lowering whose operands end up in a layout it cannot read falls back to the reference step.
-"""
+"""Layout assignment: borders, strides, which values share memory with another, and updates in place."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 import numpy as np
 
-from edgewright.engine.graph.dynamic_quantization import is_dynamically_quantized
+from edgewright.engine.graph.fuse import is_dynamically_quantized
 from edgewright.engine.graph.layout import (
+    VIEW_KINDS,
     Border,
     Layout,
     Storage,
@@ -30,17 +19,35 @@ from edgewright.engine.graph.layout import (
     dense_strides,
     image_layout,
     padded_channels,
+    producer_layout,
+    view_layout,
 )
-from edgewright.engine.graph.nodes import is_quantized8
-from edgewright.engine.graph.views import VIEW_KINDS, producer_layout, view_layout
+from edgewright.engine.graph.nodes import Node, is_quantized8
 from edgewright.engine.lower.base import Lowering, LoweringContext
 from edgewright.engine.lower.conv import FloatConv
 from edgewright.engine.lower.conv_geometry import has_uniform_rows
 from edgewright.engine.lower.dynamic_gemm import quantized_row_layout
 from edgewright.engine.lower.elementwise import FloatElementwise
 from edgewright.engine.lower.fallback import ReferenceStep
+from edgewright.engine.lower.gather import RowScatter
 from edgewright.engine.lower.move import Move, PlanesToChannelsLast, common_shape, concat_slice
-from edgewright.ir.graph import Op, Value
+from edgewright.ir.graph import Graph, Op, Value
+
+# ---------------------------------------------------------------------------------------------------- layout assignment
+
+# Layout assignment: borders, strides, and which values share memory with another.
+#
+# Runs after lowerings are selected and before addresses exist, in this order:
+#
+# 1. Borders. A convolution or pool asks for padding around its input; the producer then writes into the interior and
+# the
+#    border is filled once per call. Several readers get the union of their borders.
+# 2. Views. A permute, slice or reshape becomes strides into its source if all readers accept those strides.
+# 3. Aliases. A reshape of a dense value is the same memory under another name.
+# 4. Concatenation in place. Inputs of a concatenation are produced directly inside its result.
+# 5. Permutation in place. A value that is only permuted is produced with the strides of the permuted result.
+#
+# A lowering whose operands end up in a layout it cannot read falls back to the reference step.
 
 
 class LayoutAssignment:
@@ -229,3 +236,74 @@ class LayoutAssignment:
             return dense_layout(shape, item)
         strides = (*dense_strides((*shape[:-1], last), 1)[:-1], item)
         return Layout(shape, item, strides, 0, int(np.prod(shape[:-1], dtype=np.int64)) * last)
+
+
+# ------------------------------------------------------------------------------------------------------ inplace updates
+
+# In-place updates: outputs that are an input with some rows overwritten, as a key-value cache is.
+#
+# Such an output is produced in the caller's output array. The driver first copies the input there, which is free if the
+# caller passes the same array for both, and only the new rows are written. The pass checks the anti-dependences: every
+# reader of an old version must run before the next version overwrites it.
+
+
+@dataclass(frozen=True)
+class Update:
+    """``versions``: the successive values of one array, from the input to the output."""
+
+    output: int
+    input: int
+    versions: tuple[Value, ...]
+
+
+def find_updates(graph: Graph, nodes: Sequence[Node], lower: Callable[[Node], Lowering]) -> list[Update]:
+    """Find the updates that are safe in place, at most one per input."""
+    updates: list[Update] = []
+    producers = {node.out: index for index, node in enumerate(nodes)}
+    readers: dict[Value, Counter[int]] = {}  # how often each node reads a value
+    for index, node in enumerate(nodes):
+        for read in node.reads():
+            readers.setdefault(read, Counter())[index] += 1
+    inputs = {value: index for index, value in enumerate(graph.inputs)}
+    for index, value in enumerate(graph.outputs):
+        versions = _versions(value, nodes, producers, lower)
+        source = inputs.get(versions[0])
+        claimed = any(update.input == source or update.versions[-1] is value for update in updates)
+        if source is None or claimed or len(versions) < 2 or graph.inputs.count(versions[0]) > 1:
+            continue
+        if _is_safe(versions, graph, nodes, producers, readers, lower):
+            updates.append(Update(index, source, tuple(versions)))
+    return updates
+
+
+def _versions(
+    value: Value, nodes: Sequence[Node], producers: dict[Value, int], lower: Callable[[Node], Lowering]
+) -> list[Value]:
+    """Follow row scatters backwards from an output to the value they started from."""
+    versions = [value]
+    while versions[0] in producers:
+        node = nodes[producers[versions[0]]]
+        if not isinstance(lower(node), RowScatter) or node.out is not versions[0]:
+            break
+        versions.insert(0, node.op.args["self"])
+    return versions
+
+
+def _is_safe(
+    versions: Sequence[Value], graph: Graph, nodes: Sequence[Node], producers: dict[Value, int],
+    readers: dict[Value, Counter[int]], lower: Callable[[Node], Lowering],
+) -> bool:  # fmt: skip
+    """Whether every reader of a version precedes the next write, and reads nothing beyond the caller's array."""
+    for version, following in zip(versions, [*versions[1:], None], strict=True):
+        write_index = len(nodes) if following is None else producers[following]
+        if following is not None and any(v is version for v in graph.outputs):
+            return False
+        for index, reads in readers.get(version, Counter[int]()).items():
+            lowering = lower(nodes[index])
+            border = lowering.required_border()
+            if not lowering.exact_reads or (border is not None and border[0] is version):
+                return False
+            late = index > write_index or (index == write_index and reads > 1)
+            if following is not None and (late or isinstance(lowering, Move)):
+                return False  # a view may be read later
+    return True

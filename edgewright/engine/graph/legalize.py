@@ -1,25 +1,211 @@
-"""Legalization: rewrite operators without a kernel in terms of operators that have one. Results are bit-exact, except
-for non-finite floats.
-
-- Depthwise convolution with a channel multiplier: repeat each input channel.
-- Dilated transposed convolution: insert zeros between the filter taps.
-- Grouped int8 convolution with few channels per group: dense filters, zero outside their own group.
-- Dynamically quantized image: quantize to integers held in float32, and convolve those exactly.
-"""
+"""Legalization: a graph of any dialect becomes a core graph of operators that have kernels."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from edgewright.engine.graph.dynamic_quantization import is_dynamically_quantized, supports_dynamic_rows
+from edgewright.backends.registry import find_dialect
+from edgewright.engine.graph.fuse import is_dynamically_quantized, supports_dynamic_rows
+from edgewright.engine.graph.nodes import is_core
+from edgewright.errors import EdgewrightError
 from edgewright.ir.core.conv import is_core_pointwise_gemm
+from edgewright.ir.core.dialect import CORE
+from edgewright.ir.dialect import FindDialect, dialects_of
+from edgewright.ir.dtypes import DType, bfloat16
 from edgewright.ir.graph import Array, Graph, Op, Value
+from edgewright.ir.numerics import Numerics
+
+# ------------------------------------------------------------------------------------------------------- fold constants
+
+# Constant folding: small operators that read nothing but constants are evaluated once, by the reference.
+#
+# Our compiler folds constants, so few graphs have such operators; translations and lowerings may expect that what they
+# translate has a computed operand.
+
+_ERRORS = (EdgewrightError, ValueError, LookupError, TypeError, ArithmeticError)  # the step reports them when it runs
+_MAX_ELEMENTS = 1 << 16  # of a result: folded weights would be in memory twice
+
+
+def fold_constants(graph: Graph, numerics: Numerics, find_dialect: FindDialect) -> Graph:
+    """The graph without operators whose operands are all constant; the same graph if it has none."""
+    folded: dict[Value, Value] = {}
+    ops: list[Op] = []
+    for op in graph.ops:
+        op = _substitute(op, folded)
+        results = _evaluate(op, numerics, find_dialect)
+        if results is None:
+            ops.append(op)
+        else:
+            folded |= results
+    if not folded:
+        return graph
+    return Graph(graph.name, graph.inputs, [folded.get(v, v) for v in graph.outputs], ops)
+
+
+def _substitute(op: Op, folded: dict[Value, Value]) -> Op:
+    if not any(value in folded for value in op.inputs()):
+        return op
+
+    def substitute(argument: Any) -> Any:
+        if isinstance(argument, list | tuple):
+            return type(argument)(substitute(item) for item in argument)
+        return folded.get(argument, argument) if isinstance(argument, Value) else argument
+
+    return replace(op, args={name: substitute(argument) for name, argument in op.args.items()})
+
+
+def _evaluate(op: Op, numerics: Numerics, find_dialect: FindDialect) -> dict[Value, Value] | None:
+    """The results of an operator as constants; None if it reads computed values, or raises an error."""
+    operands = list(op.inputs())
+    if not operands or any(not v.constant for v in operands):
+        return None
+    dialect = CORE if op.kind.startswith("core.") else find_dialect(op.kind.partition(".")[0])
+    outputs = [out for out in op.outputs if out is not None]
+    if dialect is None or any(out.dynamic or (out.q is not None and out.q.dynamic) for out in outputs):
+        return None
+    if sum(math.prod(out.bound) for out in outputs) > _MAX_ELEMENTS:
+        return None
+    try:
+        with np.errstate(all="ignore"):
+            results = dialect.run_op(op, {}, numerics)
+    except _ERRORS:
+        return None
+    pairs = zip(op.outputs, results, strict=True)
+    return {out: _folded_constant(out, result) for out, result in pairs if out is not None}
+
+
+def _folded_constant(out: Value, result: Array) -> Value:
+    return replace(out, data=np.ascontiguousarray(result, out.dtype).reshape(out.bound))
+
+
+# -------------------------------------------------------------------------------------------------------------- to core
+
+# Translation of other dialects' graphs to core operators before they are compiled.
+#
+# Operators on constants alone are evaluated first. A dialect's ``to_core`` translates what it can. Of the operators
+# that it leaves, elementwise integer operators are compiled from the dialect's rules (``ir/int_rules.py``); everything
+# else runs as a step of the numpy reference.
+
+
+def to_core(graph: Graph, numerics: Numerics) -> Graph:
+    """Translate the graph as far as possible. Only constants of a graph that already contains core operators are
+    folded."""
+    dialects = list(dialects_of(graph, find_dialect))
+    for dialect in dialects:
+        dialect.load_rules()
+    graph = fold_constants(graph, numerics, find_dialect)
+    if len(dialects) == 1 and all(op.kind.startswith(dialects[0].prefix) for op in graph.ops):
+        return dialects[0].to_core(graph, numerics)
+    return graph
+
+
+# ----------------------------------------------------------------------------------------------------------- widen fp16
+
+# Widening of fp16 and bf16 graphs to float32. The reference computes in float32 and stores 16 bits, so rounding each
+# result to 16 bits while keeping it in float32 is bit-exact. Only graph inputs and outputs are stored in 16 bits.
 
 _F32 = np.dtype(np.float32)
+ROUNDING_OPS: dict[DType, str] = {np.dtype(np.float16): "core.round_to_fp16", bfloat16: "core.round_to_bf16"}
+_EXACT = tuple(f"core.{name}" for name in (
+    "permute", "view", "slice", "cat", "clone", "expand", "max_pool2d", "abs", "neg", "maximum", "minimum", "floor",
+    "ceil", "pad",
+))  # fmt: skip
+
+
+def is_16bit_float(value: Value) -> bool:
+    return value.q is None and value.dtype in ROUNDING_OPS
+
+
+def widen(graph: Graph) -> Graph:
+    """Rewrite the graph in float32; return it unchanged if nothing is computed in 16 bits."""
+    computed = [op for op in graph.ops if any(is_16bit_float(v) for v in _tensors(op))]
+    if not computed or not is_core(graph):
+        return graph
+    return _Widener(graph).run()
+
+
+def _tensors(op: Op) -> list[Value]:
+    return [*op.inputs(), *(v for v in op.outputs if v is not None)]
+
+
+class _Widener:
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.wide: dict[Value, Value] = {}  # the float32 value of each 16-bit one
+        self.ops: list[Op] = []
+
+    def run(self) -> Graph:
+        for value in self.graph.inputs:
+            if is_16bit_float(value):
+                self.wide[value] = widened = _as_float32(value)
+                self.ops.append(Op("core.convert", {"self": value}, [widened]))
+        for op in self.graph.ops:
+            self._op(op)
+        for value in dict.fromkeys(v for v in self.graph.outputs if is_16bit_float(v) and not v.constant):
+            if value not in self.graph.inputs:
+                self.ops.append(Op("core.convert", {"self": self.wide[value]}, [value]))
+        return Graph(self.graph.name, list(self.graph.inputs), list(self.graph.outputs), self.ops)
+
+    def _op(self, op: Op) -> None:
+        if not any(is_16bit_float(v) for v in _tensors(op)):
+            self.ops.append(op)
+            return
+        args = {name: self._argument(argument) for name, argument in op.args.items()}
+        outputs: list[Value | None] = []
+        rounds: list[Op] = []
+        for out in op.outputs:
+            if out is None or not is_16bit_float(out):
+                outputs.append(out)
+                continue
+            assert out.dtype is not None
+            self.wide[out] = rounded = _as_float32(out)
+            unrounded = rounded if _exact(op) else _as_float32(out)
+            if unrounded is not rounded:
+                rounds.append(Op(ROUNDING_OPS[out.dtype], {"self": unrounded}, [rounded]))
+            outputs.append(unrounded)
+            if op.kind == "core.pad":
+                args["value"] = float(np.asarray(args["value"]).astype(out.dtype))
+        is_float = all(value is not None and value.q is None for value in (*op.inputs(), *op.outputs))
+        kind = "core.clone" if op.kind == "core.convert" and is_float else op.kind
+        self.ops += [Op(kind, args, outputs, op.origin), *rounds]
+
+    def _argument(self, argument: Any) -> Any:
+        if isinstance(argument, list | tuple):
+            return type(argument)(self._argument(g) for g in argument)
+        if not isinstance(argument, Value) or not is_16bit_float(argument):
+            return argument
+        if argument not in self.wide:
+            assert argument.data is not None
+            self.wide[argument] = widened = _as_float32(argument)
+            widened.data = np.asarray(argument.data).astype(_F32)
+        return self.wide[argument]
+
+
+def _exact(op: Op) -> bool:
+    """Whether a result needs no rounding: it only copies or selects 16-bit operands."""
+    return op.kind in _EXACT and op.args.get("limits") is None and all(is_16bit_float(v) for v in op.inputs())
+
+
+def _as_float32(value: Value) -> Value:
+    return Value(value.name, _F32, value.shape, value.dim_order)
+
+
+# ------------------------------------------------------------------------------------------------------------- legalize
+
+# Legalization: rewrite operators without a kernel in terms of operators that have one. Results are bit-exact, except
+# for non-finite floats.
+#
+# - Depthwise convolution with a channel multiplier: repeat each input channel.
+# - Dilated transposed convolution: insert zeros between the filter taps.
+# - Grouped int8 convolution with few channels per group: dense filters, zero outside their own group.
+# - Dynamically quantized image: quantize to integers held in float32, and convolve those exactly.
+
+
 _MAX_FILTER_BYTES = 1 << 24  # of expanded filters
 
 

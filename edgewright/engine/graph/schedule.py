@@ -6,17 +6,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from edgewright.engine.codegen.requant import affine_of
-from edgewright.engine.graph.arena import BufferLifetime, allocate
-from edgewright.engine.graph.constant_buffer import SharedWeights
 from edgewright.engine.graph.fuse import Fuser
 from edgewright.engine.graph.graph_io import caller_storage, clone_value, replace_value, tensor_spec
-from edgewright.engine.graph.inplace_updates import find_updates
-from edgewright.engine.graph.layout import Storage
-from edgewright.engine.graph.layout_assignment import LayoutAssignment
+from edgewright.engine.graph.layout import Storage, view_storage
+from edgewright.engine.graph.layout_assignment import LayoutAssignment, find_updates
 from edgewright.engine.graph.match_attention import match_attention
+from edgewright.engine.graph.memory import BufferLifetime, SharedWeights, allocate
 from edgewright.engine.graph.nodes import Node
 from edgewright.engine.graph.verify_plan import Access, verify_plan
-from edgewright.engine.graph.views import view_storage
 from edgewright.engine.isa import ISA
 from edgewright.engine.lower.attention import FusedAttention
 from edgewright.engine.lower.base import Lowering, LoweringContext

@@ -1,8 +1,4 @@
-"""CompiledGraph: a plan bound to memory and machine code; one native call per inference and thread.
-
-Machine code has no bounds checks, so everything it relies on is checked here: addresses when the graph is constructed,
-the caller's arrays before every call.
-"""
+"""CompiledGraph: a plan bound to memory and machine code; one native call per inference and thread."""
 
 from __future__ import annotations
 
@@ -12,24 +8,76 @@ import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from edgewright.engine.graph.constant_buffer import make_resident
-from edgewright.engine.jit import pool_memory
+from edgewright.engine.graph.memory import make_resident
+from edgewright.engine.jit import driver_ir
 from edgewright.engine.jit.build import build_kernels
 from edgewright.engine.jit.elf import CodegenError, CodeImage, Library, link
 from edgewright.engine.jit.thread_count import thread_count
 from edgewright.engine.jit.thread_policy import ThreadPolicy
 from edgewright.engine.jit.threads import address_of, aligned_buffer, driver, retire, thread_pool
-from edgewright.engine.jit.validate_arrays import validate_inputs, validate_outputs
-from edgewright.engine.plan import ALIGN, SLACK, Address, KernelArg, Plan, PythonCall, Step, TensorView
+from edgewright.engine.plan import ALIGN, SLACK, Address, KernelArg, Plan, PythonCall, Step, TensorSpec, TensorView
+from edgewright.errors import InputError
 from edgewright.forks import renew_in_child
 from edgewright.ir.graph import Array
 
 if TYPE_CHECKING:
     from edgewright.engine.profile import Profile
+
+# ------------------------------------------------------------------------------------------------------ validate arrays
+
+# Validation of the caller's arrays, which machine code reads and writes without bounds checks.
+
+
+def validate_inputs(arrays: Sequence[Array], tensors: Sequence[TensorSpec]) -> list[Array]:
+    """Check the caller's inputs; copy those that are not contiguous and aligned."""
+    if len(arrays) != len(tensors):
+        raise InputError("inputs", f"must be {len(tensors)} arrays", value=len(arrays))
+    result = []
+    for at, tensor in enumerate(tensors):
+        array = arrays[at]
+        if not _fits(array, tensor):
+            raise _mismatch_error(f"input {at} ({tensor.name})", array, tensor)
+        flags = array.flags
+        result.append(array if flags.c_contiguous and flags.aligned else np.array(array, order="C"))
+    return result
+
+
+def validate_outputs(arrays: Sequence[Array], tensors: Sequence[TensorSpec]) -> None:
+    if len(arrays) != len(tensors):
+        raise InputError("outputs", f"must be {len(tensors)} arrays", value=len(arrays))
+    for at, tensor in enumerate(tensors):
+        array = arrays[at]
+        if not _fits(array, tensor):
+            raise _mismatch_error(f"output {at} ({tensor.name})", array, tensor)
+        flags = array.flags
+        if not (flags.c_contiguous and flags.aligned and flags.writeable):
+            raise InputError(f"output {at} ({tensor.name})", "must be contiguous, aligned and writable")
+        if any(np.may_share_memory(array, other) for other in arrays[:at]):
+            raise InputError(f"output {at} ({tensor.name})", "must not share memory with another output")
+
+
+def _fits(array: Any, tensor: TensorSpec) -> bool:
+    return isinstance(array, np.ndarray) and array.dtype == tensor.dtype and array.shape == tensor.shape
+
+
+def _mismatch_error(name: str, array: Any, tensor: TensorSpec) -> InputError:
+    if not isinstance(array, np.ndarray):
+        return InputError(name, "must be a numpy array", value=type(array).__name__)
+    if array.dtype != tensor.dtype:
+        return InputError(name, f"must be of type {tensor.dtype}", value=str(array.dtype))
+    return InputError(name, f"must have shape {list(tensor.shape)}", value=list(array.shape))
+
+
+# --------------------------------------------------------------------------------------------------------------- driver
+
+# CompiledGraph: a plan bound to memory and machine code; one native call per inference and thread.
+#
+# Machine code has no bounds checks, so everything it relies on is checked here: addresses when the graph is
+# constructed, the caller's arrays before every call.
 
 # Waking a sleeping thread takes about 50 us; smaller segments run on the caller's thread alone.
 _MACS_PER_US, _BYTES_PER_US, _WORTH_US = 50_000, 10_000, 40
@@ -274,12 +322,12 @@ class CompiledGraph:
 
     def _make_table(self, steps: tuple[Step, ...], at: int) -> Array:
         """Build the step table; ``pool_memory.ROW`` documents a row. Without a barrier the target is 0: do not wait."""
-        table: Array = aligned_buffer(pool_memory.ROW * len(steps)).view(_I64).reshape(-1, pool_memory.ROW // 8)
+        table: Array = aligned_buffer(driver_ir.ROW * len(steps)).view(_I64).reshape(-1, driver_ir.ROW // 8)
         done = 0
         for k, step in enumerate(steps):
             if step.units < 1 or step.grain < 1:
                 raise CodegenError(f"{step.label or step.kernel}: units and grain", "must be at least 1")
-            grain = max(step.grain, -(-step.units // pool_memory.MAX_CHUNKS))
+            grain = max(step.grain, -(-step.units // driver_ir.MAX_CHUNKS))
             chunks = -(-step.units // grain)
             done += chunks
             share, longer = divmod(chunks, self.threads)

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.engine.graph.constant_buffer import release_pages
+from edgewright.engine.graph.memory import release_pages
 from edgewright.engine.isa import ISA
 from edgewright.engine.jit.build import FINGERPRINT
 from edgewright.engine.jit.cache import HEADER, cache_key, default_cache

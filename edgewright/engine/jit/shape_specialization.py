@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from edgewright.engine.compiler import make_plan
-from edgewright.engine.graph.constant_buffer import SharedWeights
 from edgewright.engine.graph.infer_shapes import specialize
-from edgewright.engine.graph.to_core import to_core
+from edgewright.engine.graph.legalize import to_core
+from edgewright.engine.graph.memory import SharedWeights
 from edgewright.engine.jit.driver import CompiledGraph
 from edgewright.engine.jit.elf import CodeImage
 from edgewright.engine.plan import Plan

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from edgewright.engine.host_arch import machine_name
-from edgewright.engine.jit import driver_ir, pool_memory
+from edgewright.engine.jit import driver_ir
 from edgewright.engine.jit.build import build_objects
 from edgewright.engine.jit.elf import Library, link
 from edgewright.engine.jit.thread_count import MAX_THREADS, allowed_cores
@@ -94,7 +94,7 @@ class ThreadPool:
 
     def __init__(self, native_sleep: bool | None = None) -> None:
         self.lock = threading.Lock()
-        self._memory = aligned_buffer(pool_memory.context_size(MAX_THREADS))
+        self._memory = aligned_buffer(driver_ir.context_size(MAX_THREADS))
         # Not a numpy array: finalizers read it and must not call ufuncs (see ``retire``).
         self._words = self._memory.data.cast("q")
         self.address = address_of(self._memory)
@@ -105,13 +105,13 @@ class ThreadPool:
         self._work_available = threading.Condition()
         self._calls = 0
         self._stopped = False
-        self._set(pool_memory.EPOCH, 1)
-        self._set(pool_memory.SERIAL, 1)
-        self._set(pool_memory.SPIN, _SPIN)
-        self._set(pool_memory.PATIENCE, _PATIENCE)
-        self._set(pool_memory.CORE, -1)
+        self._set(driver_ir.EPOCH, 1)
+        self._set(driver_ir.SERIAL, 1)
+        self._set(driver_ir.SPIN, _SPIN)
+        self._set(driver_ir.PATIENCE, _PATIENCE)
+        self._set(driver_ir.CORE, -1)
         self.native_sleep = _enable_futex(self) if native_sleep is not False else False
-        self._set(pool_memory.YIELD, _yield_address())
+        self._set(driver_ir.YIELD, _yield_address())
 
     def _set(self, offset: int, value: int) -> None:
         self._words[offset // 8] = value
@@ -125,8 +125,8 @@ class ThreadPool:
             thread.start()
             ready.wait()
             self._threads.append(thread)
-            self._set(pool_memory.CORE, -1)  # forces setting the new worker's affinity
-            self._set(pool_memory.WORKERS, len(self._threads))
+            self._set(driver_ir.CORE, -1)  # forces setting the new worker's affinity
+            self._set(driver_ir.WORKERS, len(self._threads))
 
     def run(self, table: int, count: int, threads: int, scratch: int, stride: int, stamps: int = 0) -> None:
         """Execute a step table with the workers. The caller holds ``lock`` and has called ``ensure``."""
@@ -149,8 +149,8 @@ class ThreadPool:
         """
         self._retired.append(memory)
         workers = range(1, len(self._threads) + 1)
-        busy = (self._words[(pool_memory.THREADS + pool_memory.THREAD * t + pool_memory.BUSY) // 8] for t in workers)
-        if self._words[pool_memory.EPOCH // 8] % 2 and not any(busy):
+        busy = (self._words[(driver_ir.THREADS + driver_ir.THREAD * t + driver_ir.BUSY) // 8] for t in workers)
+        if self._words[driver_ir.EPOCH // 8] % 2 and not any(busy):
             self._retired.clear()
 
     def stop(self) -> None:
@@ -189,14 +189,14 @@ def _enable_futex(pool: ThreadPool) -> bool:
     pool._mask = mask
     mask_bytes = mask.nbytes // 2
     fields = {
-        pool_memory.SYSCALL: _libc("syscall"),
-        pool_memory.GETCPU: _libc("sched_getcpu"),
-        pool_memory.FUTEX: numbers[0],
-        pool_memory.AFFINITY: numbers[1],
-        pool_memory.MASK_BYTES: mask_bytes,
-        pool_memory.ALLOWED: address_of(mask),
-        pool_memory.MASK: address_of(mask) + mask_bytes,
-        pool_memory.TIDS: address_of(pool._tids),
+        driver_ir.SYSCALL: _libc("syscall"),
+        driver_ir.GETCPU: _libc("sched_getcpu"),
+        driver_ir.FUTEX: numbers[0],
+        driver_ir.AFFINITY: numbers[1],
+        driver_ir.MASK_BYTES: mask_bytes,
+        driver_ir.ALLOWED: address_of(mask),
+        driver_ir.MASK: address_of(mask) + mask_bytes,
+        driver_ir.TIDS: address_of(pool._tids),
     }
     for offset, value in fields.items():
         pool._set(offset, value)

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from edgewright.engine.codegen.builder import PTR, Function, Module, Reg, const, lane_count, vec
-from edgewright.engine.codegen.fixed_point import clamp_int
-from edgewright.engine.codegen.float_rescale import round_to_int32, to_float64
+from edgewright.engine.codegen.requant import clamp_int, round_to_int32, to_float64
 from edgewright.engine.codegen.vector import clamp, madd_int16
 from edgewright.engine.isa import ISA
 from edgewright.engine.kernels.gemm import Window, emit_window_loops

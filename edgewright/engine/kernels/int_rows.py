@@ -6,8 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, const, lane_count, vec
-from edgewright.engine.codegen.fixed_point import clamp_int, merge_even_odd, split_even_odd
-from edgewright.engine.codegen.requant import Affine, quantize_to_int32
+from edgewright.engine.codegen.requant import Affine, clamp_int, merge_even_odd, quantize_to_int32, split_even_odd
 from edgewright.engine.codegen.vector import int_max, int_min, to_float32, widen_int8
 from edgewright.engine.kernels.elementwise import LoopNest, emit_loop_nest
 from edgewright.engine.kernels.norm_softmax import reduce_lanes, reduce_row

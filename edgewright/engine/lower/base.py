@@ -11,8 +11,8 @@ import numpy as np
 
 from edgewright.engine.codegen.builder import Module
 from edgewright.engine.codegen.requant import storage_offset
-from edgewright.engine.graph.constant_buffer import ConstantPool, SharedWeights
 from edgewright.engine.graph.layout import Border, Layout, Storage, dense_layout
+from edgewright.engine.graph.memory import ConstantPool, SharedWeights
 from edgewright.engine.graph.nodes import Node
 from edgewright.engine.isa import ISA
 from edgewright.engine.plan import Address, BoundsCheck, KernelArg, PythonCall, Step

@@ -9,7 +9,7 @@ import numpy as np
 
 from edgewright.engine.codegen.builder import Function, Module
 from edgewright.engine.codegen.epilogue import Epilogue
-from edgewright.engine.graph.dynamic_quantization import is_dynamically_quantized
+from edgewright.engine.graph.fuse import is_dynamically_quantized
 from edgewright.engine.graph.layout import Layout
 from edgewright.engine.graph.nodes import Node, fused_clamp, is_float32
 from edgewright.engine.isa import ISA

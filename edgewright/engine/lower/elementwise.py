@@ -9,8 +9,7 @@ import numpy as np
 
 from edgewright.engine.codegen.builder import I64, Function, Module, Reg, const, lane_count, vec
 from edgewright.engine.codegen.epilogue import Epilogue, apply_epilogue, emit_binary
-from edgewright.engine.codegen.fixed_point import clamp_int
-from edgewright.engine.codegen.requant import affine_of, clamp_limits, quantize_to_uint8, scale_of
+from edgewright.engine.codegen.requant import affine_of, clamp_int, clamp_limits, quantize_to_uint8, scale_of
 from edgewright.engine.codegen.vector import to_float32, widen_int8
 from edgewright.engine.graph.layout import Layout, Storage
 from edgewright.engine.graph.nodes import (

@@ -11,7 +11,7 @@ from edgewright.backends.registry import find_dialect
 from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, lane_count, vec
 from edgewright.engine.codegen.ranged_int import RangedIntBuilder
 from edgewright.engine.codegen.requant import storage_offset
-from edgewright.engine.graph.elementwise_trees import scalar_constants, tree_inputs
+from edgewright.engine.graph.fuse import scalar_constants, tree_inputs
 from edgewright.engine.graph.nodes import Node, is_float32
 from edgewright.engine.kernels.elementwise import LoopNest, LoopOperand, emit_loop_nest, plan_loops
 from edgewright.engine.lower.base import DescribedLowering, Lowering, LoweringContext

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from edgewright.engine.codegen.builder import PTR, Function, Module, Reg, const, lane_count, vec
-from edgewright.engine.codegen.float_rescale import MAX_EXACT_INT, rescale_float
 from edgewright.engine.codegen.ranged_int import RangedIntBuilder
-from edgewright.engine.codegen.requant import storage_offset
+from edgewright.engine.codegen.requant import MAX_EXACT_INT, rescale_float, storage_offset
 from edgewright.engine.graph.layout import Storage
 from edgewright.engine.graph.nodes import Node
 from edgewright.engine.kernels.elementwise import LoopNest, LoopOperand, emit_loop_nest, plan_loops

@@ -13,10 +13,9 @@ from edgewright.engine.codegen.builder import Function, Module, Reg, lane_count,
 from edgewright.engine.codegen.epilogue import apply_epilogue
 from edgewright.engine.codegen.math_float32 import bf16_bits
 from edgewright.engine.codegen.requant import affine_of, clamp_limits
-from edgewright.engine.graph.layout import Border, Layout, Storage, dense_strides
+from edgewright.engine.graph.layout import VIEW_KINDS, Border, Layout, Storage, broadcast_strides, dense_strides
+from edgewright.engine.graph.legalize import is_16bit_float
 from edgewright.engine.graph.nodes import Node, is_float32, is_quantized8
-from edgewright.engine.graph.views import VIEW_KINDS, broadcast_strides
-from edgewright.engine.graph.widen_fp16 import is_16bit_float
 from edgewright.engine.kernels.elementwise import (
     LoopNest,
     LoopOperand,

@@ -18,7 +18,7 @@ FLOATS = (
     F32,
     np.dtype(np.float16),
     bfloat16,
-)  # 16-bit types are computed in float32; every result is rounded (``engine/graph/widen_fp16.py``)
+)  # 16-bit types are computed in float32; every result is rounded (``engine/graph/legalize.py``)
 
 
 def result(op: Op) -> Value:

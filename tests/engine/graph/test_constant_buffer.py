@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgewright.engine.graph.constant_buffer import ConstantPool, make_resident, release_pages
+from edgewright.engine.graph.memory import ConstantPool, make_resident, release_pages
 from edgewright.engine.plan import ALIGN, SLACK
 
 SIZE = 1 << 20

@@ -8,7 +8,7 @@ import pytest
 from edgewright.backends.qualcomm.dialect.numerics import QNN
 from edgewright.backends.registry import find_dialect
 from edgewright.engine import compile
-from edgewright.engine.graph.fold_constants import fold_constants
+from edgewright.engine.graph.legalize import fold_constants
 from edgewright.errors import ExecutionError
 from edgewright.ir.graph import Graph, Op, Value
 from edgewright.ir.numerics import FLOAT32

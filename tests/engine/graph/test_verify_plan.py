@@ -11,8 +11,8 @@ import pytest
 from edgewright.backends.xnnpack.numerics import XNNPACK
 from edgewright.engine import compile
 from edgewright.engine.graph import schedule
-from edgewright.engine.graph.arena import BufferLifetime
 from edgewright.engine.graph.layout import Storage, dense_layout
+from edgewright.engine.graph.memory import BufferLifetime
 from edgewright.engine.graph.verify_plan import Access, PlanError, verify_plan
 from edgewright.engine.lower import int8_conv
 from edgewright.engine.plan import Address

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgewright.engine import make_plan
-from edgewright.engine.graph.views import restride
+from edgewright.engine.graph.layout import restride
 from edgewright.ir.graph import Graph, Op, Value
 from tests.engine.graphs import biases, compare, constant, cpus, filters, graph, layouts, quantized, random, real
 

@@ -12,7 +12,7 @@ import time
 import numpy as np
 import pytest
 
-from edgewright.engine.jit import driver_ir, pool_memory, threads
+from edgewright.engine.jit import driver_ir, threads
 from edgewright.engine.jit.build import compile_all, target_machine
 from edgewright.engine.jit.driver import CompiledGraph
 from edgewright.engine.jit.elf import CodegenError
@@ -52,7 +52,7 @@ def test_every_unit_is_done_once(count: int, seed: int) -> None:
 
 
 def test_more_chunks_than_a_word_counts() -> None:
-    units = 3 * pool_memory.MAX_CHUNKS
+    units = 3 * driver_ir.MAX_CHUNKS
     tally = np.zeros(units, COUNT)
     CompiledGraph(tallying([(units, 1, True)], rounds=1), threads=2).run([], [tally])
     assert (tally == 1).all()

@@ -11,7 +11,7 @@ import time
 import numpy as np
 import pytest
 
-from edgewright.engine.jit import pool_memory, thread_count, threads
+from edgewright.engine.jit import driver_ir, thread_count, threads
 from edgewright.engine.jit.driver import CompiledGraph
 from edgewright.engine.jit.thread_policy import ThreadPolicy
 from edgewright.errors import UsageError
@@ -36,7 +36,7 @@ def fresh_pool(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest):
 
 
 def parked(pool: threads.ThreadPool) -> int:
-    return int(pool._memory[pool_memory.PARKED : pool_memory.PARKED + 4].view(np.int32)[0])
+    return int(pool._memory[driver_ir.PARKED : driver_ir.PARKED + 4].view(np.int32)[0])
 
 
 def wait_until(condition, seconds: float = 600.0) -> None:
@@ -70,7 +70,7 @@ def test_workers_take_part(fresh_pool: threads.ThreadPool) -> None:
         outputs = [np.zeros(64, COUNT) for _ in range(4)]
         graph.run([], outputs)
         assert all((tally == 1).all() for tally in outputs)
-        return bool(fresh_pool._words[(pool_memory.THREADS + pool_memory.THREAD + pool_memory.SEEN) // 8])
+        return bool(fresh_pool._words[(driver_ir.THREADS + driver_ir.THREAD + driver_ir.SEEN) // 8])
 
     wait_until(came)
     assert all(came() for _ in range(50))
@@ -277,11 +277,11 @@ def test_memory_is_kept_for_a_worker_that_is_late_to_stop(fresh_pool: threads.Th
     late = threading.Event()
     fresh_pool._threads.append(threading.Thread(target=late.wait, daemon=True))
     fresh_pool._threads[0].start()
-    fresh_pool._words[(pool_memory.THREADS + pool_memory.THREAD + pool_memory.BUSY) // 8] = 1
+    fresh_pool._words[(driver_ir.THREADS + driver_ir.THREAD + driver_ir.BUSY) // 8] = 1
     fresh_pool.stop()
     fresh_pool.retire(X)
     assert fresh_pool._retired == [X]
-    fresh_pool._words[(pool_memory.THREADS + pool_memory.THREAD + pool_memory.BUSY) // 8] = 0
+    fresh_pool._words[(driver_ir.THREADS + driver_ir.THREAD + driver_ir.BUSY) // 8] = 0
     late.set()
     fresh_pool.stop()
     fresh_pool.retire(X)

@@ -15,9 +15,8 @@ from edgewright.backends.samsung.dialect.elementwise import BINARY, UNARY
 from edgewright.backends.samsung.dialect.numerics import inputs_of, result_of
 from edgewright.backends.samsung.dialect.table import PREFIX
 from edgewright.engine.codegen.builder import Reg, const, lane_count
-from edgewright.engine.codegen.float_rescale import rescale_float
 from edgewright.engine.codegen.ranged_int import RangedIntBuilder
-from edgewright.engine.codegen.requant import Affine, quantize_to_int32, scale_of
+from edgewright.engine.codegen.requant import Affine, quantize_to_int32, rescale_float, scale_of
 from edgewright.engine.codegen.vector import clamp, to_float32
 from edgewright.ir.graph import Op, Value
 from edgewright.ir.int_arithmetic import IntRangeError, RangedInt
