@@ -17,8 +17,7 @@ from edgewright.engine.jit import driver_ir
 from edgewright.engine.jit.build import build_kernels
 from edgewright.engine.jit.elf import CodegenError, CodeImage, Library, link
 from edgewright.engine.jit.thread_count import thread_count
-from edgewright.engine.jit.thread_policy import ThreadPolicy
-from edgewright.engine.jit.threads import address_of, aligned_buffer, driver, retire, thread_pool
+from edgewright.engine.jit.threads import ThreadPolicy, address_of, aligned_buffer, driver, retire, thread_pool
 from edgewright.engine.plan import ALIGN, SLACK, Address, KernelArg, Plan, PythonCall, Step, TensorSpec, TensorView
 from edgewright.errors import InputError
 from edgewright.forks import renew_in_child

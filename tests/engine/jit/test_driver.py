@@ -16,7 +16,7 @@ from edgewright.engine.jit import driver_ir, threads
 from edgewright.engine.jit.build import compile_all, target_machine
 from edgewright.engine.jit.driver import CompiledGraph
 from edgewright.engine.jit.elf import CodegenError
-from edgewright.engine.jit.thread_policy import ThreadPolicy
+from edgewright.engine.jit.threads import ThreadPolicy
 from edgewright.engine.plan import Address, PythonCall, Step, TensorView
 from edgewright.engine.profile import Profile
 from edgewright.errors import InputError

@@ -13,7 +13,7 @@ import pytest
 
 from edgewright.engine.jit import driver_ir, thread_count, threads
 from edgewright.engine.jit.driver import CompiledGraph
-from edgewright.engine.jit.thread_policy import ThreadPolicy
+from edgewright.engine.jit.threads import ThreadPolicy
 from edgewright.errors import UsageError
 from tests.engine.example_plans import COUNT, LANES, adding, tallying
 
@@ -50,7 +50,7 @@ def wait_until(condition, seconds: float = 600.0) -> None:
 def python(script: str, **environment: str) -> subprocess.CompletedProcess[str]:
     head = "import numpy as np, os, signal, sys, threading, time\nfrom tests.engine.example_plans import *\n"
     head += "from edgewright.engine.jit.driver import CompiledGraph\n"
-    head += "from edgewright.engine.jit.thread_policy import ThreadPolicy\n"
+    head += "from edgewright.engine.jit.threads import ThreadPolicy\n"
     head += "ThreadPolicy.decide = lambda self: True\nX = np.arange(32 * LANES, dtype=np.float32)\n"
     return subprocess.run(
         [sys.executable, "-c", head + script],
