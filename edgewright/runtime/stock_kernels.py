@@ -18,13 +18,12 @@ from edgewright.ir.aten.reference import (
     activations,
     conv,
     create,
-    distance,
     fft,
     indexing,
+    linalg,
     norm,
     pool,
     quant,
-    quant_ops,
     resample,
     scalars,
     unary,
@@ -63,7 +62,7 @@ register(
 register("aten::_upsample_bilinear2d_aa.out", resample.upsample_bilinear2d_aa, resample.resize_shape)
 register("aten::_fft_r2c.out", fft.rfft, fft.rfft_shape)
 register("aten::_fft_c2r.out", fft.irfft, fft.irfft_shape)
-register("aten::_pdist_forward.out", distance.pdist, distance.pdist_shape)
+register("aten::_pdist_forward.out", linalg.pdist, linalg.pdist_shape)
 register("aten::masked_select.out", indexing.masked_select, indexing.masked_select_shape)
 register("aten::masked_scatter.out", indexing.masked_scatter, indexing.masked_scatter_shape)
 register("aten::nonzero.out", indexing.nonzero, indexing.nonzero_shape)
@@ -126,9 +125,9 @@ register_signature(
     quant.dequantize_per_tensor_shape,
 )
 
-register(f"{_Q}add.out", quant_ops.quantized_add, quant_ops.quantized_add_shape)
-register(f"{_Q}mixed_mm.out", quant_ops.mixed_mm, quant_ops.mixed_mm_shape)
-register(f"{_Q}mixed_linear.out", quant_ops.mixed_linear, quant_ops.mixed_linear_shape)
+register(f"{_Q}add.out", quant.quantized_add, quant.quantized_add_shape)
+register(f"{_Q}mixed_mm.out", quant.mixed_mm, quant.mixed_mm_shape)
+register(f"{_Q}mixed_linear.out", quant.mixed_linear, quant.mixed_linear_shape)
 
 
 def _call_embedding(fn: Function, bits: int, weight: Any, scales: Any, zero_points: Any, *rest: Any) -> Any:
@@ -140,8 +139,8 @@ for _name, _bits in (("byte", 8), ("4bit", 4), ("2bit", 2)):
     for _overload in ("out", "dtype_out"):
         register(
             f"{_Q}embedding_{_name}.{_overload}",
-            partial(_call_embedding, quant_ops.quantized_embedding, _bits),
-            partial(_call_embedding, quant_ops.quantized_embedding_shape, _bits),
+            partial(_call_embedding, quant.quantized_embedding, _bits),
+            partial(_call_embedding, quant.quantized_embedding_shape, _bits),
         )
 
 

@@ -1,5 +1,5 @@
 """Lowering of grid_sample (2-D and 3-D) to core operators: coordinate arithmetic, then a gather and a weighted sum per
-tap. The operations and their order are those of ``ir/aten/reference/grid_sample.py``, so results match bit for bit."""
+tap. The operations and their order are those of ``ir/aten/reference/resample.py``, so results match bit for bit."""
 
 from __future__ import annotations
 

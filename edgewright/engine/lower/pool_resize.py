@@ -24,7 +24,7 @@ from edgewright.engine.kernels.pool_resize import (
     emit_separable_filter,
 )
 from edgewright.engine.lower.base import DenseLowering, Lowering, LoweringContext, is_unfused
-from edgewright.ir.aten.reference.windows import cheaper_first
+from edgewright.ir.aten.reference.dims import cheaper_first
 from edgewright.ir.graph import Array, Op, QParams
 from edgewright.ir.numerics import Numerics
 

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from edgewright.ir.aten.reference import movement, rearrange
+from edgewright.ir.aten.reference import movement
 from edgewright.ir.core.evaluation import EvaluationContext
 from edgewright.ir.core.table import (
     DIM,
@@ -96,7 +96,7 @@ define("slice", "`length[d]` elements of each dimension, from `start[d]`; a leng
 
 
 def _cat(ex: EvaluationContext, op: Op) -> Array:
-    return rearrange.cat([ex.raw(t) for t in op.args["tensors"]], op.args["dim"])
+    return movement.cat([ex.raw(t) for t in op.args["tensors"]], op.args["dim"])
 
 
 def _cat_shape(op: Op, shape_of: ShapeOf) -> Shape:

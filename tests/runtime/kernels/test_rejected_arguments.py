@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import edgewright.runtime.stock_kernels  # noqa: F401  (fills the registry)
-from edgewright.ir.aten.reference import movement, rearrange
+from edgewright.ir.aten.reference import movement
 from edgewright.runtime.registry import KERNELS
 
 M = np.arange(12, dtype=np.float32).reshape(3, 4)
@@ -140,7 +140,7 @@ def test_what_can_be_a_view_is_one() -> None:
     seen = [
         movement.view(M, [2, 6]), movement.permute(M, [1, 0]), movement.expand(M, [5, 3, 4]),
         movement.slice_(M, 0, 1, 3), movement.narrow(M, 1, 1, 2), movement.select(M, 0, 1), movement.flip(M, [0]),
-        movement.diagonal(M), movement.squeeze(M, [0]), rearrange.unfold(M, 1, 2, 1), *rearrange.split(M, 2),
-        rearrange.as_strided(M, [3], [2], 1), *rearrange.unbind(M),
+        movement.diagonal(M), movement.squeeze(M, [0]), movement.unfold(M, 1, 2, 1), *movement.split(M, 2),
+        movement.as_strided(M, [3], [2], 1), *movement.unbind(M),
     ]  # fmt: skip
     assert all(np.shares_memory(view, M) for view in seen)

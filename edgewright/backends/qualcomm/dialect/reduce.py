@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.ir.aten.reference.windows import reach
+from edgewright.ir.aten.reference.dims import reach
 from edgewright.ir.graph import Array, Op
 from edgewright.ir.numerics import as_float32
 

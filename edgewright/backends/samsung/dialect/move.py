@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from edgewright.backends.samsung.dialect.numerics import Values, inputs_of, quantize_array, result_of
-from edgewright.ir.aten.reference import rearrange, reduce
+from edgewright.ir.aten.reference import movement, reduce
 from edgewright.ir.core.index_bounds import OutOfRangePolicy
 from edgewright.ir.graph import Op
 
@@ -72,7 +72,7 @@ def top_k(values: Values, op: Op) -> None:
 
 def depth_to_space(values: Values, op: Op) -> None:
     (x,) = inputs_of(op)
-    values.set_raw(result_of(op), rearrange.pixel_shuffle(values.raw(x), int(op.args["block_size"])))
+    values.set_raw(result_of(op), movement.pixel_shuffle(values.raw(x), int(op.args["block_size"])))
 
 
 def cast(values: Values, op: Op) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from edgewright.ir.aten.ops.row_builders import define_op
-from edgewright.ir.aten.reference import compare as ref
+from edgewright.ir.aten.reference import elementwise as ref
 from edgewright.ir.aten.reference.elementwise import broadcast_shape
 from edgewright.ir.ports import ACT, INDEX
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from edgewright.ir.aten.ops.row_builders import SELF, define_composite, define_op
-from edgewright.ir.aten.reference import conv, grid_sample, pool, rearrange, resample
+from edgewright.ir.aten.reference import conv, movement, pool, resample
 from edgewright.ir.aten.table import OpClass, rank
 from edgewright.ir.graph import Op
 from edgewright.ir.ports import ACT, BIAS, Same, Weight
@@ -104,8 +104,8 @@ for _n in (2, 3):
     define_composite(
         f"grid_sampler_{_n}d",
         f"grid_sampler_{_n}d.default grid_sampler.default",
-        grid_sample.grid_sampler,
-        getattr(grid_sample, f"grid_sampler_{_n}d_shape"),
+        resample.grid_sampler,
+        getattr(resample, f"grid_sampler_{_n}d_shape"),
         OpClass.OTHER,
         (lambda n: lambda op: rank(op, "input") == n)(_n + 2),
         input=ACT,
@@ -113,6 +113,6 @@ for _n in (2, 3):
         out=ACT,
     )
 
-_define_image_op("pixel_shuffle", "pixel_shuffle.default", rearrange, OpClass.GATHER, composite=True, out=SELF)
-_define_image_op("pixel_unshuffle", "pixel_unshuffle.default", rearrange, OpClass.GATHER, composite=True, out=SELF)
-_define_image_op("channel_shuffle", "channel_shuffle.default", rearrange, OpClass.GATHER, composite=True, out=SELF)
+_define_image_op("pixel_shuffle", "pixel_shuffle.default", movement, OpClass.GATHER, composite=True, out=SELF)
+_define_image_op("pixel_unshuffle", "pixel_unshuffle.default", movement, OpClass.GATHER, composite=True, out=SELF)
+_define_image_op("channel_shuffle", "channel_shuffle.default", movement, OpClass.GATHER, composite=True, out=SELF)

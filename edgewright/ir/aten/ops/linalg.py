@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from edgewright.ir.aten.ops.row_builders import define_composite, define_op
-from edgewright.ir.aten.reference import attention, distance
+from edgewright.ir.aten.reference import linalg
 from edgewright.ir.aten.reference import linalg as ref
 from edgewright.ir.aten.table import OpClass
 from edgewright.ir.ports import ACT, BIAS, INDEX, Weight
@@ -21,8 +21,8 @@ define_op("matmul", "matmul.default", ref.matmul, ref.matmul_shape, PRODUCT, sel
 define_op(
     "scaled_dot_product_attention",
     "scaled_dot_product_attention.default",
-    attention.scaled_dot_product_attention,
-    attention.scaled_dot_product_attention_shape,
+    linalg.scaled_dot_product_attention,
+    linalg.scaled_dot_product_attention_shape,
     PRODUCT,
     query=ACT,
     key=ACT,
@@ -33,8 +33,8 @@ define_op(
 define_op(
     "cdist",
     "cdist.default _cdist_forward.default",
-    distance.cdist,
-    distance.cdist_shape,
+    linalg.cdist,
+    linalg.cdist_shape,
     OpClass.OTHER,
     x1=ACT,
     x2=ACT,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from edgewright.ir.aten.ops.row_builders import SELF, define_op
-from edgewright.ir.aten.reference import movement, pad, rearrange
+from edgewright.ir.aten.reference import movement
 from edgewright.ir.aten.table import OpClass
 from edgewright.ir.ports import ACT, INDEX, Same
 
@@ -43,21 +43,21 @@ _define_move("diagonal", "diagonal.default diagonal_copy.default", GATHER)
 _define_move("tril", "tril.default", OpClass.OTHER)
 
 define_op("reshape", "reshape.default", movement.reshape, movement.reshape_shape, RESHAPE, self=ACT, out=SELF)
-_define_move("cat", "cat.default", JOIN, rearrange, tensors=ACT, out=Same("tensors"))
-_define_move("stack", "stack.default", JOIN, rearrange, tensors=ACT, out=Same("tensors"))
-_define_move("split", "split.Tensor split_copy.Tensor", SLICE, rearrange)
-_define_move("split_with_sizes", "split_with_sizes.default split_with_sizes_copy.default", SLICE, rearrange)
-_define_move("chunk", "chunk.default", SLICE, rearrange)
-_define_move("unbind", "unbind.int unbind_copy.int", SLICE, rearrange)
-_define_move("as_strided", "as_strided.default as_strided_copy.default", GATHER, rearrange)
-_define_move("unfold", "unfold.default unfold_copy.default", GATHER, rearrange)
+_define_move("cat", "cat.default", JOIN, movement, tensors=ACT, out=Same("tensors"))
+_define_move("stack", "stack.default", JOIN, movement, tensors=ACT, out=Same("tensors"))
+_define_move("split", "split.Tensor split_copy.Tensor", SLICE, movement)
+_define_move("split_with_sizes", "split_with_sizes.default split_with_sizes_copy.default", SLICE, movement)
+_define_move("chunk", "chunk.default", SLICE, movement)
+_define_move("unbind", "unbind.int unbind_copy.int", SLICE, movement)
+_define_move("as_strided", "as_strided.default as_strided_copy.default", GATHER, movement)
+_define_move("unfold", "unfold.default unfold_copy.default", GATHER, movement)
 
 # The padding value must be in the input's range; zero, the usual one, always is.
 define_op(
     "pad",
     "constant_pad_nd.default pad.default",
-    pad.pad_by_mode,
-    pad.pad_by_mode_shape,
+    movement.pad_by_mode,
+    movement.pad_by_mode_shape,
     OpClass.OTHER,
     lambda op: op.args.get("mode", "constant") == "constant",
     self=ACT,
@@ -66,12 +66,12 @@ define_op(
 define_op(
     "pad_by_mode",
     "pad.default",
-    pad.pad_by_mode,
-    pad.pad_by_mode_shape,
+    movement.pad_by_mode,
+    movement.pad_by_mode_shape,
     OpClass.OTHER,
     lambda op: op.args["mode"] in ("reflect", "replicate"),
     self=ACT,
     out=SELF,
 )
 for _name in ("reflection_pad", "replication_pad"):
-    _define_move(_name, " ".join(f"{_name}{n}d.default" for n in (1, 2, 3)), OpClass.OTHER, pad)
+    _define_move(_name, " ".join(f"{_name}{n}d.default" for n in (1, 2, 3)), OpClass.OTHER, movement)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from edgewright.ir.aten.ops.row_builders import define_op
-from edgewright.ir.aten.reference import affine
+from edgewright.ir.aten.reference import quant
 from edgewright.ir.aten.reference import quant as ref
 from edgewright.ir.aten.table import OpClass
 from edgewright.ir.ports import INDEX
@@ -26,8 +26,8 @@ for _name in ("quantize", "dequantize"):
     # A token is a row of the last dimension; a block has a size along each.
     _define_quant_op(f"{_name}_per_token", f"{_Q}{_name}_per_token.default", "scales zero_points")
     _affine = f"torchao.{_name}_affine.default"
-    _define_quant_op(f"{_name}_affine", _affine, "scale zero_point", affine, "affine_shape")
+    _define_quant_op(f"{_name}_affine", _affine, "scale zero_point", quant, "affine_shape")
 
 _define_quant_op("choose_qparams", f"{_Q}choose_qparams.tensor", "")
 _define_quant_op("choose_qparams_per_token_asymmetric", f"{_Q}choose_qparams_per_token_asymmetric.default", "")
-_define_quant_op("choose_qparams_affine", "torchao.choose_qparams_affine.default", "", affine)
+_define_quant_op("choose_qparams_affine", "torchao.choose_qparams_affine.default", "", quant)

@@ -15,10 +15,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from edgewright.ir.aten.reference.dims import Array, Shape, numel
+from edgewright.ir.aten.reference.dims import Array, Reach, Shape, numel, per_axis, reach
 from edgewright.ir.aten.reference.elementwise import promote_operands
-from edgewright.ir.aten.reference.pad import constant_pad
-from edgewright.ir.aten.reference.windows import Reach, per_axis, reach
+from edgewright.ir.aten.reference.movement import constant_pad
 
 _COLUMNS = 1 << 22  # elements of an im2col buffer that is always acceptable
 _CACHED = 1 << 17  # elements of a depthwise block that stays in cache across taps

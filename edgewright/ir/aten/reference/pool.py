@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from edgewright.ir.aten.reference.dims import Array, Shape, at_dim, numel
-from edgewright.ir.aten.reference.windows import Reach, cheaper_first, per_axis, reach
+from edgewright.ir.aten.reference.dims import Array, Reach, Shape, at_dim, cheaper_first, numel, per_axis, reach
 from edgewright.ir.dtypes import compute_type, is_integral
 
 

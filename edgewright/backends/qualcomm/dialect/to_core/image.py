@@ -25,8 +25,8 @@ from edgewright.backends.qualcomm.dialect.to_core.rewrite import (
     rule,
 )  # fmt: skip
 from edgewright.engine.graph.grid_sample import Sampling, lower_grid_sample
-from edgewright.ir.aten.reference.grid_sample import cubic
-from edgewright.ir.aten.reference.windows import cheaper_first
+from edgewright.ir.aten.reference.dims import cheaper_first
+from edgewright.ir.aten.reference.resample import cubic
 from edgewright.ir.graph import Array, Op, QParams, Value
 from edgewright.ir.int_rules import dtype_range
 from edgewright.ir.numerics import as_float32
