@@ -36,6 +36,8 @@ ALLOWED = {
     # compile specs, chips and schemes that users pass; NXP's descriptions of chips
     "backends": TORCH | {"__iter__", "key", "npu", "value"},
     "api": TORCH,
+    # jinja2's nodes, errors and callables, values in templates, arrays of checkpoints; a method for each filter
+    "llm": {"lineno", "ctx", "jinja_pass_arg", "__self__", "__name__", "__len__", "tolist", COMPUTED},
     "compat": {"read", "to_bytes", COMPUTED},  # open files, records; ast nodes
     "cli": {"shape"},  # outputs are arrays or numbers
 }
