@@ -8,9 +8,11 @@ Names: ``embedding``, ``norm``, ``head``, and ``layers.N.`` with ``attention_nor
 from __future__ import annotations
 
 import json
+import mmap
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,7 @@ from edgewright.files import open_source
 from edgewright.formats.safetensors import read_entries
 from edgewright.llm.config import DecoderConfig, from_gguf, from_hf
 from edgewright.llm.gguf_file import GgufFile, read_gguf
-from edgewright.llm.stored_tensor import BLOCKS, Array, StoredTensor
+from edgewright.llm.stored_tensor import BLOCKS, Array, LazyRows, StoredTensor
 
 _MAX_JSON = 64 << 20
 _MAX_LISTED = 5
@@ -41,6 +43,29 @@ class Checkpoint:
         """A tensor's values."""
         values = self.tensors[name].float32()
         return values + np.float32(self.norm_offset) if self.norm_offset and name.endswith("norm") else values
+
+    def matrix(self, name: str) -> LazyRows:
+        """A matrix, whose rows are loaded when they are read."""
+        return LazyRows(self.tensors[name])
+
+    @cached_property
+    def _mappings(self) -> list[mmap.mmap]:
+        """The mapped files that the tensors are views of."""
+        found: dict[int, mmap.mmap] = {}
+        for tensor in self.tensors.values():
+            base: Any = tensor.data
+            while isinstance(base, np.ndarray):
+                base = base.base
+            file = base.obj if isinstance(base, memoryview) else None
+            if isinstance(file, mmap.mmap):
+                found[id(file)] = file
+        return list(found.values())
+
+    def release(self) -> None:
+        """Return the memory of mapped pages: each tensor is read once or twice, and the file may be larger than it."""
+        for mapping in self._mappings:
+            if hasattr(mapping, "madvise"):
+                mapping.madvise(mmap.MADV_DONTNEED)
 
     def bias(self, name: str) -> Array | None:
         """The bias of a linear layer, if it has one."""

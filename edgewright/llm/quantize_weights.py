@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -23,6 +23,15 @@ Array = np.ndarray[Any, Any]
 _CANDIDATES = (8.0, 7.5, 7.0, 6.5)  # the largest weight of a group becomes this, or less where it is clipped
 _CHUNK = 1 << 17  # weights at a time: temporary arrays stay in the cache
 _SMALLEST = 2.0**-100  # of scales: XNNPACK wants normal numbers
+
+
+class Matrix(Protocol):
+    """Rows that are loaded when they are read: an array, or ``stored_tensor.LazyRows``."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    def __getitem__(self, part: slice, /) -> Array: ...
 
 
 @dataclass(frozen=True)
@@ -40,22 +49,22 @@ class QuantizedWeights:
         return float((self.error / self.energy) ** 0.5) if self.energy else 0.0
 
 
-def quantize_groups(weights: Array, group: int, hints: Array | None = None, threads: int = 2) -> QuantizedWeights:
+def quantize_groups(weights: Matrix, group: int, hints: Array | None = None, threads: int = 2) -> QuantizedWeights:
     """4-bit groups of ``group`` columns. ``hints``: [rows, columns / group] scales to try as well."""
     rows, columns = weights.shape
-    groups = weights.reshape(-1, group)
-    integers, scales = np.empty(groups.shape, np.int8), np.empty(len(groups), np.float32)
-    flat_hints = None if hints is None else hints.reshape(-1)
+    integers, scales = np.empty((rows, columns), np.int8), np.empty((rows, columns // group), np.float32)
 
     def run(part: slice) -> tuple[float, float]:
-        hint = None if flat_hints is None else flat_hints[part]
-        integers[part], scales[part], error = _search(groups[part], hint)
-        return float(error.sum(dtype=np.float64)), float(np.square(groups[part], dtype=np.float64).sum())
+        groups = weights[part].reshape(-1, group)
+        hint = None if hints is None else hints[part].reshape(-1)
+        found, found_scales, error = _search(groups, hint)
+        integers[part], scales[part] = found.reshape(-1, columns), found_scales.reshape(-1, columns // group)
+        return float(error.sum(dtype=np.float64)), float(np.square(groups, dtype=np.float64).sum())
 
     with ThreadPoolExecutor(threads) as pool:
-        totals = list(pool.map(run, _parts(len(groups), max(_CHUNK // group, 1))))
+        totals = list(pool.map(run, _parts(rows, max(_CHUNK // columns, 1))))
     error, energy = (sum(t[i] for t in totals) for i in (0, 1))
-    return QuantizedWeights(integers.reshape(rows, columns), scales.reshape(rows, -1), error, energy)
+    return QuantizedWeights(integers, scales, error, energy)
 
 
 def _parts(count: int, size: int) -> Iterator[slice]:
@@ -97,12 +106,12 @@ def _round(groups: Array, scale: Array) -> Array:
     return q
 
 
-def quantize_rows(weights: Array) -> QuantizedWeights:
+def quantize_rows(weights: Matrix) -> QuantizedWeights:
     """int8 rows from -127 to 127, each with the scale of its largest weight."""
-    rows = weights.shape[0]
-    integers, scales = np.empty(weights.shape, np.int8), np.empty((rows, 1), np.float32)
+    rows, columns = weights.shape
+    integers, scales = np.empty((rows, columns), np.int8), np.empty((rows, 1), np.float32)
     error = energy = 0.0
-    for part in _parts(rows, max(_CHUNK // weights.shape[1], 1)):
+    for part in _parts(rows, max(_CHUNK // columns, 1)):
         chunk = weights[part]
         scale = np.maximum(np.abs(chunk).max(1, keepdims=True) / np.float32(127), np.float32(_SMALLEST))
         q = np.rint(chunk / scale)

@@ -57,6 +57,20 @@ class StoredTensor:
         return math.prod(self.shape)
 
 
+@dataclass(frozen=True)
+class LazyRows:
+    """A matrix whose rows are loaded when they are read."""
+
+    tensor: StoredTensor
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.tensor.shape
+
+    def __getitem__(self, part: slice, /) -> Array:
+        return self.tensor.rows(part).float32()
+
+
 def _dequantize(data: Array, kind: str) -> Array:
     """Dequantize by the package ``gguf``, which is imported only for quantized types."""
     try:

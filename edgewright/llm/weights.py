@@ -70,6 +70,7 @@ class DecoderWeights:
     precision: Precision
     threads: int = 2
     parts: dict[str, PartReport] = field(default_factory=dict)
+    _table: QuantizedWeights | None = None  # the embedding in int8
 
     def vector(self, name: str) -> Array:
         """The weights of a norm."""
@@ -90,20 +91,22 @@ class DecoderWeights:
 
     def embedding(self, tokens: Value) -> tuple[str, dict[str, Any]]:
         """The kernel of the embedding and its arguments."""
-        weights, kind = self.checkpoint.load("embedding"), self.precision.embedding
+        kind = self.precision.embedding
         if kind == "fp32":
+            weights = self.checkpoint.load("embedding")
             self._record("embedding", kind, weights.size, weights.nbytes, None)
             options = {"padding_idx": -1, "scale_grad_by_freq": False, "sparse": False}
             return "aten::embedding.out", {"weight": constant("embedding", weights), "indices": tokens, **options}
         if kind == "int8":
-            quantized, stored, bits = (made := quantize_rows(weights)), made.integers, "byte"
+            made = self._int8_rows("embedding")
+            stored, bits, limits = made.integers, "byte", (-128, 127)
         else:
-            quantized = quantize_groups(weights, self._group("embedding", weights), threads=self.threads)
-            nibbles = (quantized.integers + 8).astype(np.uint8)
-            stored, bits = nibbles[:, 0::2] << 4 | nibbles[:, 1::2], "4bit"  # the even index is the high nibble
-        scales = quantized.scales[:, 0] if quantized.scales.shape[1] == 1 else quantized.scales
-        self._record("embedding", kind, weights.size, stored.nbytes + scales.nbytes, quantized)
-        limits = (-128, 127) if kind == "int8" else (-8, 7)
+            made = self._int4_groups("embedding")
+            nibbles = (made.integers + 8).astype(np.uint8)
+            # The even index is the high nibble, other than in XNNPACK's weights.
+            stored, bits, limits = nibbles[:, 0::2] << 4 | nibbles[:, 1::2], "4bit", (-8, 7)
+        scales = made.scales[:, 0] if made.scales.shape[1] == 1 else made.scales
+        self._record("embedding", kind, made.integers.size, stored.nbytes + scales.nbytes, made)
         return f"quantized_decomposed::embedding_{bits}.dtype_out", {
             "weight": constant("embedding", stored), "weight_scales": constant("embedding_scales", scales),
             "weight_zero_points": None, "weight_quant_min": limits[0], "weight_quant_max": limits[1],
@@ -111,32 +114,41 @@ class DecoderWeights:
         }  # fmt: skip
 
     def _matrix(self, name: str, precision: str, part: str) -> Value:
-        weights = self.checkpoint.load(name)
         if precision == "fp32":
+            weights = self.checkpoint.load(name)
             self._record(part, precision, weights.size, weights.nbytes, None)
             return constant(name, weights)
         if precision == "int8":
-            made = quantize_rows(weights)
-            self._record(part, precision, weights.size, made.integers.nbytes + made.scales.nbytes, made)
+            made = self._int8_rows(name)
+            self._record(part, precision, made.integers.size, made.integers.nbytes + made.scales.nbytes, made)
             return _value(name, made, QParams(_numbers(made), 0, INT8, -128, 127, axis=0))
-        group = self._group(name, weights)
-        made = quantize_groups(weights, group, scale_hints(self.checkpoint.tensors[name], group), self.threads)
-        self._record(part, f"int4 groups of {group}", weights.size, weights.size // 2 + made.scales.size * 2, made)
+        made, group = self._int4_groups(name), self.precision.group_size
+        size = made.integers.size // 2 + made.scales.size * 2
+        self._record(part, f"int4 groups of {group}", made.integers.size, size, made)
         return _value(name, made, QParams(_numbers(made), 0, INT8, -8, 7, axis=0, block=group))
 
-    def _group(self, name: str, weights: Array) -> int:
-        if weights.shape[1] % self.precision.group_size:
+    def _int8_rows(self, name: str) -> QuantizedWeights:
+        if name != "embedding":
+            return quantize_rows(self.checkpoint.matrix(name))
+        if self._table is None:  # a tied head reads it again
+            self._table = quantize_rows(self.checkpoint.matrix(name))
+        return self._table
+
+    def _int4_groups(self, name: str) -> QuantizedWeights:
+        weights, group = self.checkpoint.matrix(name), self.precision.group_size
+        if weights.shape[1] % group:
             fitting = ", ".join(str(size) for size in GROUP_SIZES if not weights.shape[1] % size)
             remedy = f"Group sizes that divide it: {fitting}." if fitting else "Use int8."
-            rule = f"must have rows that are multiples of the group size {self.precision.group_size}"
+            rule = f"must have rows that are multiples of the group size {group}"
             raise UsageError(f"weights {name!r}", rule, value=weights.shape[1], remedy=remedy)
-        return self.precision.group_size
+        return quantize_groups(weights, group, scale_hints(weights.tensor, group), self.threads)
 
     def _bias(self, b: DelegateBuilder, name: str) -> Value | None:
         bias = self.checkpoint.bias(name)
         return None if bias is None else b.constant(bias)
 
     def _record(self, part: str, precision: str, parameters: int, size: int, made: QuantizedWeights | None) -> None:
+        self.checkpoint.release()
         report = self.parts.setdefault(part, PartReport(precision))
         report.parameters += parameters
         report.bytes += size
