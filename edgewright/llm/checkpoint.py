@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import mmap
 import re
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -64,7 +65,7 @@ class Checkpoint:
     def release(self) -> None:
         """Return the memory of mapped pages: each tensor is read once or twice, and the file may be larger than it."""
         for mapping in self._mappings:
-            if hasattr(mapping, "madvise"):
+            if sys.platform != "win32":
                 mapping.madvise(mmap.MADV_DONTNEED)
 
     def bias(self, name: str) -> Array | None:
