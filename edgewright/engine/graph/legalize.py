@@ -11,6 +11,7 @@ import numpy as np
 
 from edgewright.backends.registry import find_dialect
 from edgewright.engine.graph.fuse import is_dynamically_quantized, supports_dynamic_rows
+from edgewright.engine.graph.layout import VIEW_KINDS
 from edgewright.engine.graph.nodes import is_core
 from edgewright.errors import EdgewrightError
 from edgewright.ir.core.conv import is_core_pointwise_gemm
@@ -25,7 +26,8 @@ from edgewright.ir.numerics import Numerics
 # Constant folding: small operators that read nothing but constants are evaluated once, by the reference.
 #
 # Our compiler folds constants, so few graphs have such operators; translations and lowerings may expect that what they
-# translate has a computed operand.
+# translate has a computed operand. A copy of a constant to an output stays a step at its place: callers that map
+# outputs to memory of their own, as the replay of NPU streams does, rely on the order of the writes.
 
 _ERRORS = (EdgewrightError, ValueError, LookupError, TypeError, ArithmeticError)  # the step reports them when it runs
 _MAX_ELEMENTS = 1 << 16  # of a result: folded weights would be in memory twice
@@ -34,10 +36,11 @@ _MAX_ELEMENTS = 1 << 16  # of a result: folded weights would be in memory twice
 def fold_constants(graph: Graph, numerics: Numerics, find_dialect: FindDialect) -> Graph:
     """The graph without operators whose operands are all constant; the same graph if it has none."""
     folded: dict[Value, Value] = {}
-    ops: list[Op] = []
+    ops, outputs = list[Op](), set(graph.outputs)
     for op in graph.ops:
         op = _substitute(op, folded)
-        results = _evaluate(op, numerics, find_dialect)
+        copies_to_output = op.kind in VIEW_KINDS and op.outputs[0] in outputs
+        results = None if copies_to_output else _evaluate(op, numerics, find_dialect)
         if results is None:
             ops.append(op)
         else:
