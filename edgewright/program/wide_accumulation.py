@@ -7,11 +7,13 @@ concerned, and neither are kernels that compute each element alone.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import torch
 
 from edgewright.ir.dtypes import bfloat16
-from edgewright.ir.graph import Graph, Op, Value
+from edgewright.ir.graph import Graph, Op, Value, nested_values
 
 _NARROW = (np.dtype(np.float16), np.dtype(bfloat16))
 _WIDE = np.dtype(np.float32)
@@ -29,20 +31,30 @@ _KINDS = frozenset(
 )  # fmt: skip
 
 
-def widen_accumulation(graph: Graph) -> None:
-    """Insert conversions around the kernel calls that need them."""
+def widen_accumulation(graph: Graph, read: set[Value] | None = None) -> None:
+    """Insert conversions around the kernel calls that need them. ``read``: the values that anything reads."""
+    read = set(_read_values(graph)) if read is None else read
     ops: list[Op] = []
     for op in graph.ops:
         for branch in op.graphs.values():
-            widen_accumulation(branch)
+            widen_accumulation(branch, read)
         if op.kind in _KINDS and any(value.dtype in _NARROW for value in op.inputs()):
-            ops += _widened(op)
+            ops += _widened(op, read)
         else:
             ops.append(op)
     graph.ops = ops
 
 
-def _widened(op: Op) -> list[Op]:
+def _read_values(graph: Graph) -> Iterator[Value]:
+    yield from nested_values(graph.outputs)
+    yield from (source for _, source in graph.updates)
+    for op in graph.ops:
+        yield from op.inputs()
+        for branch in op.graphs.values():
+            yield from _read_values(branch)
+
+
+def _widened(op: Op, read: set[Value]) -> list[Op]:
     before, after = [], []
     wide: dict[Value, Value] = {}
     for value in op.inputs():
@@ -56,7 +68,8 @@ def _widened(op: Op) -> list[Op]:
         if out is not None and out.dtype in _NARROW:
             result = Value(f"{out.name}_wide", _WIDE, out.shape, out.dim_order)
             op.outputs[position] = result
-            after.append(_cast(result, out, op))
+            if out in read:  # a norm's statistics rarely are
+                after.append(_cast(result, out, op))
     return [*before, op, *after]
 
 

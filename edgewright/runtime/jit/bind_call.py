@@ -211,7 +211,7 @@ def _fold_constants(g: GraphBuilder, key: str, args: Args, outs: Sequence[Tensor
     if any(not s.bound and s.dynamic for s in slots):
         return False
     if sum(math.prod(s.bound) for s in (*slots, *outs)) > _MAX_FOLDED_ELEMENTS:
-        return _fold_transpose(g, key, args, outs)
+        return _fold_cast(g, key, args, outs) or _fold_transpose(g, key, args, outs)
     kernel = all_kernels()[key]
     if not kernel.pure or kernel.signature is None or 0 in [n for o in outs for n in o.bound]:
         return False
@@ -227,6 +227,17 @@ def _fold_constants(g: GraphBuilder, key: str, args: Args, outs: Sequence[Tensor
     for out, slot in zip(outs, results, strict=True):
         assert slot.array is not None
         g.bind_constant(out, np.array(slot.array, order="C"))
+    return True
+
+
+def _fold_cast(g: GraphBuilder, key: str, args: Args, outs: Sequence[TensorSlot]) -> bool:
+    """Convert a large constant (16-bit weights of a product that adds up in float32) at load, once for all shapes."""
+    if "cast" not in _kinds(key) or not g.supports_float(args["self"]) or not g.supports_float(*outs):
+        return False
+    data = g.constant_data(args["self"])
+    if data is None:
+        return False
+    g.bind_constant(outs[0], g.cast_constant(data, outs[0].dtype))
     return True
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Union
 
 import numpy as np
 
@@ -16,7 +16,8 @@ from edgewright.lowering.aten_to_core.operands import F32, FLOATS
 from edgewright.lowering.passes.layout import NHWC, LoweringContext, Order, identity, require
 from edgewright.runtime.tensor import TensorSlot
 
-TransposeCache = dict[tuple[int, tuple[int, ...]], tuple[Array, Array]]
+# Transposed and converted constants with their sources, by the source's id and the order or type.
+TransposeCache = dict[tuple[int, Union[tuple[int, ...], str]], tuple[Array, Array]]
 DTYPES = (*FLOATS, *(np.dtype(t) for t in ("bool", "uint8", "int8", "int16", "int32", "int64")))
 MIN_MACS = 1_000_000  # below, numpy finishes before the engine has compiled
 # Operators that keep indices in range.
@@ -113,6 +114,13 @@ class GraphBuilder(LoweringContext):
         key = (id(data), tuple(order))
         if key not in self.transposed:
             self.transposed[key] = (data, np.ascontiguousarray(data.transpose(order)))
+        return self.transposed[key][1]
+
+    def cast_constant(self, data: Array, dtype: DType) -> Array:
+        """A constant of another type; the same array for the same arguments."""
+        key = (id(data), str(dtype))
+        if key not in self.transposed:
+            self.transposed[key] = (data, np.ascontiguousarray(data).astype(dtype))
         return self.transposed[key][1]
 
     def scalar_dtype(self, dtype: DType) -> DType:
