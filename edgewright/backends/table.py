@@ -120,6 +120,9 @@ SCALE_RANGE = Rule(f"scales must be from {MIN_SCALE:g} to {MAX_SCALE:g}, and sca
                    "not larger", _scale_out_of_range)  # fmt: skip
 
 
+CONTROL_FLOW = "branches and loops run on the CPU: a delegate is a graph without control flow"
+
+
 class OperatorConfig:
     """Base of the classes that select one or several rows in ``configs=[...]`` of a partitioner."""
 
@@ -150,21 +153,28 @@ class Rounding:
 class Backend:
     """The operator table of a backend. ``emit`` compiles a partition to a blob, its named data and, if the host cannot
     run the blob, its host twin. ``rounding``: error bound of results. ``absent``: operators that other backends
-    support, and why this one does not."""
+    support, and why this one does not. ``equal_widths``: activations of an operator must all have the same number of
+    bits, so the quantizer inserts conversions."""
 
     def __init__(
         self, info: BackendInfo, rows: Iterable[OpSpec], rules: Iterable[Rule] = (), *, emit: Emit | None = None,
         precision_notes: Mapping[str, str] | None = None, absent: Mapping[str, str] | None = None,
-        rounding: Rounding | None = None,
+        rounding: Rounding | None = None, equal_widths: bool = False,
     ) -> None:  # fmt: skip
         self.info, self.name, self.id = info, info.name, info.id
         self.rounding = rounding or Rounding()
+        self.equal_widths = equal_widths
         self.rows = {row.op: row for row in rows}
         own_rules = tuple(rules)
         self.rules = (*(rule for rule in (NOT_CONSTANT, SCALE_RANGE) if rule not in own_rules), *own_rules)
         self.emit = emit
         self.absent = dict(absent or {})
         self.precision_notes = {**PRECISIONS, **(precision_notes or {})}  # descriptions of the precisions
+
+    @property
+    def max_rank(self) -> int | None:
+        """The number of dimensions that tensors may have, if there is a rule."""
+        return min((rule.limit for rule in self.rules if isinstance(rule, MaxRank)), default=None)
 
     def configs(self) -> dict[str, type[OperatorConfig]]:
         """One ``OperatorConfig`` class for each config name of the rows."""
@@ -177,6 +187,8 @@ class Backend:
     def rejections(self, op: Op, target: Any = None) -> list[Rejection]:
         """Every rule that ``op`` violates; an empty list means that it is supported."""
         row = self.rows.get(op.kind)
+        if op.graphs and row is None:
+            return [Rejection(CONTROL_FLOW, True)]
         if row is None:
             return [Rejection(f"{self.name} has no row for {op.kind}", True)]
         rejections = []
@@ -279,12 +291,19 @@ def not_empty() -> Rule:
     return Rule("tensors must not be empty", check)
 
 
+@dataclass(frozen=True)
+class MaxRank(Rule):
+    """A limit of the number of dimensions, known to rewrites that reduce it."""
+
+    limit: int = 0
+
+
 def max_rank(limit: int) -> Rule:
     def check(op: Op, target: Any) -> object:
         largest_rank = max((len(v.shape) for v in tensors(op)), default=0)
         return largest_rank if largest_rank > limit else OK
 
-    return Rule(f"rank must be at most {limit}", check)
+    return MaxRank(f"rank must be at most {limit}", check, limit)
 
 
 # -------------------------------------------------------------------------------------------------- argument decoding

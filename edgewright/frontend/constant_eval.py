@@ -11,6 +11,9 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
 from torch.utils import _pytree as pytree
 
+from edgewright.ir.aten.ops import OPS
+from edgewright.ir.aten.table import OpClass
+
 _MAX_ELEMENTS = 1 << 26
 _MAX_DEPTH = 64
 
@@ -47,7 +50,10 @@ class ConstantEvaluator:
         op: Any = node.target
         if not is_pure(op):
             return None
-        inputs = {n: self.value(n, depth + 1) for n in node.all_input_nodes}
+        if _creates(op):
+            inputs = {n: _empty_like(n.meta.get("val")) for n in node.all_input_nodes}
+        else:
+            inputs = {n: self.value(n, depth + 1) for n in node.all_input_nodes}
         if any(v is None for v in inputs.values()):
             return None
         args, kwargs = pytree.tree_map_only(fx.Node, lambda n: inputs[n], (node.args, dict(node.kwargs)))
@@ -55,6 +61,17 @@ class ConstantEvaluator:
             kwargs["device"] = "cpu"
         with unset_fake_temporarily(), torch.no_grad():
             return op(*args, **kwargs)
+
+
+def constant_operands(node: fx.Node) -> list[fx.Node]:
+    """The nodes that must be constant for a call to be constant."""
+    is_shape = _creates(node.target) and all(_is_small(n.meta.get("val")) for n in node.all_input_nodes)
+    return [] if is_shape else list(node.all_input_nodes)
+
+
+def _creates(op: Any) -> bool:
+    """True for operators that read the shape and type of their operand, if any, and none of its elements."""
+    return OpClass.CREATION in OPS.classes(op)
 
 
 def is_pure(op: Any) -> bool:
@@ -72,3 +89,10 @@ def _is_small(val: Any) -> bool:
     if not isinstance(val, torch.Tensor) or not all(isinstance(size, int) for size in val.shape):
         return False
     return val.numel() <= _MAX_ELEMENTS
+
+
+def _empty_like(val: Any) -> torch.Tensor | None:
+    if not isinstance(val, torch.Tensor) or not _is_small(val):
+        return None
+    with unset_fake_temporarily():
+        return torch.empty(val.shape, dtype=val.dtype)

@@ -1,8 +1,9 @@
-"""Constant folding before quantization: weights that a model computes from other weights, such as a weight norm, a
-layer applied to a table of coordinates, or rotary position angles.
+"""Constant folding before quantization: what a model computes without its inputs, such as a weight norm, a slice of a
+bias, a layer applied to a table of coordinates, a causal mask, or rotary position angles.
 
-A quantizer would treat every intermediate as an activation, with its own scale and its own error. Not for models that
-are trained afterwards: a folded tensor no longer follows the weights it was computed from.
+A quantizer would treat every intermediate as an activation, with its own scale and its own error, and rules that
+require constants would reject their readers. In models that are trained afterwards, weights are not folded: a folded
+tensor no longer follows those it was computed from.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from edgewright.frontend.constant_eval import ConstantEvaluator, is_pure
+from edgewright.frontend.constant_eval import ConstantEvaluator, constant_operands, is_pure
 from edgewright.frontend.mutation import viewed_argument, written_names, written_roots
 from edgewright.frontend.rewriter import is_dynamic
 
@@ -24,13 +25,15 @@ _RESHAPES = (
     aten.squeeze.default, aten.squeeze.dim, aten.squeeze.dims, aten.flatten.using_ints, aten.unflatten.int,
 )  # fmt: skip
 _MAX_GROWTH = 1 << 16  # bytes: the size up to which a folded constant may exceed its sources
+_WEIGHTS = ("weight", "bias")  # arguments of layers that quantizers require to be constants
 
 
-def fold_weights(module: fx.GraphModule) -> fx.GraphModule:
-    """Replace what a module computes from weights and buffers alone by stored tensors, except for trailing views,
-    which cost nothing. A new shape of a computed tensor that nothing else reads is stored with that shape: quantizers
-    look for weights that are constants."""
-    folder = _WeightFolder(module)
+def fold_weights(module: fx.GraphModule, *, trained: bool = False) -> fx.GraphModule:
+    """Replace what a module computes from weights, buffers and numbers alone by stored tensors, except for trailing
+    views, which cost nothing. A view that is a layer's weight, and a new shape of a computed tensor that nothing else
+    reads, are stored: quantizers look for weights that are constants. ``trained``: from numbers only, because weights
+    still change."""
+    folder = _WeightFolder(module, trained)
     changed = False
     for node in reversed(list(module.graph.nodes)):
         if node in folder.sources and node.op == "call_function":
@@ -44,8 +47,9 @@ def fold_weights(module: fx.GraphModule) -> fx.GraphModule:
 class _WeightFolder:
     """``sources``: nodes that depend on weights and constants only, with the size in bytes of each of those."""
 
-    def __init__(self, module: fx.GraphModule) -> None:
+    def __init__(self, module: fx.GraphModule, trained: bool) -> None:
         self.module = module
+        self.trained = trained
         self.graph = module.graph
         self.evaluator = ConstantEvaluator(self._constant)
         self.sources: dict[fx.Node, dict[str, int]] = {}
@@ -60,11 +64,11 @@ class _WeightFolder:
 
     def _visit(self, node: fx.Node) -> None:
         if node.op == "get_attr":
-            tensor = self._constant(node)
+            tensor = None if self.trained else self._constant(node)
             if isinstance(tensor, torch.Tensor):
                 self.sources[node] = {str(node.target): tensor.nbytes}
         elif node.op == "call_function" and is_pure(node.target):
-            inputs = node.all_input_nodes
+            inputs = constant_operands(node)
             if all(n in self.sources for n in inputs):
                 self.sources[node] = {name: size for n in inputs for name, size in self.sources[n].items()}
 
@@ -92,15 +96,13 @@ class _WeightFolder:
         return True
 
     def _is_profitable(self, node: fx.Node) -> bool:
-        """True for floating-point results with inputs, no larger than their sources, that are not returned as is."""
+        """True for results no larger than their sources that are neither returned as is nor views for operators other
+        than layers."""
         val = node.meta.get("val")
-        if not isinstance(val, torch.Tensor) or not val.is_floating_point() or is_dynamic(val):
+        if not isinstance(val, torch.Tensor) or is_dynamic(val) or any(user.op == "output" for user in node.users):
             return False
-        if not node.all_input_nodes:  # a fill or an arange: cheap to recompute
-            return False
-        if viewed_argument(node.target) is not None and not self._reshapes_computed(node):
-            return False
-        if any(user.op == "output" for user in node.users):
+        is_weight = any(_is_weight(node, user) for user in node.users)
+        if viewed_argument(node.target) is not None and not is_weight and not self._reshapes_computed(node):
             return False
         return val.numel() * val.element_size() <= max(sum(self.sources[node].values()), _MAX_GROWTH)
 
@@ -116,10 +118,17 @@ class _WeightFolder:
     def _result(self, node: fx.Node) -> Any:
         needed, todo = {node}, [node]
         while todo:
-            fresh = set(todo.pop().all_input_nodes) - needed
+            fresh = set(constant_operands(todo.pop())) - needed
             needed |= fresh
             todo += fresh
         for producer in self.sources:  # producers first, so that the recursion stays shallow
             if producer in needed:
                 self.evaluator.value(producer)
         return self.evaluator.value(node)
+
+
+def _is_weight(node: fx.Node, user: fx.Node) -> bool:
+    """True if a call reads a node as a layer's weight or bias."""
+    arguments = user.target._schema.arguments if isinstance(user.target, torch._ops.OpOverload) else ()
+    bound = {**{a.name: v for a, v in zip(arguments, user.args, strict=False)}, **user.kwargs}
+    return any(bound.get(name) is node for name in _WEIGHTS)

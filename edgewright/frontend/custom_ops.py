@@ -18,7 +18,7 @@ from edgewright.runtime.registry import all_kernels, register_kernel
 log = logging.getLogger("edgewright.compile")
 # Namespaces of torch and the runtimes, whose operators the kernel set lists.
 _BUILTIN_NAMESPACES = frozenset({
-    "aten", "dim_order_ops", "executorch_prim", "higher_order", "inductor", "prim", "prims", "quantized",
+    "aten", "dim_order_ops", "edgewright", "executorch_prim", "higher_order", "inductor", "prim", "prims", "quantized",
     "quantized_decomposed", "rngprims", "torchao",
 })  # fmt: skip
 _TYPE_NAMES = {"Scalar": "number", "SymInt": "int", "List[SymInt]": "list[int]"}

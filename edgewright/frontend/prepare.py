@@ -44,13 +44,15 @@ def prepare(
     *,
     strict: bool = True,
     remedy: Remedy = lambda op: "",
+    pack_embeddings: bool = False,
 ) -> ExportedProgram:
     """Rewrite a program into operators for which ``is_supported`` is True. Weights are shared with the original.
 
     Operators in ``no_decompose`` stay as they are. Unless ``strict``, so do operators that have neither a kernel nor a
-    decomposition; else they are an error, with what ``remedy`` says about them.
+    decomposition; else they are an error, with what ``remedy`` says about them. ``pack_embeddings``: no backend will
+    look for quantized embeddings any more, so pack their tables.
     """
-    options = (is_supported, no_decompose, strict, remedy)
+    options = (is_supported, no_decompose, strict, remedy, pack_embeddings)
     try:
         return ProgramFunctionalizer(exported, DecomposingRewriter(*options)).program()
     except NeedsRetrace as reason:
@@ -178,14 +180,20 @@ class ProgramFunctionalizer(Functionalizer):
         while isinstance(owner, fx.Node) and owner.target is _INNER_TENSOR:
             path.insert(0, str(owner.args[1]))
             owner = owner.args[0]
-        specs = {s.arg.name: str(s.target) for s in self.exported.graph_signature.input_specs}
-        target = specs[owner.name]
-        tensor = self.exported.state_dict.get(target, self.exported.constants.get(target))
+        target, tensor = self._subclass(owner)
         name = "_".join([*target.split("."), *path])
         self.attributes[name] = operator.attrgetter(".".join(path))(tensor)
         new = self.rewriter.graph.get_attr(name)
         new.meta.update(node.meta)
         self.aliases.define(node, new)
+
+    def _subclass(self, owner: fx.Node) -> tuple[str, Any]:
+        """The name of a weight, and the weight itself."""
+        if owner.op == "get_attr":
+            return str(owner.target), operator.attrgetter(str(owner.target))(self.module)
+        specs = {s.arg.name: str(s.target) for s in self.exported.graph_signature.input_specs}
+        target = specs[owner.name]
+        return target, self.exported.state_dict.get(target, self.exported.constants.get(target))
 
     def _finish(self, output: fx.Node) -> Any:
         signature = self.exported.graph_signature

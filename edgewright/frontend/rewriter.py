@@ -42,7 +42,8 @@ _REPLACEMENTS = {
 
 class Rewriter(ABC):
     """Builds the new graph. ``is_supported(op)`` is True for operators with kernels; ``no_decompose`` are operators
-    to leave as they are regardless; ``remedy(op)`` says which runtime has an unsupported one, or nothing."""
+    to leave as they are regardless; ``remedy(op)`` says which runtime has an unsupported one, or nothing.
+    ``packs_embeddings``: quantized embedding tables are packed."""
 
     def __init__(
         self,
@@ -50,12 +51,14 @@ class Rewriter(ABC):
         no_decompose: Collection[Any] = frozenset(),
         strict: bool = True,
         remedy: Remedy = lambda op: "",
+        packs_embeddings: bool = False,
     ) -> None:
         self.graph = fx.Graph()
         self.is_supported = is_supported
         self.no_decompose = no_decompose
         self.strict = strict
         self.remedy = remedy
+        self.packs_embeddings = packs_embeddings
         self.origin: fx.Node | None = None  # the exported node being rewritten
         self.mode: Any = None  # the fake mode, for operators that create tensors
         self.constants = ConstantEvaluator(lambda node: None)  # of a program, it looks up weights

@@ -14,6 +14,7 @@ from edgewright.errors import UsageError
 from edgewright.formats.executorch_releases import OLDEST, RUNTIMES, first_release, operators_of, split_runtime
 from edgewright.formats.operator_signatures import OPERATORS, Signature
 from edgewright.frontend.custom_ops import is_custom_op, register_host_kernel, signature_of
+from edgewright.frontend.decompose.quantized_embedding import KERNELS, NAMESPACE
 from edgewright.hints import not_among
 from edgewright.ir.aten.ops import OPS
 from edgewright.ir.aten.table import OpDef
@@ -125,7 +126,8 @@ def _key(op: Any) -> str:
 def _functional_keys() -> dict[str, str]:
     """Functional operators, and the keys of their kernels."""
     keys = {signature.functional: key for key, signature in OPERATORS.items() if signature.functional}
-    return {**keys, "aten.item.default": "aten::_local_scalar_dense"}
+    embeddings = {f"{NAMESPACE}.{name}.default": f"quantized_decomposed::{name}.out" for name in KERNELS.values()}
+    return {**keys, **embeddings, "aten.item.default": "aten::_local_scalar_dense"}
 
 
 @cache

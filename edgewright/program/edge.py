@@ -136,8 +136,8 @@ class EdgeProgramManager:
 
     def _prepare(self, program: ExportedProgram, preserved: Sequence[Any] = ()) -> ExportedProgram:
         no_decompose = self._no_decompose | set(preserved)
-        strict = self.compile_config._check_ir_validity
-        return prepare(program, self.kernels.supports, no_decompose, strict=strict, remedy=self.kernels.remedy)
+        options: Any = {"strict": self.compile_config._check_ir_validity, "remedy": self.kernels.remedy}
+        return prepare(program, self.kernels.supports, no_decompose, pack_embeddings=not preserved, **options)
 
     @property
     def methods(self) -> set[str]:

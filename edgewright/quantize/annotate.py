@@ -80,7 +80,8 @@ class Annotator:
         self.returned = set(self.graph.outputs)
         self.plans: list[_QuantizedOp] = []
         self.planned: set[Op] = set()  # operators fused into a plan
-        self.scaled: set[fx.Node] = set()  # nodes whose results have a scale
+        self.scaled: dict[fx.Node, Any] = {}  # nodes whose results have a scale, and their integer range
+        self.converted: dict[Any, Any] = {}  # by node and integer range: the first edge that reads it converted
         self.unquantized: dict[str, str] = {}  # by node: why a layer is not quantized
 
     def run(self) -> None:
@@ -106,7 +107,8 @@ class Annotator:
                 self._record_reason(op, op in varying)
             if plan is not None:
                 self.plans.append(plan)
-                self.scaled |= {plan.result} if plan.result is not None else set()
+                if plan.result is not None:
+                    self.scaled[plan.result] = _integer_range(plan.config)
 
     def _plan(self, op: Op) -> _QuantizedOp | None:
         row = OPS.of(op)
@@ -191,7 +193,7 @@ class Annotator:
                 plan.edges[name] = [self.nodes[v] for v in operands]
         edges = [n for nodes in plan.edges.values() for n in nodes]
         moves = isinstance(plan.ports.get("out"), Same)  # data movement: quantizing a float input is not worth it
-        is_new = self.scaled.isdisjoint(edges) and any(n.op not in self.free for n in edges)
+        is_new = self.scaled.keys().isdisjoint(edges) and any(n.op not in self.free for n in edges)
         if not edges or (moves and (is_new or plan.config.is_dynamic)):
             return False
         if row.name not in self.backend.rows:
@@ -245,8 +247,24 @@ class Annotator:
         inputs: dict[str, list[Any]] = {name: [(n, first) for n in nodes] for name, nodes in plan.edges.items()}
         edges = [edge for points in inputs.values() for edge in points]
         # Dynamically quantized activations have no scale to share.
-        sources = {} if plan.config.is_dynamic else {e: e[0] for e in edges if e[0] in self.scaled}
+        shared = {} if plan.config.is_dynamic else {e: self._source(e, plan.config) for e in edges}
+        sources = {edge: source for edge, source in shared.items() if source is not None}
         return SharingConstraint(plan.ports, inputs, plan.result, sources)
+
+    def _source(self, edge: Any, config: QuantizationConfig) -> Any:
+        """The point with whose scale an edge is read: the producer's or, where its value is converted to another
+        integer range, that of the first such edge; None if the edge has a scale of its own."""
+        producer, target = edge[0], _integer_range(config)
+        if producer not in self.scaled or not self.backend.equal_widths or self.scaled[producer] == target:
+            return producer if producer in self.scaled else None
+        first = self.converted.setdefault((producer, target), edge)
+        return None if first == edge else first
+
+
+def _integer_range(config: QuantizationConfig) -> tuple[Any, ...]:
+    """The type and range of activations."""
+    spec = config.activation
+    return spec.dtype, spec.quant_min, spec.quant_max
 
 
 def _is_batch_norm(node: fx.Node) -> bool:

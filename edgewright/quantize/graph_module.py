@@ -17,6 +17,7 @@ from torch.export.graph_signature import (
     OutputSpec,
     TensorArgument,
 )
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from edgewright.errors import UsageError
 from edgewright.frontend.aliases import NeedsRetrace
@@ -132,6 +133,11 @@ class _ModuleFunctionalizer(ProgramFunctionalizer):
         self.module.register_buffer(str(new.target), value, persistent=False)
         return new
 
+    def _inner_tensor(self, node: fx.Node) -> None:
+        super()._inner_tensor(node)
+        name = str(self.aliases.read(node).target)
+        self.module.register_buffer(name, self.attributes[name], persistent=False)
+
     def _copy_back(self) -> None:
         for old, state in self.states.values():
             new = self.aliases.final_write(old)
@@ -151,6 +157,9 @@ class _ModuleFunctionalizer(ProgramFunctionalizer):
         self.rewriter.graph.output(results).meta.update(output.meta)
         graph = self.rewriter.graph
         graph.eliminate_dead_code(lambda n: n.op != "call_function" or _is_write(n))
+        for node in graph.find_nodes(op="get_attr"):  # weights of which only the inner tensors are read
+            if not node.users and is_traceable_wrapper_subclass(self.attributes[str(node.target)]):
+                graph.erase_node(node)
         module = fx.GraphModule(self.module, graph)
         graph._codegen = self.module.graph._codegen
         module.meta.update(self.module.meta)

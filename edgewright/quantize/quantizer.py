@@ -14,11 +14,13 @@ from typing_extensions import Self
 from edgewright.backends.table import DYNAMIC, STATIC, Backend
 from edgewright.errors import UsageError
 from edgewright.frontend.constant_folding import fold_weights
+from edgewright.frontend.reduce_rank import reduce_rank
 from edgewright.hints import did_you_mean
 from edgewright.ir.aten.ops import OPS
 from edgewright.ir.aten.table import OpDef
 from edgewright.ir.graph import Op
 from edgewright.lowering.kernel_resolution import composites, kernel_set
+from edgewright.quantize.affine import affine_operators
 from edgewright.quantize.annotate import Annotator, annotate_io
 from edgewright.quantize.attention_masks import finite_masks
 from edgewright.quantize.batch_norm_guard import guard_torchao
@@ -133,10 +135,13 @@ class TableQuantizer(Quantizer):  # type: ignore[misc]
     # ------------------------------------------------------------------------------------------ torchao's interface
 
     def transform_for_annotation(self, model: fx.GraphModule) -> fx.GraphModule:
-        """Decompose as lowering does, so that every intermediate value has an observer; fold constant weights unless
-        the model is to be trained, fold frozen batch norms, and make attention masks finite."""
-        model = model if self._is_qat() else fold_weights(model)
-        rewritten = rewrite_module(model, self.kernels.supports, composites(self.backend).union(_NO_DECOMPOSE))
+        """Decompose as lowering does, so that every intermediate value has an observer; fold constants (not weights if
+        the model is to be trained), fold frozen batch norms, and make attention masks finite."""
+        trained, composite = self._is_qat(), composites(self.backend).union(_NO_DECOMPOSE, affine_operators())
+        rewritten = rewrite_module(fold_weights(model, trained=trained), self.kernels.supports, composite)
+        fold_weights(rewritten, trained=trained)  # what is written in place, such as a mask, is functional now
+        if self.backend.max_rank is not None:
+            reduce_rank(rewritten, self.backend.max_rank)
         return finite_masks(fold_frozen_norms(rewritten, self._qat_batch_norms(rewritten)))
 
     def _qat_batch_norms(self, model: fx.GraphModule) -> set[fx.Node]:

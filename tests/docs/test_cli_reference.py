@@ -16,6 +16,8 @@ import pytest
 from edgewright import cli as cli_package
 from edgewright.cli import build_parser, exit_codes, main, runner
 from tests.cli.cli import GOLDEN, recorded
+from tests.llm.tiny import tiny_json
+from tests.llm.tiny_model import tiny_model_bytes
 from tests.support.golden import foreign
 from tests.support.language_models import RecordedModel, gguf_of
 
@@ -67,6 +69,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         shutil.copy(GOLDEN / golden, tmp_path / name)
     (tmp_path / "delegated.pte").write_bytes(foreign())
     (tmp_path / "smol.gguf").write_bytes(gguf_of(RecordedModel("smollm2")))
+    (tmp_path / "lm.pte").write_bytes(tiny_model_bytes())
+    (tmp_path / "tokenizer.json").write_bytes(tiny_json())
     x = recorded("linear_fp32_portable")[0][0]
     np.savez(tmp_path / "x.npz", in0=x)
     x.tofile(tmp_path / "x.raw")

@@ -57,6 +57,11 @@ FOLDED = {
     "norm": lambda m, x: x + nn.functional.layer_norm(m.a, (8,))[:4],
     "another shape": lambda m, x: x @ (m.a.flatten() * 2).view(8, 8),
     "another shape of another": lambda m, x: x * (m.b + 1).unsqueeze(0).reshape_as(m.b),
+    "number": lambda m, x: x + torch.full((8,), 0.5),
+    "like": lambda m, x: x + torch.full_like(x, 0.5),
+    "steps": lambda m, x: x[:, torch.arange(7, -1, -1)],
+    "mask": lambda m, x: x.masked_fill(torch.ones(4, 8, dtype=torch.bool).triu(1), 0.0),
+    "slice": lambda m, x: nn.functional.linear(x, m.a[:4], m.b[:4]),
 }
 LEFT = {
     "view": lambda m, x: x @ m.a.t() + m.b[None],

@@ -111,7 +111,7 @@ def test_a_constant_that_is_an_output_stays_computed() -> None:
     assert [op.kind for op in graph.ops] == ["relu"]
 
 
-def test_what_is_computed_of_steps_is_stored_and_steps_alone_are_not() -> None:
+def test_what_is_created_of_numbers_is_stored_if_it_is_small_and_finite() -> None:
     steps, angles = value("steps", (4,)), value("angles", (4,))
     args = {"start": 0, "end": 4, "step": 1}
     graph = folded(Op("arange", args, [steps]), Op("cos", {"self": steps}, [angles]), reads=angles)
@@ -119,4 +119,20 @@ def test_what_is_computed_of_steps_is_stored_and_steps_alone_are_not() -> None:
     np.testing.assert_allclose(angles.data, np.cos(np.arange(4)), 1e-6)
     steps = value("steps", (4,))
     graph = folded(Op("arange", args, [steps]), reads=steps)
-    assert [op.kind for op in graph.ops] == ["arange", "add"]
+    assert [op.kind for op in graph.ops] == ["add"]
+    np.testing.assert_array_equal(steps.data, np.arange(4))
+    for size, number in (((1 << 14) + 1, 1.0), (4, -np.inf)):
+        filled = value("filled", (size,))
+        graph = folded(Op("full", {"size": [size], "fill_value": number}, [filled]), reads=filled)
+        assert [op.kind for op in graph.ops] == ["full", "add"]
+        assert filled.data is None
+
+
+def test_only_the_shape_of_an_operand_may_count() -> None:
+    source, x, filled, out = (value(name, (2, 3)) for name in ("source", "x", "filled", "out"))
+    ops = [Op("relu", {"self": x}, [source]), Op("full_like", {"self": source, "fill_value": 0.5}, [filled]),
+           Op("add", {"self": x, "other": filled, "alpha": 1}, [out])]  # fmt: skip
+    graph = Graph("g", [x], [out], ops)
+    fold_constants(graph, OPS)
+    assert [op.kind for op in graph.ops] == ["relu", "add"]
+    np.testing.assert_array_equal(filled.data, np.full((2, 3), 0.5))

@@ -85,6 +85,23 @@ def flip(low: QnnLowering, op: Op) -> None:
     low.alias(out, order, low.requantize_like(_slice(low, low.get(x, order), reversed_dims), out))
 
 
+def roll(low: QnnLowering, op: Op) -> None:
+    """The two parts of each dimension, exchanged; without dimensions, those of the flattened tensor."""
+    x, out = op.args["self"], output_of(op)
+    flat = not op.args.get("dims")
+    order = identity(len(x.shape)) if flat else common_order(low, op, len(x.shape))
+    result = low.reshape(low.get(x, order), [math.prod(x.bound)]) if flat else low.get(x, order)
+    dims = [0] if flat else [order.index(d % len(x.shape)) for d in op.args["dims"]]
+    for axis, shift in zip(dims, op.args["shifts"], strict=True):
+        size = result.bound[axis]
+        indices, cut = np.arange(size), -shift % size
+        if cut:
+            parts = [_slice(low, result, {axis: part}) for part in (indices[cut:], indices[:cut])]
+            result = low.temporary(result.bound, result)
+            low.node("Concat", parts, result, axis=axis)
+    low.alias(out, order, low.requantize_like(low.reshape(result, [out.bound[d] for d in order]), out))
+
+
 def cat(low: QnnLowering, op: Op) -> None:
     tensors = [t for t in op.args["tensors"] if t.shape != (0,)]
     out = output_of(op)

@@ -29,11 +29,12 @@ constant_weights = constant("weight", "bias")
 
 
 def _convolutions() -> tuple[OpSpec, ...]:
-    checks = (constant_weights, rules.all_or_none, common.batched_images, rules.conv_transpose_params)
+    equal = (constant_weights, rules.all_or_none, rules.equal_bit_width)
+    checks = (*equal, common.batched_images, rules.conv_transpose_params)
     kinds = ("conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
     return (
         *(OpSpec(op, conv.convolution, checks, ANY, CLAMPS) for op in kinds),
-        OpSpec("linear", conv.linear, (constant_weights, rules.all_or_none, common.not_scalar), ANY, CLAMPS),
+        OpSpec("linear", conv.linear, (*equal, common.not_scalar), ANY, CLAMPS),
         OpSpec("mm", conv.matmul, (rules.all_or_none,), ANY),
         OpSpec("bmm", conv.matmul, (rules.all_or_none,), ANY),
     )
@@ -126,7 +127,10 @@ def _image_ops() -> tuple[OpSpec, ...]:
             common.first_output_only,
         ),
         _spec("avg_pool3d", image.avg_pool3d, rules.avg_pool3d_params),
-        *(_spec(op, image.reduction(kind), rules.reduced_types) for op, kind in reductions.items()),
+        *(
+            _spec(op, image.reduction(kind), rules.equal_bit_width, rules.reduced_types)
+            for op, kind in reductions.items()
+        ),
         _spec("softmax", image.softmax, common.not_scalar),
         _spec("log_softmax", image.log_softmax, common.not_scalar),
         _spec("pixel_shuffle", image.pixel_shuffle("DepthToSpace"), common.four_dims),
@@ -169,6 +173,7 @@ def _data_movement() -> tuple[OpSpec, ...]:
         movement.view: ("view", "reshape", "flatten", "squeeze", "unsqueeze"),
         movement.slices: ("narrow", "select", "split", "split_with_sizes", "chunk", "unbind"),
         movement.flip: ("flip",),
+        movement.roll: ("roll",),
         movement.stack: ("stack",),
         movement.tile: ("expand", "repeat"),
     }
@@ -239,4 +244,5 @@ BACKEND = Backend(
     # The error of complete networks corresponds to up to 33 quantization steps per operator for 16-bit integers (with
     # 16-bit weights), and to a relative error of 2**-9 for fp16 (softmax). The bound is twice that.
     rounding=Rounding(int16=64, real=2.0**-8),
+    equal_widths=True,
 )

@@ -259,3 +259,13 @@ def unbind(rw: Rewriter, x: fx.Node, dim: int = 0) -> Any:
 def single_cat(rw: Rewriter, tensors: Any, dim: int = 0) -> Any:
     """A concatenation of one tensor is that tensor."""
     return tensors[0] if len(tensors) == 1 else NotImplemented
+
+
+@rule(aten.fill.Scalar, aten.fill.Tensor)
+def fill(rw: Rewriter, x: fx.Node, value: Any) -> Any:
+    """Only the shape of the operand counts: a tensor that depends on no other."""
+    number = rw.constants.value(value) if isinstance(value, fx.Node) else value
+    if number is None or is_dynamic(x.meta["val"]) or not x.meta["val"].is_contiguous():
+        return NotImplemented
+    number = number.item() if isinstance(number, torch.Tensor) else number
+    return rw.call(aten.full.default, list(x.meta["val"].shape), number, dtype=dtype_of(x))

@@ -14,6 +14,7 @@ from edgewright.frontend.decompose import (  # noqa: F401  (they register rules)
     layers,
     matmul,
     order_statistics,
+    quantized_embedding,
     recurrent,
     runtime_limits,
     softmax,
@@ -43,7 +44,8 @@ class DecomposingRewriter(Rewriter):
             result = rule(self, *args, **kwargs)
             if result is not NotImplemented:
                 return result
-        if self.is_supported(op) or op in self.no_decompose:
+        is_table = self.packs_embeddings and self.origin is not None and op is self.origin.target
+        if self.is_supported(op) or op in self.no_decompose or (is_table and quantized_embedding.is_table(self.origin)):
             if val is None:
                 val = self.fake(op, args, kwargs)
             return self.unpack(self.emit(op, args, kwargs, val=val), val)

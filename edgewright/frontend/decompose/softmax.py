@@ -1,8 +1,11 @@
-"""Decomposition of ``_safe_softmax``, the softmax of attention, whose fully masked rows are zero.
+"""Softmax of masked scores: constant masks are added, and ``_safe_softmax``, whose fully masked rows are zero.
 
 PyTorch decomposes it into a softmax and a ``where`` between that and zero. If no row can be fully masked it is a plain
 softmax; otherwise the mask is replaced by 0 in fully masked rows, and these rows of the result are multiplied by zero.
 Which rows those are depends on the mask alone, so that the pattern that computes the scores stays intact for fusion.
+
+Scores in which a constant condition selects what is masked (``masked_fill``, ``where``) become a sum with a constant,
+which every backend has.
 """
 
 from __future__ import annotations
@@ -19,6 +22,8 @@ from edgewright.ir.aten.table import OpClass
 
 aten = torch.ops.aten
 _MASKED = float("-inf")
+_SOFTMAX = ("softmax", "_softmax", "_safe_softmax", "log_softmax", "_log_softmax")
+_MAX_FILL = -1e9  # numbers up to this mask a score, whatever it is
 _MAX_MASK = 1 << 20  # elements of a mask: four megabytes of the file
 
 
@@ -105,10 +110,9 @@ def _unmasked_elements(rw: Rewriter, mask: fx.Node, dim: int) -> Any:
 # ------------------------------------------------------------------------------------------- PyTorch's decomposition
 
 
-@rule(aten.where.self)
-def decomposed_softmax(rw: Rewriter, condition: fx.Node, zero: fx.Node, weights: fx.Node) -> Any:
+def _decomposed_softmax(rw: Rewriter, condition: fx.Node, zero: fx.Node, weights: fx.Node) -> Any:
     """Recover the operator from ``where(all elements are minus infinity, 0, softmax)``."""
-    if _op_name(weights) not in ("_softmax", "softmax") or not _is_zero(zero):
+    if _op_name(weights) not in ("_softmax", "softmax") or not _is_zero(rw, zero):
         return NotImplemented
     x, dim = weights.args[:2]
     if dtype_of(x) != dtype_of(weights) or not rank_of(x):  # type: ignore[arg-type]
@@ -118,7 +122,10 @@ def decomposed_softmax(rw: Rewriter, condition: fx.Node, zero: fx.Node, weights:
     return rw.call(aten._safe_softmax.default, x, dim)
 
 
-def _is_zero(node: Any) -> bool:
+def _is_zero(rw: Rewriter, node: Any) -> bool:
+    if node.op == "get_attr":  # folded before quantization
+        value = rw.constants.value(node)
+        return value is not None and not bool(value.any())
     if _op_name(node) in ("zeros", "zeros_like"):
         return True
     position = 0 if _op_name(node) == "scalar_tensor" else 1
@@ -144,3 +151,44 @@ def _all_masked(node: Any) -> tuple[Any, int] | None:
     dims = reduced.args[1] if isinstance(reduced.args[1], list | tuple) else [reduced.args[1]]
     x = comparison.args[0]
     return (x, dims[0] % rank_of(x)) if len(dims) == 1 and rank_of(x) else None
+
+
+# ------------------------------------------------------------------------------- masks selected by a constant condition
+
+
+@rule(aten.where.self)
+def where(rw: Rewriter, condition: fx.Node, selected: fx.Node, other: fx.Node) -> Any:
+    result = _decomposed_softmax(rw, condition, selected, other)
+    masked, fill = rw.constants.value(condition), rw.constants.value(other)
+    if result is not NotImplemented or masked is None or fill is None:
+        return result
+    return _add_mask(rw, selected, ~masked, fill)
+
+
+@rule(aten.masked_fill.Scalar, aten.masked_fill.Tensor)
+def masked_fill(rw: Rewriter, x: fx.Node, mask: fx.Node, value: Any) -> Any:
+    masked, fill = rw.constants.value(mask), rw.constants.value(value) if isinstance(value, fx.Node) else value
+    if masked is None or not isinstance(fill, int | float | torch.Tensor):
+        return NotImplemented
+    return _add_mask(rw, x, masked, torch.as_tensor(fill))
+
+
+def _add_mask(rw: Rewriter, scores: fx.Node, masked: torch.Tensor, fill: torch.Tensor) -> Any:
+    """Scores with a constant added where they are masked, if only softmaxes read the result."""
+    readers = [] if rw.origin is None or _op_name(rw.origin) not in ("where", "masked_fill") else [*rw.origin.users]
+    if not readers or any(_op_name(reader) not in _SOFTMAX for reader in readers) or rw.add_constant is None:
+        return NotImplemented
+    if not _is_product(scores) or masked.numel() > _MAX_MASK or fill.numel() != 1 or float(fill) > _MAX_FILL:
+        return NotImplemented
+    if any(_masks_row(masked, reader) for reader in readers):
+        return NotImplemented  # its weights are equal, and those of a sum are not
+    table = torch.zeros(masked.shape, dtype=dtype_of(scores)).masked_fill(masked, float(fill))
+    return rw.call(aten.add.Tensor, scores, rw.add_constant(table))
+
+
+def _masks_row(masked: torch.Tensor, softmax: fx.Node) -> bool:
+    """True if a row of a softmax is masked entirely."""
+    rank, dim = rank_of(softmax), softmax.args[1]
+    assert isinstance(dim, int)
+    position = dim % rank - rank if rank else 0
+    return bool((masked.all(position) if masked.dim() >= -position > 0 else masked).any())

@@ -11,6 +11,7 @@ from torch.export import ExportedProgram
 from edgewright.backends.table import STATIC, Backend
 from edgewright.errors import UsageError
 from edgewright.frontend.delegate import LoweredBackendModule
+from edgewright.frontend.reduce_rank import reduce_rank
 from edgewright.ir.aten.dialect import ATEN
 from edgewright.ir.aten.ops import OPS
 from edgewright.ir.graph import Graph, Op, Origin
@@ -92,6 +93,8 @@ class Partitioner:
 
     def partition(self, exported: ExportedProgram, method: str = "forward") -> ExportedProgram:
         """The program with the supported operators as delegate calls."""
+        if self.backend.max_rank is not None:
+            reduce_rank(exported.graph_module, self.backend.max_rank)
         application = Application(exported, method, self.backend.name)
         excluded = self._exclusion_reasons(application)
         rows = self.backend.rows.values()

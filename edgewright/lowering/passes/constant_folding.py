@@ -10,7 +10,7 @@ import numpy as np
 
 from edgewright.errors import UsageError
 from edgewright.ir.aten.reference.quant import quantize_per_channel, quantize_per_tensor
-from edgewright.ir.aten.table import OpTable
+from edgewright.ir.aten.table import OpClass, OpTable
 from edgewright.ir.graph import Graph, Op, QParams, Value
 from edgewright.ir.numerics import broadcast_params
 
@@ -55,7 +55,7 @@ class _ConstantFolder:
             self._visit(op)
 
     def _visit(self, op: Op) -> None:
-        inputs = list(op.inputs())
+        inputs = self._operands(op)
         if op.graphs or not self._is_computable(op):
             return
         if all(v.constant or v in self.producers for v in inputs):
@@ -63,6 +63,13 @@ class _ConstantFolder:
                 s for v in inputs for s in (self.sources[self.producers[v]] if v in self.producers else {v})
             }
             self.producers.update({v: op for v in op.outputs if v is not None})
+
+    def _operands(self, op: Op) -> list[Value]:
+        """The tensors that an operator's results depend on; those that create tensors read shapes only."""
+        return [] if self._creates(op) else list(op.inputs())
+
+    def _creates(self, op: Op) -> bool:
+        return op.kind in self.table and self.table[op.kind].op_class is OpClass.CREATION
 
     def _is_computable(self, op: Op) -> bool:
         tensors = [*op.inputs(), *(o for o in op.outputs if o is not None)]
@@ -72,18 +79,15 @@ class _ConstantFolder:
         return has_reference and all(o is None or o.nbytes <= _WORKSPACE for o in op.outputs)
 
     def fold(self, op: Op, read: list[Value]) -> bool:
-        """Store the results of an operator that others read; False if they are too large or graph outputs.
-
-        Operators without inputs (fill, arange) are not folded: recomputing them is as cheap as storing them.
-        """
-        if not any(True for _ in op.inputs()):
-            return False
+        """Store the results of an operator that others read; False if they are too large or graph outputs, or infinite
+        and cheap to create: devices disagree about infinite constants."""
         limit = max(sum(v.nbytes for v in self.sources[op]), _MAX_CONSTANT_BYTES)
         too_large = op.kind not in _CONVERSIONS and any(v.nbytes > limit for v in read)
         if (
             too_large
             or not self.graph_outputs.isdisjoint(read)
             or not all(self._evaluate(step) for step in self._needed_ops(op))
+            or (self._creates(op) and not all(np.isfinite(self.results[value]).all() for value in read))
         ):
             return False
         for value in read:
@@ -94,7 +98,8 @@ class _ConstantFolder:
         """The operators to evaluate for an operator's results, in order."""
         needed, todo = {op}, [op]
         while todo:
-            producers = {self.producers[v] for v in todo.pop().inputs() if not v.constant and v not in self.results}
+            operands = self._operands(todo.pop())
+            producers = {self.producers[v] for v in operands if not v.constant and v not in self.results}
             todo += producers - needed
             needed |= producers
         return sorted(needed, key=self.order.__getitem__)
@@ -111,7 +116,8 @@ class _ConstantFolder:
         """An operator's results in floating point; None if its reference rejects an argument (a device)."""
         if op.kind in _CONVERSIONS:
             return (self._float_value(op.args["self"]),)
-        arguments = {name: self._float_value(value) for name, value in op.args.items() if name != "limits"}
+        read = _shape_of if self._creates(op) else self._float_value
+        arguments = {name: read(value) for name, value in op.args.items() if name != "limits"}
         try:
             results = self.table[op.kind].call(arguments)
         except (TypeError, ValueError, UsageError):
@@ -126,6 +132,11 @@ class _ConstantFolder:
             return value
         constant = value if value.constant else replace(value, data=self.results[value])
         return constant.data if constant.q is None else dequantize_constant(constant)
+
+
+def _shape_of(value: Any) -> Any:
+    """A tensor of a value's shape and type, for operators that do not read its elements."""
+    return np.broadcast_to(np.zeros((), value.dtype), value.bound) if isinstance(value, Value) else value
 
 
 def _encode_result(value: Value, result: Any) -> Any:

@@ -80,8 +80,11 @@ class LoweringContext:
         available = self._by_order[value]
         if order not in available:
             stored_order, stored = next(iter(available.items()))
-            permuted = self._device(value, order)
-            self.permute(stored, permuted, [stored_order.index(d) for d in order])
+            permuted, dims = self._device(value, order), [stored_order.index(d) for d in order]
+            if stored.data is not None:  # of an operator that creates a tensor
+                permuted.data = np.ascontiguousarray(stored.data.transpose(dims))
+            else:
+                self.permute(stored, permuted, dims)
             available[order] = permuted
         return available[order]
 
