@@ -25,6 +25,7 @@ _RESHAPES = (
     aten.squeeze.default, aten.squeeze.dim, aten.squeeze.dims, aten.flatten.using_ints, aten.unflatten.int,
 )  # fmt: skip
 _MAX_GROWTH = 1 << 16  # bytes: the size up to which a folded constant may exceed its sources
+_SOFTMAXES = (aten.softmax.int, aten._softmax.default, aten._safe_softmax.default)
 _WEIGHTS = ("weight", "bias")  # arguments of layers that quantizers require to be constants
 
 
@@ -83,7 +84,7 @@ class _WeightFolder:
             self.graph.erase_node(node)
             return True
         value = self._result(node) if self._is_profitable(node) else None
-        if value is None or not torch.isfinite(value).all():
+        if value is None or not (torch.isfinite(value).all() or _is_mask(node, value)):
             return False
         names = (f"{node.name}_folded{'_' * count}" for count in itertools.count())
         name = next(n for n in names if not hasattr(self.module, n))
@@ -125,6 +126,16 @@ class _WeightFolder:
             if producer in needed:
                 self.evaluator.value(producer)
         return self.evaluator.value(node)
+
+
+def _is_mask(node: fx.Node, value: torch.Tensor) -> bool:
+    """True for minus infinities that are only added to scores of a softmax: quantizers make those finite."""
+    if bool(torch.isnan(value).any() or (value == torch.inf).any()):
+        return False
+    sums = list(node.users)
+    softmaxes = [reader for total in sums for reader in total.users]
+    are_sums = all(total.target is aten.add.Tensor for total in sums)
+    return are_sums and bool(softmaxes) and all(reader.target in _SOFTMAXES for reader in softmaxes)
 
 
 def _is_weight(node: fx.Node, user: fx.Node) -> bool:

@@ -13,6 +13,7 @@ import torch
 from torch import fx
 
 from edgewright.frontend.rewriter import Rewriter, is_dynamic
+from edgewright.frontend.tensors import dim_order_of
 from edgewright.ir.aten.ops import OPS
 from edgewright.ir.aten.table import OpClass
 from edgewright.ir.ports import ACT, INDEX
@@ -265,7 +266,7 @@ def single_cat(rw: Rewriter, tensors: Any, dim: int = 0) -> Any:
 def fill(rw: Rewriter, x: fx.Node, value: Any) -> Any:
     """Only the shape of the operand counts: a tensor that depends on no other."""
     number = rw.constants.value(value) if isinstance(value, fx.Node) else value
-    if number is None or is_dynamic(x.meta["val"]) or not x.meta["val"].is_contiguous():
+    if number is None or is_dynamic(x.meta["val"]) or dim_order_of(x.meta["val"]) != tuple(range(rank_of(x))):
         return NotImplemented
     number = number.item() if isinstance(number, torch.Tensor) else number
     return rw.call(aten.full.default, list(x.meta["val"].shape), number, dtype=dtype_of(x))
