@@ -97,7 +97,7 @@ def test_a_record_continues_and_names_what_to_look_at(tmp_path: Path) -> None:
         (NEWEST, "kernels", REFUSED),
         ("1.0.0", "networks", NEWER),
         (NEWEST, "networks", EQUAL),
-        ("1.0.1", "kernels", KNOWN),
+        ("1.0.1", "kernels", KNOWN + DIFFERS),
     ):
         record.add([Outcome(release, group, "case", kind)])
     again = Record(tmp_path / "r.jsonl")

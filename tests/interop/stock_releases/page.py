@@ -24,7 +24,7 @@ def write_page(record: Record) -> None:
 
 
 def _table(record: Record) -> list[str]:
-    columns = (EQUAL, NEWER, KNOWN, REFUSED, DIFFERS, CRASHES)
+    columns = (EQUAL, NEWER, *(KNOWN + kind for kind in (REFUSED, DIFFERS, CRASHES)), REFUSED, DIFFERS, CRASHES)
     lines = [f"| release | programs | {' | '.join(columns)} |", f"|---|---|{'---:|' * len(columns)}"]
     for release in TORCH:
         for group in GROUPS:
