@@ -123,7 +123,7 @@ def interrupt_at(decoder: Script, count: int) -> None:
         nonlocal count
         count -= 1
         if count == 0:
-            os.kill(os.getpid(), signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
         return forward(tokens, position)
 
     decoder.forward = interrupting  # type: ignore[method-assign]
@@ -154,8 +154,8 @@ def test_a_second_ctrl_c_raises(script: Script) -> None:
 
     def interrupt_twice() -> None:
         with interruptible(reply):
-            os.kill(os.getpid(), signal.SIGINT)
-            os.kill(os.getpid(), signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
 
     with pytest.raises(KeyboardInterrupt):
         interrupt_twice()

@@ -39,7 +39,7 @@ ALLOWED = {
     # jinja2's nodes, errors and callables, values in templates, arrays of checkpoints; a method for each filter
     "llm": {"lineno", "ctx", "jinja_pass_arg", "__self__", "__name__", "__len__", "tolist", COMPUTED},
     "compat": {"read", "to_bytes", COMPUTED},  # open files, records; ast nodes
-    "cli": {"shape"},  # outputs are arrays or numbers
+    "cli": {"shape", "strerror"},  # outputs are arrays or numbers; errors of the system
 }
 
 
