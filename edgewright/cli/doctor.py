@@ -36,6 +36,14 @@ BASE = (
 )
 TORCH = Package("torch", "torch", "torch", "compiling", _COMPILE)
 TORCHAO = Package("torchao", "torchao", "torchao", "quantizing", _COMPILE)
+_LLM = "pip install 'edgewright[llm]'"
+LANGUAGE_MODELS = (
+    Package("tokenizers", "tokenizers", "tokenizers", "language models", _LLM),
+    Package("Jinja2", "jinja2", "jinja2", "chat templates of language models", _LLM),
+    Package("gguf", "gguf", "gguf", "compiling language models from GGUF files", _LLM),
+    Package("Starlette", "starlette", "starlette", "edgewright serve", _LLM),
+    Package("uvicorn", "uvicorn", "uvicorn", "edgewright serve", _LLM),
+)
 PILLOW = Package("Pillow", "pillow", "PIL", "calibrating with a folder of images", "pip install pillow")
 
 
@@ -176,7 +184,8 @@ def diagnose(required: Collection[Package] = ()) -> list[Finding]:
     backends = in_order()
     needs = [(info, need) for info in backends for need in requirements(info)]
     general = [(_EDGEWRIGHT, need) for need in (*BASE, TORCH, TORCHAO)]
-    packages = [*general, *((i, n) for i, n in needs if isinstance(n, Package)), (_EDGEWRIGHT, PILLOW)]
+    optional = [(_EDGEWRIGHT, need) for need in (*LANGUAGE_MODELS, PILLOW)]
+    packages = [*general, *((i, n) for i, n in needs if isinstance(n, Package)), *optional]
     return [
         Finding("edgewright", OK, VERSION, machine()),
         _python(),

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from edgewright.errors import ExecutionError, UsageError
 
 MAX_BIASES = 1024
+_HEADS = (1 << 10, 1 << 14)
 
 
 @dataclass(frozen=True)
@@ -112,23 +113,44 @@ class Sampler:
 
 
 def candidates(scores: NDArray[Any], options: SamplingOptions) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """The tokens that may be drawn, the likeliest first, with their probabilities. Of equal tokens the smaller id is
-    first, so that the result does not depend on how a library sorts."""
-    tokens = np.arange(len(scores), dtype=np.int64)
-    if 0 < options.top_k < len(scores):
-        least = np.partition(scores, -options.top_k)[-options.top_k]
-        tokens = np.flatnonzero(scores >= least)
-    order = np.argsort(-scores[tokens], kind="stable")[: options.top_k or None]
-    tokens = tokens[order]
-    shifted = scores[tokens].astype(np.float64)
-    shifted -= shifted[0]
-    shares = _softmax(shifted)
-    count = len(tokens)
-    if options.top_p < 1:  # the shortest prefix that reaches top_p
+    """The tokens that may be drawn, with their probabilities.
+
+    Of equal tokens the smaller id comes first, so that the result does not depend on how a library sorts.
+    """
+    top_k = min(options.top_k or len(scores), len(scores))
+    if top_k == len(scores) and options.top_p == 1 and options.min_p == 0:  # none is left out, and the order is free
+        return np.arange(top_k), _softmax((scores - scores.max()).astype(np.float64) / options.temperature)
+    total = None if options.top_k else float(np.exp(scores - scores.max(), dtype=np.float64).sum())
+    # Sorting a whole vocabulary takes much longer than finding its likeliest tokens, which are mostly enough.
+    for head in (*_HEADS, top_k):
+        tokens = _largest(scores, min(head, top_k))
+        shifted = scores[tokens].astype(np.float64)
+        shifted -= shifted[0]
+        powers = np.exp(shifted)
+        shares = powers / (powers.sum() if total is None or len(tokens) == len(scores) else total)
+        count = _prefix(shares, options)
+        if count < len(tokens) or len(tokens) == top_k:
+            break
+    return tokens[:count], _softmax(shifted[:count] / options.temperature)
+
+
+def _largest(scores: NDArray[Any], count: int) -> NDArray[np.int64]:
+    """The tokens of the largest scores, the largest first."""
+    tokens = np.arange(len(scores))
+    if count < len(scores):
+        tokens = np.flatnonzero(scores >= np.partition(scores, -count)[-count])
+    order: NDArray[np.int64] = np.argsort(-scores[tokens], kind="stable")[:count]
+    return tokens[order]
+
+
+def _prefix(shares: NDArray[np.float64], options: SamplingOptions) -> int:
+    """How many of the sorted tokens remain: the shortest prefix that reaches top_p, without what min_p leaves out."""
+    count = len(shares)
+    if options.top_p < 1:
         count = min(count, int(np.searchsorted(np.cumsum(shares), options.top_p, side="left")) + 1)
     if options.min_p > 0:
         count = min(count, max(1, int(np.count_nonzero(shares >= options.min_p * shares[0]))))
-    return tokens[:count], _softmax(shifted[:count] / options.temperature)
+    return count
 
 
 def _softmax(shifted: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -147,7 +169,7 @@ def _biased(
     counts = (options.frequency_penalty or options.presence_penalty) and replied > 0
     if not (repeats or counts or options.logit_bias):
         return logits
-    scores = logits.astype(np.float64)
+    scores = logits.copy()
     if repeats:
         recent = np.unique(np.asarray(window, np.int64))
         values = scores[recent]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,16 @@ def test_a_word_that_is_a_token_is_not_split_where_the_model_says_so() -> None:
     ]
     more["tokenizer.ggml.pre"] = "qwen2"
     assert len(Tokenizer(tokenizer_from_gguf(more)).encode("zebra", add_special_tokens=False)) == 5
+
+
+def test_merges_are_texts_unless_a_token_has_a_space() -> None:
+    found = metadata()
+    assert json.loads(tokenizer_from_gguf(found))["model"]["merges"] == found["tokenizer.ggml.merges"]
+    found["tokenizer.ggml.tokens"] = [*found["tokenizer.ggml.tokens"], "a ", "a b"]
+    found["tokenizer.ggml.token_type"] = [*found["tokenizer.ggml.token_type"], 1, 1]
+    found["tokenizer.ggml.merges"] = ["a  b"]  # cut after the first space
+    with pytest.raises(FormatError, match="out of vocabulary"):
+        tokenizer_from_gguf(found)
 
 
 def test_first_and_last_tokens() -> None:
