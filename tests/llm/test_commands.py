@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -148,6 +149,15 @@ def test_ctrl_c_ends_a_reply_and_not_the_chat(cli: Cli, script: Script, monkeypa
     assert f"user:oneassistant:{first}user:two" in said(script)  # what was said stays
 
 
+@pytest.fixture
+def _python_handles_sigint() -> Iterator[None]:
+    """As in a terminal: a job in the background starts with the signal ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("_python_handles_sigint")
 def test_a_second_ctrl_c_raises(script: Script) -> None:
     reply = model(script).generate("x=")
 
