@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,9 @@ class State:
         return cls(**{**held, "units": [Unit(**u) for u in held["units"]]})
 
 
+@cache
 def commit() -> str:
+    """The commit that this process started from."""
     made = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
     )

@@ -22,8 +22,12 @@ from tests.interop.stock_releases.cases import Built, Case, all_cases, close
 from tests.interop.stock_releases.cuda_stubs import write_stubs
 from tests.interop.stock_releases.environments import NEWEST, OLDEST, TORCH, default_folder, is_made, paths
 from tests.interop.stock_releases.outcomes import DIFFERS, EQUAL, KNOWN, NEWER, REFUSED, Outcome, Record, run_case
+from tests.interop.stock_releases.page import table
+from tests.ir.aten.harness import to_array
+from tests.ir.aten.overload_calls import torch_argument
 from tests.support import golden
 from tests.support.build import one_call
+from tests.support.rows import samples
 from tests.support.stock import StockRuntime, stock
 
 WRONG_BEFORE = {"aten::_upsample_bilinear2d_aa.out"}  # registered, but of no use before the release of the table
@@ -66,6 +70,13 @@ def test_cases_have_names_of_their_own_and_of_every_group() -> None:
     assert {case.group for case in cases} == {"kernels", "xnnpack", "networks"}
 
 
+def test_inputs_of_rows_have_the_layout_that_the_program_declares() -> None:
+    """Stock's Python interface refuses others: a transposed tensor of three dimensions, above all."""
+    (call,) = [case for case in all_cases(["xnnpack"]) if case.name == "row bmm 2"]
+    assert not to_array(torch_argument(samples("bmm")[2].args["self"], "Tensor")).flags.c_contiguous
+    assert run_case(call, call.build(), NEWEST, stock(), frozenset(stock().operators())).outcome == EQUAL
+
+
 def _built(program: bytes, wanted: np.ndarray) -> Built:
     case = next(golden.cases("linear_fp32_portable"))
     return Built(program, [case.inputs], [[wanted]], close(1e-5))
@@ -99,9 +110,11 @@ def test_a_record_continues_and_names_what_to_look_at(tmp_path: Path) -> None:
         (NEWEST, "networks", EQUAL),
         ("1.0.1", "kernels", KNOWN + DIFFERS),
     ):
-        record.add([Outcome(release, group, "case", kind)])
+        record.add([Outcome(release, group, "case", kind, commit="1111111" if release == NEWEST else "0000000")])
     again = Record(tmp_path / "r.jsonl")
     assert again.outcomes == record.outcomes
+    assert again.commits() == ["0000000", "1111111"]
+    assert "| 1.0.0 | networks | 0 | 1 | 0 | 0 | 0 | 0 | 0 | 0 |" in table(again)
     assert [(o.release, o.group) for o in again.failures()] == [("1.0.0", "networks")]
     case = Case("kernels", "case", lambda: _built(b"", np.zeros(1)))
     assert again.missing(case, ["1.0.0", "1.1.0"]) == ["1.1.0"]

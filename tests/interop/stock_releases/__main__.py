@@ -19,7 +19,7 @@ from pathlib import Path
 from tests.interop.stock_releases.cases import GROUPS, Case, all_cases
 from tests.interop.stock_releases.environments import TORCH, default_folder, paths
 from tests.interop.stock_releases.outcomes import Record, run_case
-from tests.interop.stock_releases.page import write_page
+from tests.interop.stock_releases.page import table, write_page
 from tests.support.stock import StockRuntime
 
 
@@ -50,10 +50,11 @@ def main(arguments: list[str]) -> int:
         _run(options, record)
     else:
         write_page(record)
+    print(*table(record), sep="\n")
     failures = record.failures()
     for failure in failures:
         print(f"{failure.release} {failure.group} {failure.case}: {failure.outcome} {failure.detail}")
-    print(f"{len(record.outcomes)} outcomes, {len(failures)} to look at")
+    print(f"releases: {len(record.outcomes) - len(failures)} passed, {len(failures)} failed")
     return 1 if failures else 0
 
 
@@ -61,8 +62,12 @@ def _run(options: argparse.Namespace, record: Record) -> None:
     runtimes = {release: StockRuntime(paths(options.environments, release)) for release in options.releases}
     operators = {release: frozenset(runtime.operators()) for release, runtime in runtimes.items()}
     deadline = time.monotonic() + options.seconds
-    for case in _share(all_cases(options.groups), options.share, options.seed):
+    cases = _share(all_cases(options.groups), options.share, options.seed)
+    drawn = f"share {options.share}, seed {options.seed}"
+    print(f"{len(cases)} programs ({drawn}) in {', '.join(options.releases)}", flush=True)
+    for number, case in enumerate(cases):
         if time.monotonic() > deadline:
+            print(f"stopped after {options.seconds:.0f} seconds: {number} of {len(cases)} programs ran")
             break
         missing = record.missing(case, options.releases)
         if missing:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from tests.compose.campaign import commit
 from tests.interop.stock_releases.cases import Built, Case
 from tests.interop.stock_releases.environments import NEWEST
 from tests.interop.stock_releases.known import known
@@ -26,6 +27,7 @@ class Outcome:
     case: str
     outcome: str
     detail: str = ""
+    commit: str = ""
 
 
 class Record:
@@ -49,6 +51,10 @@ class Record:
     def counts(self, release: str, group: str) -> Counter[str]:
         return Counter(o.outcome for o in self.outcomes.values() if (o.release, o.group) == (release, group))
 
+    def commits(self) -> list[str]:
+        """The commits whose programs ran, oldest first: more than one if a run was continued after a change."""
+        return list(dict.fromkeys(o.commit for o in self.outcomes.values()))
+
     def failures(self) -> list[Outcome]:
         """Differences and crashes; of compiled programs also refusals and operators that a release lacks. Kernels may
         refuse what the newest release refuses too."""
@@ -70,7 +76,8 @@ def run_case(case: Case, built: Built, release: str, runtime: StockRuntime, oper
     if kind == CRASHES:  # again, in a process whose memory no earlier case has damaged
         kind, detail = _run(built, runtime, absent)
     why = known(release, case.name) if kind not in (EQUAL, NEWER) else ""
-    return Outcome(release, case.group, case.name, KNOWN + kind if why else kind, f"{why}: {detail}" if why else detail)
+    kind, detail = (KNOWN + kind, f"{why}: {detail}") if why else (kind, detail)
+    return Outcome(release, case.group, case.name, kind, detail, commit())
 
 
 def _run(built: Built, runtime: StockRuntime, absent: list[str]) -> tuple[str, str]:

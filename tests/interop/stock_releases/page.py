@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from tests.compose.campaign import commit
 from tests.interop.stock_releases.cases import GROUPS
 from tests.interop.stock_releases.environments import TORCH
 from tests.interop.stock_releases.outcomes import CRASHES, DIFFERS, EQUAL, KNOWN, NEWER, REFUSED, Record
@@ -19,11 +18,11 @@ def write_page(record: Record) -> None:
     """Replace what is between the page's markers."""
     text = PAGE.read_text()
     head, rest = text.split(BEGIN)
-    lines = [f"{time.strftime('%Y-%m-%d')}, commit {commit()}.", "", *_table(record)]
+    lines = [f"{time.strftime('%Y-%m-%d')}, commit {', '.join(record.commits())}.", "", *table(record)]
     PAGE.write_text("\n".join([f"{head}{BEGIN}", *lines, f"{END}{rest.split(END)[1]}"]))
 
 
-def _table(record: Record) -> list[str]:
+def table(record: Record) -> list[str]:
     columns = (EQUAL, NEWER, *(KNOWN + kind for kind in (REFUSED, DIFFERS, CRASHES)), REFUSED, DIFFERS, CRASHES)
     lines = [f"| release | programs | {' | '.join(columns)} |", f"|---|---|{'---:|' * len(columns)}"]
     for release in TORCH:
