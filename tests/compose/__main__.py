@@ -53,7 +53,13 @@ def main(arguments: list[str]) -> int:
 def _units(only: str | None, models: int = sum(MODELS.values())) -> list[Unit]:
     """``models`` are divided as ``MODELS`` says."""
     share = {name: -(-total * models // sum(MODELS.values())) for name, total in MODELS.items()}
-    return [Unit(name, total) for name, total in {**GRAPHS, **share}.items() if only is None or only in name]
+    units = [Unit(name, total) for name, total in {**GRAPHS, **share}.items() if only is None or only in name]
+    if not units:
+        raise SystemExit(f"--units: must be a part of a unit's name: {', '.join((*GRAPHS, *MODELS))}; got {only}")
+    missing = [unit.name for unit in units if not Path(python_of(unit.name)[0]).exists()]
+    if missing:
+        raise SystemExit(f"{', '.join(missing)}: Arm's Python under qemu is missing; tests/support/aarch64.sh installs it")
+    return units
 
 
 _LEAST_SECONDS = 20  # for a unit: starting torch or qemu takes several. A short search takes some units by its seed

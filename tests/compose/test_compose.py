@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.compose import outcome
+from tests.compose import campaign, outcome
+from tests.compose.__main__ import main as command_line
 from tests.compose.dialects import DIALECTS, generate
 from tests.compose.draw import FAMILY
 from tests.compose.names import Names
@@ -76,3 +77,14 @@ def test_cases(path: Path) -> None:
 def test_a_seed_draws_the_same_graph_again() -> None:
     for dialect in DIALECTS:
         assert generate(dialect, 5).text() == generate(dialect, 5).text()
+
+
+def test_search_of_no_units_names_them() -> None:
+    with pytest.raises(SystemExit, match="--units: must be a part of a unit's name: core:avx512.*; got nope"):
+        command_line(["--seconds", "1", "--units", "nope"])
+
+
+def test_search_without_the_emulator_says_what_installs_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(campaign, "FOLDER", tmp_path)
+    with pytest.raises(SystemExit, match="core:neon: Arm's Python under qemu is missing; tests/support/aarch64.sh"):
+        command_line(["--seconds", "1", "--units", "core:neon"])
