@@ -58,7 +58,9 @@ def _units(only: str | None, models: int = sum(MODELS.values())) -> list[Unit]:
         raise SystemExit(f"--units: must be a part of a unit's name: {', '.join((*GRAPHS, *MODELS))}; got {only}")
     missing = [unit.name for unit in units if not Path(python_of(unit.name)[0]).exists()]
     if missing:
-        raise SystemExit(f"{', '.join(missing)}: Arm's Python under qemu is missing; tests/support/aarch64.sh installs it")
+        raise SystemExit(
+            f"{', '.join(missing)}: Arm's Python under qemu is missing; tests/support/aarch64.sh installs it"
+        )
     return units
 
 

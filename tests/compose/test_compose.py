@@ -80,11 +80,11 @@ def test_a_seed_draws_the_same_graph_again() -> None:
 
 
 def test_search_of_no_units_names_them() -> None:
-    with pytest.raises(SystemExit, match="--units: must be a part of a unit's name: core:avx512.*; got nope"):
+    with pytest.raises(SystemExit, match=r"--units: must be a part of a unit's name: core:avx512.*; got nope"):
         command_line(["--seconds", "1", "--units", "nope"])
 
 
 def test_search_without_the_emulator_says_what_installs_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(campaign, "FOLDER", tmp_path)
-    with pytest.raises(SystemExit, match="core:neon: Arm's Python under qemu is missing; tests/support/aarch64.sh"):
+    with pytest.raises(SystemExit, match=r"core:neon: Arm's Python under qemu is missing; tests/support/aarch64.sh"):
         command_line(["--seconds", "1", "--units", "core:neon"])
