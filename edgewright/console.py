@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TextIO
+from typing import Any, TextIO
 
 from rich import box
 from rich.console import Console, Group
@@ -21,11 +21,19 @@ from edgewright.units import duration, number
 _PIPE_WIDTH = 200  # a pipe has no right edge: tables keep their full width
 
 
+class _Console(Console):
+    """``print(..., soft_wrap=True)`` prints one line: a terminal wraps it between words, a pipe gets it whole."""
+
+    def print(self, *objects: Any, soft_wrap: bool | None = None, **options: Any) -> None:
+        wraps = soft_wrap and self.is_terminal and not self.is_dumb_terminal
+        super().print(*objects, soft_wrap=False if wraps else soft_wrap, **options)
+
+
 def console(stream: TextIO | None = None) -> Console:
     """A console on ``stream`` (default: stdout), as wide as the terminal, or ``_PIPE_WIDTH`` for a pipe."""
     target = stream or sys.stdout
     fixed = None if target.isatty() or "COLUMNS" in os.environ else _PIPE_WIDTH
-    return Console(file=target, width=fixed, highlight=False, markup=False, emoji=False)
+    return _Console(file=target, width=fixed, highlight=False, markup=False, emoji=False)
 
 
 def clean(text: object) -> str:
@@ -53,7 +61,7 @@ def print_error(message: str) -> None:
 
 def note(message: str) -> None:
     """Print a remark to stderr, separate from the result on stdout."""
-    print(clean(message), file=sys.stderr)
+    console(sys.stderr).print(clean(message), soft_wrap=True)
 
 
 def table(

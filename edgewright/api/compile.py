@@ -24,18 +24,20 @@ from edgewright.api.progress import Stages
 from edgewright.api.quantization import QuantizationPipeline, call_model, quiet_torch, quiet_warnings
 from edgewright.api.quantized_graph import is_quantized
 from edgewright.api.recipe import FLOAT, Recipe, as_recipe
-from edgewright.api.result import CompileResult, CompileResults
+from edgewright.api.result import CompileResult, CompileResults, IntegerIO
 from edgewright.api.self_check import check_cases
 from edgewright.api.shape_samples import calls_at_bounds, dynamic_shapes_of
 from edgewright.backends import find_partitioner
 from edgewright.backends.registry import find_backend
-from edgewright.backends.targets import Target, find_target
+from edgewright.backends.targets import Target, find_targets
 from edgewright.errors import AccuracyError, EdgewrightError, ExportError, InputError, MissingError, UsageError
 from edgewright.formats.operator_signatures import OPERATORS
 from edgewright.frontend.buffers import preserve_buffers
+from edgewright.frontend.eval_mode import eval_mode
 from edgewright.frontend.export import export
 from edgewright.hints import not_among
 from edgewright.program.config import ExecutorchBackendConfig
+from edgewright.quantize.integer_io import float_io, integer_io
 from edgewright.runtime.method_io import to_array
 
 log = logging.getLogger("edgewright.api")
@@ -59,6 +61,7 @@ class Settings:
     config: ExecutorchBackendConfig | None = None
     images: ImageOptions | None = None
     dynamic_shapes: Any = None
+    integer_io: bool = False
     check: bool = True
 
 
@@ -77,6 +80,7 @@ class Options(TypedDict, total=False):
     dynamic_shapes: Any
     runtime: Any
     config: ExecutorchBackendConfig | None
+    integer_io: bool
     check: bool
     quiet: bool
 
@@ -85,11 +89,13 @@ class Options(TypedDict, total=False):
 def compile(model: Any, inputs: Any = None, target: str = ..., **options: Unpack[Options]) -> CompileResult: ...
 @overload
 def compile(model: Any, inputs: Any, target: Sequence[str], **options: Unpack[Options]) -> CompileResults: ...
+@overload
+def compile(model: Any, inputs: Any, target: Any, **options: Unpack[Options]) -> CompileResult: ...
 def compile(
     model: Any, inputs: Any = None, target: Any = "xnnpack", *, quantize: str | None = None, calibration: Any = None,
     recipe: Any = None, quiet: bool = False, **options: Any,
 ) -> CompileResult | CompileResults:  # fmt: skip
-    """Compile a model for a target (``"ethos-u55-128"``) or a list of them.
+    """Compile a model for a target or a list of them: names (``"ethos-u55-128"``) or backends' compile specs.
 
     ``model``: an ``nn.Module`` with example ``inputs`` (a tuple, a tensor, or a dict by name), or an
     ``ExportedProgram``. ``quantize``: a preset of the target (``"int8"``). ``calibration``: an ``.npz``, a folder, or
@@ -99,24 +105,20 @@ def compile(
     calibration and measure results on, 0 for none; or other data), ``original`` (the float model to compare with, if
     ``model`` is quantized already), ``metric`` (a function from a callable model to a number), ``simulate``
     (True: files for this machine only; False: never; None: where a vendor's compiler is missing, and the result says
-    so), ``images`` (``ImageOptions`` for a folder of them), ``dynamic_shapes``, ``runtime``, ``config``, ``check``
-    (False: do not compare the file with the graph it was lowered from; one that computes something else is a
-    ``MiscompileError``).
+    so), ``images`` (``ImageOptions`` for a folder of them), ``dynamic_shapes``, ``runtime``, ``config``,
+    ``integer_io`` (True: the program takes and returns integers, with the scales in the report), ``check`` (False: do
+    not compare the file with the graph it was lowered from; one that computes something else is a ``MiscompileError``).
 
     >>> import torch, edgewright as ew
     >>> result = ew.compile(torch.nn.Linear(4, 3), torch.ones(2, 4), target="xnnpack")
     >>> result.run(torch.ones(2, 4)).shape, result.report.coverage["macs"]
     (torch.Size([2, 3]), 1.0)
     """
-    several = not isinstance(target, str)
-    names = list(target) if several else [target]
-    if not names:
-        raise UsageError("target", "must name at least one")
-    targets = list(dict.fromkeys(find_target(name) for name in names))
-    names_of_options = set(Settings.__dataclass_fields__) - {"recipe"}
-    unknown = sorted(set(options) - names_of_options)
+    targets = find_targets(target)
+    several = not isinstance(target, str) and targets[0].spec is not target
+    unknown = sorted(set(options) - set(Settings.__dataclass_fields__))
     if unknown:
-        raise not_among("compile", unknown[0], sorted(names_of_options), rule="takes as further options")
+        raise not_among("compile", unknown[0], sorted(Options.__annotations__), rule="takes the options")
     settings = Settings(as_recipe(recipe, quantize), **options)
     with Stages(quiet) as stages, quiet_warnings():
         session = CompileSession(model, inputs, calibration, settings, stages)
@@ -172,7 +174,8 @@ class CompileSession:
         with self.stages("export"):
             if isinstance(original, torch.nn.Module):
                 shapes = self.settings.dynamic_shapes
-                self.original = export(original.eval(), self.example.args, self.example.kwargs, shapes)
+                with eval_mode(original):
+                    self.original = export(original, self.example.args, self.example.kwargs, shapes)
             else:
                 self.original = _export_model(original, None, None, "original")
         self._original_module = self.original.module()
@@ -212,7 +215,7 @@ class CompileSession:
         times_before = dict(self.stages.times)
         recipe = self.settings.recipe.for_target(target.name)
         self.reference_results()  # rejects inputs that the model cannot run on before anything is compiled
-        exported = self.quantization.run(target, recipe)
+        exported, io = self._integer_io(recipe, self.quantization.run(target, recipe))
         with self.stages("lower", f"{target.name}: lower"):
             pipeline, edge, simulated = self._lower(target, exported)
             program = pipeline.finish(edge)
@@ -224,7 +227,7 @@ class CompileSession:
         report.planned_bytes = sum(sum(plan.non_const_buffer_sizes) for plan in plans)
         called = {operator.key for plan in plans for operator in plan.operators or ()}
         report.own_kernels = tuple(sorted(called - set(OPERATORS)))
-        result = CompileResult(program, exported, report)
+        result = CompileResult(program, exported, report, io)
         report.check = self._check(pipeline, target, result)
         self._evaluate(target, result)
         times = self.stages.times
@@ -233,6 +236,16 @@ class CompileSession:
         }
         return result
 
+    def _integer_io(self, recipe: Recipe, exported: ExportedProgram) -> tuple[ExportedProgram, IntegerIO]:
+        """The program with integer inputs and outputs if the settings ask for it, and how to convert to them."""
+        if not self.settings.integer_io:
+            return exported, IntegerIO()
+        if not recipe.quantizes:
+            remedy = "Name a preset, such as quantize='int8' (--quantize int8)."
+            raise UsageError("integer_io", "is for quantized models", remedy=remedy)
+        opened, parameters = integer_io(exported, *float_io(exported))
+        return opened, IntegerIO(parameters)
+
     def lower_for(self, target: Target, exported: ExportedProgram) -> tuple[Any, str]:
         """The lowered program, and why it is for the host only ("" if it is for the device)."""
         _, edge, simulated = self._lower(target, exported)
@@ -240,11 +253,11 @@ class CompileSession:
 
     def _lower(self, target: Target, exported: ExportedProgram) -> tuple[Pipeline, Any, str]:
         """The pipeline, the lowered program, and why it is for the host only ("" if it is for the device)."""
-        cls, simulates = find_partitioner(target.backend), find_backend(target.backend).simulates
+        simulates = find_backend(target.backend).simulates
         if self.settings.simulate is not True or not simulates:
-            pipeline = self._pipeline(target, cls.for_target)
+            pipeline = self._pipeline(target, simulate_only=False)
             try:
-                return pipeline, pipeline.lower(exported), ""
+                return pipeline, pipeline.lower(exported), "requested" if target.simulate_only else ""
             except MissingError as error:
                 if not simulates or self.settings.simulate is False:
                     raise
@@ -252,12 +265,18 @@ class CompileSession:
                 log.info("%s: %s; making a file for this machine only", target.name, reason)
         else:
             reason = "requested"
-        pipeline = self._pipeline(target, cls.for_simulation)
+        pipeline = self._pipeline(target, simulate_only=True)
         return pipeline, pipeline.lower(exported), reason
 
-    def _pipeline(self, target: Target, partitioner: Callable[[Any], Any]) -> Pipeline:
-        settings = self.settings
-        return Pipeline([target.backend], lambda: [partitioner(target.argument)], settings.runtime, settings.config)
+    def _pipeline(self, target: Target, *, simulate_only: bool) -> Pipeline:
+        cls, settings = find_partitioner(target.backend), self.settings
+
+        def partitioners() -> list[Any]:
+            if target.spec is not None:
+                return [cls.for_spec(target.spec, simulate_only=simulate_only)]
+            return [(cls.for_simulation if simulate_only else cls.for_target)(target.argument)]
+
+        return Pipeline([target.backend], partitioners, settings.runtime, settings.config)
 
     def _check(self, pipeline: Pipeline, target: Target, result: CompileResult) -> Check:
         """Compare the file with the graph it was lowered from, on the user's inputs."""
@@ -265,7 +284,10 @@ class CompileSession:
             return Check(skipped=NOT_REQUESTED)
         with self.stages("check", f"{target.name}: check"), quiet_torch():
             data = [] if self.samples.origin == "example" else [*self.evaluated, *self.calls]
-            cases = check_cases(self.exported, self.example, data)
+            cases = [
+                [Call(tuple(result.io.quantize(call.leaves()))) for call in case] if result.io else case
+                for case in check_cases(self.exported, self.example, data)
+            ]
             return pipeline.check(target.name, result.program, result.exported, cases)
 
     def _evaluate(self, target: Target, result: CompileResult) -> None:
@@ -275,7 +297,7 @@ class CompileSession:
         with self.stages("run here", f"{target.name}: run here", total=len(self.evaluated)) as step:
             outputs, method = [], result.method()
             for call in self.evaluated:
-                outputs.append([_array(o) for o in method.execute(call.leaves())])
+                outputs.append(result.execute(method, call.leaves()))
                 step()
         report.samples, report.evaluated_on = len(outputs), self.samples.origin
         if self.quantized_before:
@@ -291,9 +313,9 @@ class CompileSession:
             report.shapes = self._at_bounds(target, result)
         if self.settings.metric is not None:
             with self.stages("metric", f"{target.name}: metric"):
-                report.metric = evaluate_metric(self.settings.metric, result.run)
+                report.metric = evaluate_metric(self.settings.metric, result.run_real)
         if target.name == _TIMED_TARGET:
-            report.host_ms = _median_ms(method, self.evaluated[0])
+            report.host_ms = _median_ms(method, result.io.quantize(self.evaluated[0].leaves()))
         method.close()
 
     def _at_bounds(self, target: Target, result: CompileResult) -> dict[str, float]:
@@ -303,7 +325,7 @@ class CompileSession:
             with self.stages("run here", f"{target.name}: {name} shape"), preserve_buffers(self.original):
                 expected = [_array(leaf) for leaf in pytree.tree_leaves(self.eager(*call.args, **call.kwargs))]
                 try:
-                    outputs = [_array(o) for o in result.method().execute(call.leaves())]
+                    outputs = result.execute(result.method(), call.leaves())
                 except EdgewrightError as error:
                     error.remedy = f"At the {name} shape of the model's dynamic ones. {error.remedy}".strip()
                     raise
@@ -323,8 +345,8 @@ def evaluate_metric(metric: Metric, model: Callable[..., Any]) -> float:
         raise AccuracyError("metric", f"raised {type(error).__name__}: {error}") from error
 
 
-def _median_ms(method: Any, call: Call) -> float:
-    leaves, times = call.leaves(), []
+def _median_ms(method: Any, leaves: list[Any]) -> float:
+    times = []
     for _ in range(_TIMING_RUNS):
         start = time.perf_counter()
         method.execute(leaves)
@@ -347,10 +369,11 @@ def _export_model(model: Any, inputs: Any, dynamic_shapes: Any, name: str = "mod
         raise UsageError(name, "must be an nn.Module or an ExportedProgram", value=type(model).__name__)
     if inputs is None:
         raise UsageError("inputs", "are required: example inputs that the model can be called with")
-    if isinstance(inputs, Mapping):
-        return export(model.eval(), (), inputs, dynamic_shapes)
-    args = tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,)
-    return export(model.eval(), args, None, dynamic_shapes)
+    with eval_mode(model):
+        if isinstance(inputs, Mapping):
+            return export(model, (), inputs, dynamic_shapes)
+        args = tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,)
+        return export(model, args, None, dynamic_shapes)
 
 
 def _array(value: Any) -> Any:

@@ -70,6 +70,7 @@ class CompileReport:
     metric: float | None = None
     host_ms: float | None = None
     shapes: dict[str, float] = field(default_factory=dict)  # SQNR at the smallest, middle and largest dynamic shape
+    integer_io: dict[str, str] = field(default_factory=dict)  # inputs and outputs that are integers, with their scales
     own_kernels: tuple[str, ...] = ()  # kernels of custom operators, which the application has to provide
     file: str = ""
     stages: dict[str, float] = field(default_factory=dict)

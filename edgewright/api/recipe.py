@@ -168,8 +168,27 @@ def config_of(quantizer: Any, precision: str, target: str) -> Any:
     if precision == FLOAT:
         return None
     if precision not in presets:
-        raise not_among("quantize", precision, [*presets, FLOAT, HIGHER], rule=f"must be a preset of {target}:")
+        names = [*presets, FLOAT, HIGHER]
+        remedy = _same_width(precision, presets, target) or did_you_mean(precision, names)
+        raise UsageError(
+            "quantize", f"must be a preset of {target}: {', '.join(names)}", value=precision, remedy=remedy
+        )
     return presets[precision]()
+
+
+def _same_width(precision: str, presets: Iterable[str], target: str) -> str:
+    """The presets whose weights or activations have the width that a wrong name mentions, such as int4; empty if it
+    mentions none, or one that every target has.
+
+    >>> _same_width("int4", ["int8", "dynamic", "dynamic-w4"], "xnnpack")
+    'With 4-bit weights: dynamic-w4.'
+    """
+    bits = "".join(filter(str.isdigit, precision))
+    if bits not in ("2", "4", "16"):
+        return ""
+    part, letter = ("activations", "a") if bits == "16" else ("weights", "w")
+    same = [name for name in presets if f"{letter}{bits}" in name.split("-")[-1]]
+    return f"With {bits}-bit {part}: {', '.join(same)}." if same else f"{target} has no preset with {bits}-bit {part}."
 
 
 def higher(presets: Iterable[str]) -> str:

@@ -15,7 +15,9 @@ from edgewright.files import make_folder
 from edgewright.hints import not_among
 from edgewright.html_tables import html_table
 from edgewright.lowering.estimates import describe
+from edgewright.lowering.partition.report import CONVERSIONS, PartitionReport
 from edgewright.runtime.method import Method
+from edgewright.runtime.method_io import is_torch, to_array
 from edgewright.units import share, size
 
 
@@ -38,6 +40,53 @@ def result_html(reports: Sequence[CompileReport], failures: Mapping[str, Excepti
     return f"<div>{''.join(parts)}</div>"
 
 
+class IntegerIO:
+    """Conversions at the boundary of a program that takes and returns integers; none by default."""
+
+    def __init__(self, parameters: Mapping[str, Any] | None = None) -> None:
+        self.parameters = dict(parameters or {})
+
+    def __bool__(self) -> bool:
+        return bool(self.parameters)
+
+    def quantize(self, inputs: Sequence[Any]) -> list[Any]:
+        """The program's inputs for those of the original model."""
+        if not self.parameters:
+            return list(inputs)
+        from edgewright.quantize.integer_io import quantize
+
+        known = self.parameters
+        return [quantize(x, known[f"input{i}"]) if f"input{i}" in known else x for i, x in enumerate(inputs)]
+
+    def dequantize(self, outputs: Sequence[Any]) -> list[Any]:
+        """The original model's outputs for those of the program."""
+        if not self.parameters:
+            return list(outputs)
+        from edgewright.quantize.integer_io import dequantize
+
+        known = self.parameters
+        return [dequantize(y, known[f"output{i}"]) if f"output{i}" in known else y for i, y in enumerate(outputs)]
+
+    def describe(self) -> dict[str, str]:
+        """Each converted input and output: its type, and the number that an integer stands for."""
+        return {
+            name: f"{str(p.dtype).removeprefix('torch.')}, x = {p.scale:.9g} * (q - {p.zero_point})"
+            for name, p in self.parameters.items()
+        }
+
+
+_SHOWN = 3  # operators left on the CPU that a summary names
+
+
+def rejected_lines(report: PartitionReport) -> list[str]:
+    """The operators that stay on the CPU, those with the most work first, each with the first rule it violates."""
+    rejected = sorted((v for v in report.rejected if v.operator not in CONVERSIONS), key=lambda v: -v.macs)
+    lines = [f"  on the CPU: {v.operator}{f' ({v.module})' if v.module else ''}: {v.rejections[0]}"
+             for v in rejected[:_SHOWN] if v.rejections]  # fmt: skip
+    more = len(rejected) - _SHOWN
+    return [*lines, f"  {more} more: report.methods[{report.method!r}].rejected"] if more > 0 else lines
+
+
 class CompileResult:
     """A model compiled for a target.
 
@@ -45,10 +94,12 @@ class CompileResult:
     its compile report.
     """
 
-    def __init__(self, program: Any, exported: Any, report: CompileReport) -> None:
+    def __init__(self, program: Any, exported: Any, report: CompileReport, io: IntegerIO | None = None) -> None:
         self.program = program
         self.exported = exported
         self.report = report
+        self.io = io or IntegerIO()
+        report.integer_io = self.io.describe()
         self._method: Method | None = None
 
     @property
@@ -81,13 +132,27 @@ class CompileResult:
         outputs = self._method.execute(list(inputs))
         return outputs[0] if len(outputs) == 1 else outputs
 
+    def run_real(self, *inputs: Any) -> Any:
+        """``run`` with the original model's inputs and outputs: those that are integers in the file are converted."""
+        if not self.io:
+            return self.run(*inputs)
+        outputs = self.run(*self.io.quantize(list(inputs)))
+        numbers = self.io.dequantize(outputs if isinstance(outputs, list) else [outputs])
+        return numbers[0] if len(numbers) == 1 else numbers
+
+    def execute(self, method: Method, leaves: list[Any]) -> list[Any]:
+        """The outputs of a loaded method as arrays that the caller owns, for the original model's inputs."""
+        outputs = self.io.dequantize(method.execute(self.io.quantize(leaves)))
+        return [to_array("result", o).copy() if is_torch(o) else o for o in outputs]
+
     @property
     def summary(self) -> str:
-        """A human-readable summary."""
+        """A human-readable summary: size, memory, accuracy, coverage, and why operators stay on the CPU."""
         report = self.report
         lines = [f"{report.target} ({report.precision}): {size(report.bytes)}, "
                  f"planned memory {size(report.planned_bytes)}"]  # fmt: skip
         lines += accuracy_lines(report)
+        lines += [f"{name}: {text}" for name, text in report.integer_io.items()]
         if report.shapes:
             shapes = ", ".join(f"{decibels:.1f} dB at the {name}" for name, decibels in report.shapes.items())
             lines.append(f"dynamic shapes: {shapes}")
@@ -95,7 +160,8 @@ class CompileResult:
             lines.append(f"metric {report.metric:.6g}")
         lines.append(str(report.check))
         for method in report.methods.values():
-            lines += [method.verdict, *filter(None, [method.precision, *map(describe, method.estimates)])]
+            lines += [method.verdict, *rejected_lines(method)]
+            lines += filter(None, [method.precision, *map(describe, method.estimates)])
         if report.simulated:
             lines.append(f"This file runs on this machine only: {report.simulated}")
         return "\n".join(lines)

@@ -33,6 +33,8 @@ class BackendInfo:
     ``partitioner``, ``quantizer``: classes; by default they are derived from the table.
     ``delegate``: makes a ``runtime.Delegate`` of a ``runtime.DelegateBlob``.
     ``targets``: returns the names of devices with descriptions; by default there is one, named after the backend.
+    ``read_spec``: returns the device that a compile spec is for and whether the spec asks for simulation only, or None
+    if the spec is not this backend's; its partitioner then has ``for_spec``.
     ``demo_target``: the device of ``edgewright demo``; by default the first.
     ``dialects``: the dialects of its device graphs (``ir/dialect.py``), by the prefix of their kinds.
     ``requirements``: what ``edgewright doctor`` checks.
@@ -44,7 +46,8 @@ class BackendInfo:
         self, name: str, package: str = "", *, id: str = "", title: str = "", full_title: str = "", summary: str = "",
         order: int = 100, simulates: bool = False, table: Any = "", partitioner: str | type = "",
         quantizer: str | type = "", delegate: str | Callable[[Any], Any] = "", targets: str | Targets = "",
-        demo_target: str = "", dialects: Mapping[str, str | Dialect] | None = None,
+        read_spec: str | Callable[[Any], tuple[str, bool] | None] = "", demo_target: str = "",
+        dialects: Mapping[str, str | Dialect] | None = None,
         requirements: str | Sequence[Requirement] = "",
         compat: str | CompatNames = "", disassemble: str | Callable[[Any], Any] = "",
     ) -> None:  # fmt: skip
@@ -52,7 +55,8 @@ class BackendInfo:
         self.title, self.full_title, self.summary = title or name, full_title or title or name, summary
         self.order, self.simulates = order, simulates
         self.table, self.partitioner, self.quantizer = table, partitioner, quantizer
-        self.delegate, self.targets, self.demo_target, self.dialects = delegate, targets, demo_target, dialects or {}
+        self.delegate, self.targets, self.read_spec = delegate, targets, read_spec
+        self.demo_target, self.dialects = demo_target, dialects or {}
         self.requirements, self.compat, self.disassemble = requirements, compat, disassemble
 
     def __repr__(self) -> str:

@@ -6,8 +6,9 @@ has one target, named after itself. Imports no torch.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from edgewright.backends.info import BackendInfo
 from edgewright.backends.registry import discover
@@ -17,12 +18,15 @@ from edgewright.hints import did_you_mean
 
 @dataclass(frozen=True)
 class Target:
-    """A device to compile for. ``argument``: the name that the backend's classes expect (None: they need none)."""
+    """A device to compile for. ``argument``: the name that the backend's classes expect (None: they need none).
+    ``spec``: the user's compile spec; ``simulate_only``: the spec asks for a program that runs on the host only."""
 
     name: str
     backend: str
     summary: str = ""
     argument: str | None = None
+    spec: Any = field(default=None, compare=False)
+    simulate_only: bool = False
 
 
 def all_targets() -> dict[str, Target]:
@@ -42,15 +46,49 @@ def backend_targets(info: BackendInfo) -> list[Target]:
     return [Target(name.lower(), info.name, summary, name) for name, summary in names.items()]
 
 
-def find_target(name: str) -> Target:
-    """Look up a target by its case-insensitive name, or as ``backend:name`` (``ethos_u:ethos-u55-128``).
+def find_targets(requested: Any) -> list[Target]:
+    """The targets of one name or compile spec, or of a sequence of them; each device once."""
+    single = isinstance(requested, str) or is_compile_spec(requested) or not isinstance(requested, Sequence)
+    targets = [find_target(item) for item in ([requested] if single else requested)]
+    if not targets:
+        raise UsageError("target", "must name at least one")
+    by_name: dict[str, Target] = {}
+    for target in targets:
+        other = by_name.setdefault(target.name, target)
+        if other.spec is not target.spec:
+            remedy = "Compile for the other compile spec in a call of its own."
+            raise UsageError("target", "must name a device once", value=f"{target.name} twice", remedy=remedy)
+    return list(by_name.values())
+
+
+def is_compile_spec(value: Any) -> bool:
+    """True for a compile spec: of a backend's own class, or a list of keys and values as ExecuTorch has them."""
+    return not isinstance(value, str) and _from_spec(value) is not None
+
+
+def _from_spec(spec: Any) -> Target | None:
+    for info in discover().values():
+        found = info.load_function(info.read_spec)(spec) if info.read_spec else None
+        if found is not None:
+            name, simulate_only = found
+            summary = next((t.summary for t in backend_targets(info) if t.argument == name), "")
+            return Target(name.lower(), info.name, summary, name, spec, simulate_only)
+    return None
+
+
+def find_target(name: Any) -> Target:
+    """Look up a target by its case-insensitive name, as ``backend:name`` (``ethos_u:ethos-u55-128``), or by a backend's
+    compile spec.
 
     >>> find_target("SM8650").argument
     'SM8650'
     """
     targets = all_targets()
     if not isinstance(name, str):
-        raise UsageError("target", "must be a name", value=name)
+        target = _from_spec(name)
+        if target is None:
+            raise UsageError("target", "must be a name or a backend's compile spec", value=type(name).__name__)
+        return target
     backend, colon, rest = name.rpartition(":")
     target = targets.get((rest if colon else name).strip().lower())
     if target is None or (colon and target.backend != backend):

@@ -20,34 +20,47 @@ from edgewright.cli.parser import Parser
 from edgewright.errors import EdgewrightError, UsageError
 from edgewright.hints import not_among
 
-COMMANDS = {
-    "demo": "compile a trained model for every backend, classify images with it, and print one table",
-    "doctor": "show what is installed, what is missing, and the command that installs it",
-    "targets": "list the devices that can be compiled for",
-    "compile": "compile a PyTorch model for one or several devices",
-    "llm": "compile a language model, a GGUF file or a Hugging Face folder, to a .pte",
-    "explain": "show which operators a device runs and why the rest stay on the CPU, by module",
-    "compare": "rank layers by quantization error and recommend which to raise to 16 bits",
-    "run": "run a method of a .pte on inputs from files",
-    "generate": "print the reply of a language model to a prompt",
-    "chat": "talk to a language model in the terminal",
-    "serve": "serve a language model over HTTP, with OpenAI's interface",
-    "bench": "measure a .pte on this machine, next to other runtimes",
-    "tune": "autotune the kernels of a .pte for this CPU and cache the result",
-    "profile": "show where a .pte spends its time",
-    "inspect": "show what is in a .pte, .ptd, .bpte or .etdp",
-    "size": "show what takes up space in a .pte",
-    "diff": "show what changed between two .pte files",
-    "strip": "remove the manifest, the host twin and source lines from a .pte",
-    "bundle": "combine a .pte with test inputs and expected outputs into a .bpte",
-    "verify": "check a file; run a .bpte on its own test cases",
-    "disasm": "print the contents of delegates: NPU commands or the delegated graph",
-    "device": "run a .pte on a phone or on a vendor's simulator",
-    "compat": "run an unmodified ExecuTorch script on Edgewright",
-    "migrate": "rewrite the ExecuTorch imports of a script to Edgewright's",
-    "cache": "show or clear the on-disk cache of compiled code",
-    "completion": "print a shell completion script",
+GROUPS = {
+    "start here": {
+        "demo": "compile a trained model for every backend, classify images with it, and print one table",
+        "doctor": "show what is installed, what is missing, and the command that installs it",
+        "targets": "list the devices that can be compiled for",
+    },
+    "compile": {
+        "compile": "compile a PyTorch model for one or several devices",
+        "llm": "compile a language model, a GGUF file or a Hugging Face folder, to a .pte",
+        "explain": "show which operators a device runs and why the rest stay on the CPU, by module",
+        "compare": "rank layers by quantization error and recommend which to raise to 16 bits",
+    },
+    "run": {
+        "run": "run a method of a .pte on inputs from files",
+        "verify": "check a file; run a .bpte on its own test cases",
+        "device": "run a .pte on a phone or on a vendor's simulator",
+        "generate": "print the reply of a language model to a prompt",
+        "chat": "talk to a language model in the terminal",
+        "serve": "serve a language model over HTTP, with OpenAI's interface",
+    },
+    "measure": {
+        "bench": "measure a .pte on this machine, next to other runtimes",
+        "profile": "show where a .pte spends its time",
+        "tune": "autotune the kernels of a .pte for this CPU and cache the result",
+        "cache": "show or clear the on-disk cache of compiled code",
+    },
+    "look into files": {
+        "inspect": "show what is in a .pte, .ptd, .bpte or .etdp",
+        "size": "show what takes up space in a .pte",
+        "diff": "show what changed between two .pte files",
+        "disasm": "print the contents of delegates: NPU commands or the delegated graph",
+        "strip": "remove the manifest, the host twin and source lines from a .pte",
+        "bundle": "combine a .pte with test inputs and expected outputs into a .bpte",
+    },
+    "come from elsewhere": {
+        "compat": "run an unmodified ExecuTorch script on Edgewright",
+        "migrate": "rewrite the ExecuTorch imports of a script to Edgewright's",
+        "completion": "print a shell completion script",
+    },
 }
+COMMANDS = {name: summary for commands in GROUPS.values() for name, summary in commands.items()}
 _LEVELS = ("debug", "info", "warning", "error", "critical")
 
 
@@ -79,17 +92,17 @@ def build_parser(selected: str | None = None) -> argparse.ArgumentParser:
     parser = Parser(
         prog="edgewright",
         description="Compile PyTorch models to ExecuTorch files, and run and verify them on this machine.",
-        epilog=exit_codes.epilog(),
+        epilog=f"{_group_help()}\n\n{exit_codes.epilog()}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
+    parser.usage = "edgewright [-h] [--version] [-q] [-v] [--import my_ops] command ..."
     parser.add_argument("--version", action="version", version=f"edgewright {VERSION}")
     _add_common(parser, default=False)
-    commands = parser.add_subparsers(dest="command", metavar="command", title="commands")
+    commands = parser.add_subparsers(dest="command", metavar="command", prog="edgewright", help=argparse.SUPPRESS)
     for name, summary in COMMANDS.items():
         command = commands.add_parser(
             name,
-            help=summary,
             description=summary[0].upper() + summary[1:] + ".",
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
@@ -98,6 +111,15 @@ def build_parser(selected: str | None = None) -> argparse.ArgumentParser:
         if name == selected:
             import_module(f"edgewright.cli.{name}").add_arguments(command)
     return parser
+
+
+def _group_help() -> str:
+    """The commands with their summaries, by group."""
+    width = max(map(len, COMMANDS)) + 4
+    lines = []
+    for title, commands in GROUPS.items():
+        lines += ["", f"{title}:", *(f"  {name:<{width}}{summary}" for name, summary in commands.items())]
+    return "\n".join(lines[1:])
 
 
 def _add_common(parser: argparse.ArgumentParser, default: object) -> None:

@@ -1,9 +1,10 @@
-"""``--simulate-only`` and ``--emit``: outputs other than a program for the device."""
+"""Options of ``edgewright compile`` that concern single backends: simulation, ``--emit``, SDKs, memory modes."""
 
 from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from edgewright.errors import CoverageError, UsageError
 from edgewright.files import write_file
 
 FORMATS = ("tflite",)
+_ETHOS_U = "ethos_u"
 
 
 class _SetVariable(argparse.Action):
@@ -33,6 +35,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--qnn-sdk", metavar="FOLDER", action=_SetVariable, dest="QNN_SDK_ROOT",
         help="the Qualcomm SDK to compile with; overrides QNN_SDK_ROOT (default: onnxruntime-qnn)",
     )  # fmt: skip
+    parser.add_argument(
+        "--memory-mode", metavar="MODE",
+        help="for Ethos-U: where Vela places weights and activations, such as Sram_Only (a section of Arm's vela.ini)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--system-config", metavar="NAME",
+        help="for Ethos-U: clock and memories, such as Ethos_U55_Deep_Embedded (a section of Arm's vela.ini)",
+    )  # fmt: skip
     parser.add_argument("--emit", choices=FORMATS, help="write the vendor compiler's input instead of a program")
 
 
@@ -47,11 +57,30 @@ def check_options(args: argparse.Namespace) -> None:
             raise UsageError(f"--{option.replace('_', '-')}", "needs a --backend")
 
 
+def ethos_u_spec(args: argparse.Namespace, target: str | None) -> Any:
+    """The compile spec of an Ethos-U with the options for it; None without them."""
+    if args.memory_mode is None and args.system_config is None:
+        return None
+    from edgewright.backends.ethos_u import EthosUCompileSpec
+
+    return EthosUCompileSpec(target or "", args.system_config, args.memory_mode)
+
+
+def check_ethos_u(args: argparse.Namespace, backends: Collection[str]) -> None:
+    """Reject the options for Ethos-U if none of the backends is."""
+    for option in ("memory_mode", "system_config"):
+        if getattr(args, option) is not None and _ETHOS_U not in backends:
+            remedy = "Name one: --target ethos-u55-128."
+            raise UsageError(f"--{option.replace('_', '-')}", "is for Ethos-U targets", remedy=remedy)
+
+
 def partitioner(args: argparse.Namespace, name: str, target: str | None) -> Any:
     """A backend's partitioner, configured from the options."""
     from edgewright.backends import discover, find_partitioner
 
     cls = find_partitioner(name)
+    if name == _ETHOS_U and (spec := ethos_u_spec(args, target)) is not None:
+        return cls.for_spec(spec)
     if not args.simulate_only and not args.emit:
         return cls.for_target(target)
     simulated = [info.name for info in discover().values() if info.simulates]

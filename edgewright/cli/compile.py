@@ -15,13 +15,14 @@ from edgewright.api.compile_report import EVALUATED, NOT_REQUESTED, POOR, Check
 from edgewright.api.progress import Stages
 from edgewright.backends.registry import discover
 from edgewright.cli import artifacts, model_options
+from edgewright.cli.build_limits import memory_error
 from edgewright.cli.run import parse_memory
 from edgewright.console import clean, console, plural, table
-from edgewright.errors import CoverageError, LimitError, UsageError
+from edgewright.errors import CoverageError, UsageError
 from edgewright.files import check_writable, write_file
 from edgewright.formats.executorch_releases import BUILDS, NEWEST, OLDEST, RUNTIMES
 from edgewright.hints import not_among
-from edgewright.lowering.estimates import describe
+from edgewright.lowering.estimates import describe, npu_memory
 from edgewright.units import duration, share, size
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from edgewright.lowering.partition.report import PartitionReport
 
 _WITH_TARGET = ("quantize", "calibrate", "recipe", "min_sqnr", "strict", "metric", "min_metric", "evaluate", "original",
-                "json")  # fmt: skip
+                "integer_io", "json")  # fmt: skip
 
 EXAMPLES = """examples:
   edgewright compile net:Net -o net.pte
@@ -77,14 +78,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--strict", action="store_true", help=f"same as --min-sqnr {POOR:g}: red results are errors")
     model_options.add_evaluate(parser, EVALUATED)
     add("--original", metavar="SPEC", help="the float model to compare with if SPEC is already quantized")
+    add(
+        "--integer-io",
+        action="store_true",
+        help="with --target: the program takes and returns integers; the report has their scales and zero points",
+    )
     add("--json", action="store_true", help="with --target: print the full report as JSON")
-    add("--report", metavar="out.json", help="write what runs where, and why the rest is not delegated")
+    add(
+        "--report",
+        type=parse_report,
+        metavar="out.json",
+        help="write what runs where, and why the rest is not delegated",
+    )
     add("--weights", metavar="w.safetensors", help="map the model's weights from this file")
     add(
         "--external-constants", nargs="?", const="", metavar="TAG",
         help="write the weights to TAG.ptd next to the program (default: the program's name)",
     )  # fmt: skip
-    add("--max-memory", type=parse_memory, metavar="512K", help="fail if the program plans more memory than this")
+    add("--max-memory", type=parse_memory, metavar="512K", help="fail if program and NPU need more memory than this")
     add("--bundle", action="store_true", help="also write m.bpte: the program with inputs and expected outputs")
     add("--emit-stacktrace", action="store_true", help="store the source line of every instruction")
     add("--no-check", action="store_true", help="do not compare the program with the graph it was lowered from")
@@ -132,10 +143,11 @@ def _check_options(args: argparse.Namespace, output: Path) -> None:
     for option in ("require_delegated", "report"):
         if getattr(args, option) is not None and not args.backend:
             raise UsageError(f"--{option.replace('_', '-')}", "needs a --backend")
-    backends = discover()
-    for name in (backend.partition(":")[0] for backend in args.backend):
+    backends, names = discover(), [backend.partition(":")[0] for backend in args.backend]
+    for name in names:
         if name not in backends:
             raise not_among("--backend", name, backends)
+    artifacts.check_ethos_u(args, names)
     tag = args.external_constants
     if tag and (Path(tag).name != tag or not tag.isprintable()):
         raise UsageError("--external-constants", "must be the name of a file, without folder or ending", value=tag)
@@ -164,7 +176,7 @@ def _build(args: argparse.Namespace, output: Path, stages: Stages) -> Built:
         return Built(None, exported, artifacts.write_emitted(partitioners, output), edge.partition_reports)
     with stages("plan and emit"):
         built = Built(pipeline.finish(edge), exported, reports=edge.partition_reports)
-        _check_memory(built.program, args.max_memory)
+        _check_memory(built, args.max_memory)
     with stages("check"):
         built.check = _check(args, pipeline, built)
     with stages("write"):
@@ -249,13 +261,20 @@ def _write_report(path: str | None, reports: Mapping[str, PartitionReport]) -> N
         write_file(path, [content.encode() + b"\n"])
 
 
-def _check_memory(program: Any, limit: int | None) -> None:
-    for plan in program.executorch_program.execution_plan:
-        planned = sum(plan.non_const_buffer_sizes)
-        if limit is not None and planned > limit:
-            remedy = "Nothing was written. Raise --max-memory, or reduce the model's largest activations."
-            rule = f"must plan at most {size(limit)} ({limit} bytes)"
-            raise LimitError(f"method {plan.name!r}", rule, value=f"{size(planned)} ({planned} bytes)", remedy=remedy)
+def _check_memory(built: Built, limit: int | None) -> None:
+    for plan in built.program.executorch_program.execution_plan:
+        report = built.reports.get(plan.name)
+        npu = 0 if report is None else npu_memory(report.estimates)
+        error = memory_error(f"method {plan.name!r}", sum(plan.non_const_buffer_sizes), npu, limit)
+        if error is not None:
+            raise error
+
+
+def parse_report(text: str) -> str:
+    """The path of a report, which is JSON."""
+    if not text.endswith(".json"):
+        raise argparse.ArgumentTypeError(f"the report is JSON: its name must end in .json, not {text!r}")
+    return text
 
 
 def _write(args: argparse.Namespace, output: Path, spec: Any, built: Built) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,15 +12,19 @@ from rich.text import Text
 
 from edgewright.api.compile_report import LEGEND, NOT_REQUESTED, POOR, CompileReport, columns, rows, time_note
 from edgewright.api.progress import Stages
+from edgewright.cli import artifacts
+from edgewright.cli.build_limits import memory_error
 from edgewright.cli.model_options import make_session, model_name, selected_targets
 from edgewright.console import clean, console, plural, print_error, table
-from edgewright.errors import AccuracyError, CoverageError, EdgewrightError, LimitError, UsageError
+from edgewright.errors import AccuracyError, CoverageError, EdgewrightError, UsageError
 from edgewright.files import check_writable, make_folder, write_file
-from edgewright.units import duration, share, size
+from edgewright.lowering.estimates import npu_memory
+from edgewright.units import duration, share
 
 if TYPE_CHECKING:
     from edgewright.api.compile import CompileSession
     from edgewright.api.result import CompileResult, CompileResults
+    from edgewright.backends.targets import Target
 
 _BACKEND_ONLY = ("emit", "external_constants")  # options that go with --backend only
 _BUNDLED = 4  # inputs in a bundle
@@ -43,11 +48,9 @@ def check_options(args: argparse.Namespace) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from edgewright.cli.model_options import quiet_imports
-
     check_options(args)
-    targets = selected_targets(args)
-    with Stages(args.quiet) as stages, quiet_imports():
+    targets = _targets(args)
+    with Stages(args.quiet) as stages:
         session = make_session(args, stages, weights=args.weights, original=args.original, **_settings(args))
         from edgewright.api.compile import build_all
         from edgewright.api.quantization import quiet_warnings
@@ -71,12 +74,20 @@ def run(args: argparse.Namespace) -> int:
     return next(iter(failed.values())).exit_code if failed else 0
 
 
+def _targets(args: argparse.Namespace) -> list[Target]:
+    """The selected targets, with the options for single backends."""
+    targets = selected_targets(args)
+    artifacts.check_ethos_u(args, {target.backend for target in targets})
+    specs = {t.name: artifacts.ethos_u_spec(args, t.argument) for t in targets if t.backend == "ethos_u"}
+    return [replace(target, spec=specs.get(target.name)) for target in targets]
+
+
 def _settings(args: argparse.Namespace) -> dict[str, Any]:
     from edgewright.program.config import ExecutorchBackendConfig
 
     config = ExecutorchBackendConfig(emit_stacktrace=args.emit_stacktrace, manifest=not args.no_manifest)
     settings: dict[str, Any] = {"runtime": args.runtime, "config": config, "metric": _metric(args.metric)}
-    settings["check"] = not args.no_check
+    settings["check"], settings["integer_io"] = not args.no_check, args.integer_io
     if args.evaluate is not None:
         settings["evaluate"] = args.evaluate
     if args.simulate_only or args.no_simulation:
@@ -104,11 +115,9 @@ def _gate(args: argparse.Namespace, report: CompileReport) -> EdgewrightError | 
         remedy = f"Nothing was written. Most work left: {' | '.join(str(v) for v in rejected)}"
         rule = f"at least {share(required)} of multiply-accumulates must be delegated to {report.backend}"
         return CoverageError(report.target, rule, value=share(delegated), remedy=remedy)
-    if args.max_memory is not None and report.planned_bytes > args.max_memory:
-        remedy = "Nothing was written. Raise --max-memory, or reduce the model's largest activations."
-        rule = f"must plan at most {size(args.max_memory)} ({args.max_memory} bytes)"
-        value = f"{size(report.planned_bytes)} ({report.planned_bytes} bytes)"
-        return LimitError(report.target, rule, value=value, remedy=remedy)
+    error = memory_error(report.target, report.planned_bytes, npu_memory(report.estimates), args.max_memory)
+    if error is not None:
+        return error
     remedy = "Nothing was written. `edgewright compare` finds the layers to raise; more typical --calibrate data helps."
     minimum = POOR if args.strict and args.min_sqnr is None else args.min_sqnr
     if minimum is not None and (report.sqnr is None or report.sqnr < minimum):
@@ -148,7 +157,10 @@ def _bundle(session: CompileSession, result: CompileResult, path: Path) -> None:
     from edgewright.runtime.method_io import is_torch, to_array
 
     samples = (session.evaluated or [session.example])[:_BUNDLED]
-    calls = [[to_array("input", leaf) if is_torch(leaf) else leaf for leaf in call.leaves()] for call in samples]
+    calls = [
+        [to_array("input", leaf) if is_torch(leaf) else leaf for leaf in result.io.quantize(call.leaves())]
+        for call in samples
+    ]
     write_bundled(BundledProgram(result.buffer, {"forward": cases(result.method(), calls)}), path.with_suffix(".bpte"))
 
 
@@ -202,6 +214,10 @@ def _remarks(report: CompileReport) -> Iterator[tuple[str, str]]:
     if report.poor:
         advice = f"`edgewright compare` finds the layers to raise (--strict makes it an error, under {POOR:g} dB)"
         yield f"poor: SQNR {report.sqnr:.1f} dB. {advice}", "red"
+    if report.one_sided:
+        yield report.one_sided, "red"
+    for name, text in report.integer_io.items():
+        yield f"{name} is {text}", ""
     if report.check.skipped and report.check.skipped != NOT_REQUESTED:
         yield str(report.check), "yellow"
     if report.simulated:

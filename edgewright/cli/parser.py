@@ -12,6 +12,7 @@ from typing import NoReturn
 from edgewright.hints import did_you_mean
 
 _CHOICE = re.compile(r"invalid choice: '?(.*?)'? \(choose from (.*)\)", re.DOTALL)
+_TWO_COLUMNS = re.compile(r"  [a-z]+ {2,}")
 _UNKNOWN = "unrecognized arguments: "
 
 
@@ -23,7 +24,11 @@ class Parser(argparse.ArgumentParser):
         return "".join(f"{part}\n" for line in super().format_help().splitlines() for part in wrap_line(line, width))
 
     def error(self, message: str) -> NoReturn:
-        super().error("\n  ".join(filter(None, (message, self._hint(message)))))
+        from edgewright.console import print_error
+
+        lines = (f"usage: {self.prog}: {message}", self._hint(message), f"`{self.prog} --help` lists the options.")
+        print_error("\n  ".join(filter(None, lines)))
+        self.exit(2)
 
     def _hint(self, message: str) -> str:
         """A spelling suggestion, extracted from argparse's message."""
@@ -64,7 +69,8 @@ def wrap_line(line: str, width: int) -> Iterator[str]:
                 first = f"{first} {option}"
         yield first
     else:
-        yield from wrap(line, width, subsequent_indent=margin)
+        column = _TWO_COLUMNS.match(line)  # of a command and its summary: the rest is below the summary
+        yield from wrap(line, width, subsequent_indent=" " * column.end() if column else margin)
 
 
 def _options(parser: argparse.ArgumentParser) -> Iterator[str]:

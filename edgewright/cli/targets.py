@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 from functools import cache
 from typing import Any
 
 from edgewright.backends import find_quantizer
 from edgewright.backends.registry import find_backend
-from edgewright.backends.targets import all_targets
+from edgewright.backends.targets import Target, all_targets
 from edgewright.cli.doctor import detected_version, required_packages
 from edgewright.console import console, table
 from edgewright.errors import UsageError
+from edgewright.hints import did_you_mean
 
 EXAMPLES = """examples:
   edgewright targets
+  edgewright targets snapdragon
   edgewright targets ethos --json
   edgewright targets sm8550 --presets
 """
@@ -24,20 +27,21 @@ _FILES = {"simulated": "programs run on this machine only", "none": "cannot be c
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXAMPLES
-    parser.add_argument("name", nargs="?", default="", help="only targets whose name or backend contains this")
+    parser.add_argument("name", nargs="?", default="", help="only targets whose name, backend or product contains this")
     parser.add_argument("--presets", action="store_true", help="show the presets for --quantize; needs torch")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
-    pattern = args.name.lower()
+    words = " ".join(args.name.lower().split())
     targets = [
         {"target": t.name, "backend": t.backend, "about": t.summary, **_state(t.backend)}
-        for t in all_targets().values()
-        if pattern in t.name or pattern in t.backend
+        for t in sorted(all_targets().values(), key=_order)
+        if words in f"{t.name} {t.backend} {t.summary}".lower()
     ]
     if not targets:
-        raise UsageError(args.name, "matches no target", remedy="`edgewright targets` lists them all.")
+        remedy = f"{did_you_mean(args.name, all_targets(), limit=3)} `edgewright targets` lists them all.".lstrip()
+        raise UsageError(args.name, "matches no target", remedy=remedy)
     if args.presets:
         for facts in targets:
             facts["presets"] = _presets(facts["backend"])
@@ -63,6 +67,11 @@ def _show(args: argparse.Namespace, targets: list[dict[str, Any]]) -> None:
         if missing:
             line = f"\n{files}: {about}; missing: {', '.join(missing)} (`edgewright doctor` shows how to install it)"
             out.print(line, style="dim", soft_wrap=True)
+
+
+def _order(target: Target) -> tuple[str, list[tuple[str, int]]]:
+    """Backends by name; their targets by name, with numbers in it by value."""
+    return target.backend, [(text, int(digits or 0)) for text, digits in re.findall(r"(\D+)(\d*)", target.name)]
 
 
 @cache

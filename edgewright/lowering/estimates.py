@@ -8,7 +8,7 @@ read back from files, so nothing is trusted.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from edgewright.units import number, share, size
@@ -44,6 +44,18 @@ def describe(estimate: Any) -> str:
         count = _number(memory.get(key)) if isinstance(memory, Mapping) else None
         parts += [f"{name} {size(count)}"] if count else []
     return ", ".join([*parts, *_weights(estimate.get("weights"))])
+
+
+def npu_memory(estimates: Iterable[Mapping[str, Any]]) -> int:
+    """Bytes of memory that delegates need beside a method's planned memory: those of the largest, as they run one after
+    the other. ``scratch`` where the vendor's compiler reports it, else the estimated fast memory.
+
+    >>> npu_memory([{"scratch": 4096, "memory": {"sram": 5000}}, {"memory": {"sram": 2048}}, {}])
+    4096
+    """
+    needed = [e.get("scratch", e["memory"].get("sram", 0) if isinstance(e.get("memory"), Mapping) else 0)
+              for e in estimates]  # fmt: skip
+    return max((int(n) for n in needed if isinstance(n, int | float)), default=0)
 
 
 def _weights(weights: Any) -> list[str]:

@@ -127,3 +127,30 @@ def _not_quantized(side: str, index: int, nodes: list[Any]) -> UsageError:
     remedy = "Quantize the model first, so that the operator that reads (or computes) it works on integers."
     targets = ", ".join(str(getattr(n, "target", n)) for n in nodes) or "nothing"
     return UsageError(f"{side} {index}", "must be quantized once, for all its readers", value=targets, remedy=remedy)
+
+
+# ------------------------------------------------------------------------------------------- conversion of the values
+
+
+def float_io(exported: ExportedProgram) -> tuple[list[int], list[int]]:
+    """The indices of the inputs and of the outputs that are floating-point tensors."""
+    signature, values = exported.graph_signature, {n.name: n.meta.get("val") for n in exported.graph.nodes}
+    inputs = [values.get(str(name)) for name in signature.user_inputs]
+    outputs = [values.get(str(name)) for name in signature.user_outputs]
+    return _float_indices(inputs), _float_indices(outputs)
+
+
+def _float_indices(values: Iterable[Any]) -> list[int]:
+    return [i for i, v in enumerate(values) if isinstance(v, torch.Tensor) and v.is_floating_point()]
+
+
+def quantize(value: torch.Tensor, parameters: IOQParams) -> torch.Tensor:
+    """The integers that stand for a floating-point tensor."""
+    p = parameters
+    return torch.ops.quantized_decomposed.quantize_per_tensor(value, p.scale, p.zero_point, p.qmin, p.qmax, p.dtype)  # type: ignore[no-any-return]
+
+
+def dequantize(value: Any, parameters: IOQParams) -> Any:
+    """The numbers that an array or a tensor of integers stands for."""
+    real = value.float() if isinstance(value, torch.Tensor) else value.astype("float32")
+    return (real - parameters.zero_point) * parameters.scale

@@ -137,7 +137,13 @@ def test_failures_of_one_target_are_its_own(monkeypatch: pytest.MonkeyPatch) -> 
         ({"target": []}, "at least one"),
         ({"target": "xnnpack", "quantize": "int8"}, "needs calibration data"),
         ({"target": "xnnpack", "quantize": "int3", "calibration": calls(1)}, "int8, dynamic"),
-        ({"target": "xnnpack", "speed": 9}, "further options"),
+        ({"target": "xnnpack", "speed": 9}, "takes the options"),
+        ({"target": "xnnpack", "quantise": "int8"}, "Did you mean quantize"),
+        ({"target": "sm8540"}, "Did you mean sm8550"),
+        ({"target": 3}, "must be a name or a backend.s compile spec; got int"),
+        ({"target": "xnnpack", "quantize": "int4", "calibration": calls(1)}, "With 4-bit weights: dynamic-w4"),
+        ({"target": "imxrt700", "quantize": "int4", "calibration": calls(1)}, "has no preset with 4-bit weights"),
+        ({"target": "xnnpack", "integer_io": True}, "is for quantized models"),
         ({"target": "xnnpack", "quantize": "int8", "calibration": calls(1), "recipe": {"modules": {"bdy": "float"}}},
          "Did you mean body"),
     ],
@@ -244,3 +250,20 @@ def test_dynamic_shapes_outlive_quantization(again: bool) -> None:
     assert result.run(torch.rand(31, 4)).shape == (31, 3)
     assert list(result.report.shapes) == ["smallest", "middle", "largest"]
     assert all(decibels > 25 for decibels in result.report.shapes.values())
+
+
+def test_the_callers_model_stays_in_its_mode() -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(8, 4), torch.nn.Dropout(), torch.nn.BatchNorm1d(4)).train()
+    model[2].eval()  # a frozen norm
+    ew.compile(model, torch.rand(2, 8), "xnnpack")
+    assert [m.training for m in model.modules()] == [True, True, True, False]
+
+
+def test_the_summary_says_what_stays_on_the_cpu_and_why() -> None:
+    class Running(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.cumsum(-1).relu()
+
+    summary = ew.compile(Running(), torch.rand(2, 8), "xnnpack").summary
+    for text in ("planned memory", "SQNR", "operators delegated to xnnpack", "on the CPU: cumsum: "):
+        assert text in summary

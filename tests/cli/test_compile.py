@@ -280,7 +280,7 @@ def test_max_memory(cli: Cli, folder: Path) -> None:
     before = (folder / "m.pte").read_bytes()
     result = cli("compile", "models:pair", "-o", "m.pte", "--max-memory", "16", "--no-manifest")
     assert result.code == 5
-    assert "method 'forward': must plan at most 16 B (16 bytes); got" in result.err
+    assert "method 'forward': must need at most 16 B (16 bytes) of memory; got" in result.err
     assert (folder / "m.pte").read_bytes() == before
 
 

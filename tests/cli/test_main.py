@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 import subprocess
@@ -14,7 +15,7 @@ from edgewright import cli as cli_package
 from edgewright import errors
 from edgewright._version import VERSION
 from edgewright.cli import exit_codes
-from edgewright.console import clean
+from edgewright.console import clean, console
 from tests.cli.cli import GOLDEN, Cli
 
 LINEAR = GOLDEN / "linear_fp32_portable.pte"
@@ -139,3 +140,51 @@ def test_names_the_terminal_cannot_show(tmp_path: Path) -> None:
         )
         assert process.returncode == code
         assert rb"mod\xe8l" in process.stdout + process.stderr
+
+
+def test_help_groups_the_commands(cli: Cli) -> None:
+    text = cli("--help").out
+    places = [text.index(f"\n{title}:\n") for title in cli_package.GROUPS]
+    assert places == sorted(places)
+    for commands in cli_package.GROUPS.values():
+        for name in commands:
+            assert f"\n  {name} " in text
+
+
+def test_a_wrong_option_is_one_line_and_its_remedy(cli: Cli) -> None:
+    lines = cli("bench", LINEAR, "--secs", "3").err.splitlines()
+    assert lines == [
+        "usage: edgewright: unrecognized arguments: --secs 3",
+        "  Did you mean --seconds?",
+        "  `edgewright --help` lists the options.",
+    ]
+
+
+def test_lines_wrap_between_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a terminal; a pipe gets the line whole."""
+
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    text = "delegated: share of multiply-accumulates; RAM: planned memory; SRAM: the NPU's fast memory"
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setenv("TERM", "xterm")
+    shown = {}
+    for kind in (Terminal, io.StringIO):
+        stream = kind()
+        console(stream).print(text, soft_wrap=True)
+        shown[kind] = stream.getvalue().splitlines()
+    assert shown[io.StringIO] == [text]
+    assert len(shown[Terminal]) > 1
+    assert [word for line in shown[Terminal] for word in line.split()] == text.split()
+
+
+def test_importing_torchao_logs_nothing() -> None:
+    code = (
+        "import edgewright.quantize.pt2e\n"
+        "from edgewright.backends.nxp import NeutronQuantizer\n"
+        "from edgewright.backends.samsung import EnnQuantizer"
+    )
+    done = shell(code)
+    assert (done.returncode, done.stderr) == (0, "")

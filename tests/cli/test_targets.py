@@ -76,7 +76,7 @@ def fails(cli: Cli, tmp_path: Path, *options: object) -> Outcome:
         (("--min-sqnr", "90"), 14, "must have an SQNR of at least 90 dB"),
         (("--min-sqnr", "1", "--evaluate", "0"), 14, "got nothing: not measured: there are no inputs to measure on"),
         (("--metric", "tests.api.models:mean_of_first", "--min-metric", "9"), 14, "must be at least 9"),
-        (("--max-memory", "10"), 5, "must plan at most 10 B"),
+        (("--max-memory", "10"), 5, "must need at most 10 B"),
         (("--metric", "tests.api.models:NET"), 2, "has no 'NET'"),
         (("--backend", "xnnpack"), 2, "a target names its backend"),
         (("--emit", "tflite"), 2, "goes with --backend"),
@@ -288,3 +288,22 @@ def test_doctor_tells_wrong_versions(monkeypatch: pytest.MonkeyPatch) -> None:
 )  # fmt: skip
 def test_ranges(found: str, wanted: str, right: bool) -> None:
     assert satisfies(found, wanted) is right
+
+
+@pytest.mark.parametrize(
+    ("words", "first", "count"), [("snapdragon", "sc8380xp", 11), ("8 gen 3", "sm8650", 1), ("exynos 2600", "e9965", 1)]
+)
+def test_targets_by_product(cli: Cli, words: str, first: str, count: int) -> None:
+    listed = [t["target"] for t in json.loads(cli("targets", words, "--json").out)]
+    assert (listed[0], len(listed)) == (first, count)
+
+
+def test_targets_are_sorted(cli: Cli) -> None:
+    listed = [t["target"] for t in json.loads(cli("targets", "--json").out)]
+    ethos = [name for name in listed if name.startswith("ethos-u85")]
+    assert ethos == [f"ethos-u85-{n}" for n in (128, 256, 512, 1024, 2048)]
+    snapdragons = [name for name in listed if name.startswith("sm8")]
+    assert snapdragons == sorted(snapdragons)
+    assert cli("targets", "sm8540").err.endswith(
+        "Did you mean sm8550 or sm8350 or sm8450? `edgewright targets` lists them all.\n"
+    )

@@ -9,7 +9,8 @@ INFO = BackendInfo(
     "ethos_u", __name__, id="EthosUBackend", title="Arm Ethos-U", order=1,
     summary="Ethos-U55, U65 and U85 NPUs, through TOSA and Arm's Vela compiler. Commands for U55 and U65-256 run here.",
     table=".ops:BACKEND", partitioner=".partitioner:EthosUPartitioner", quantizer=".quantizer:EthosUQuantizer",
-    delegate=".delegate:EthosUDelegate", targets=".target:targets", demo_target="ethos-u55-128",
+    delegate=".delegate:EthosUDelegate", targets=".target:targets", read_spec=".target:read_spec",
+    demo_target="ethos-u55-128",
     requirements=(
         Package("Vela", "ethos-u-vela", "ethosu", "programs for Ethos-U", "pip install 'edgewright[ethos-u]'"),
         Package("TOSA tools", "tosa-tools", "tosa_serializer", "programs for Ethos-U",

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,6 +33,12 @@ _STEPS_PER_BYTE = 64
 _DEFAULT_FAST_MEMORY = 64 << 20  # fast memory if the mode sets no limit
 _MODE = re.compile(rb"--memory-mode=(\w{1,64})(?:\s|$)")
 _LIMIT = re.compile(rb"--arena-cache-size=(\d{1,12})(?:\s|$)")
+
+
+@cache
+def _warn_about_twin(reason: str) -> None:
+    """Once in a process: compiling loads the same program several times."""
+    log.warning("%s: the TOSA graph of the host twin runs in place of its commands", reason)
 
 
 class EthosUDelegate(DelegateBase):
@@ -59,7 +66,7 @@ class EthosUDelegate(DelegateBase):
                 delegate_blob.threads,
             )
             self.how = f"{accelerator}: TOSA graph of the host twin ({self._runner.how})"
-            log.warning("%s: the TOSA graph of the host twin runs in place of its commands", reason)
+            _warn_about_twin(reason)
 
     @property
     def input_count(self) -> int:

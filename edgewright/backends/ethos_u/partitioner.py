@@ -64,6 +64,10 @@ class EthosUPartitioner(Partitioner):
             raise UsageError("backend 'ethos_u'", "needs a target", remedy=remedy)
         return cls(EthosUCompileSpec(target))
 
+    @classmethod
+    def for_spec(cls, spec: EthosUCompileSpec, *, simulate_only: bool = False) -> EthosUPartitioner:
+        return cls(spec)
+
     def for_inspection(self) -> EthosUPartitioner:
         """Without Vela where commands do not run on the host; elsewhere without its search for a small arena, which
         takes minutes with hundreds of outputs (1 s without it)."""
@@ -91,7 +95,10 @@ class EthosUPartitioner(Partitioner):
         compiled = compile_tosa(write_tosa(device), spec, inputs=inputs, outputs=outputs)
         if self.verify:
             verify_commands(device, compiled, spec.target)
-        expected = None if compiled.performance is None else compiled.performance.to_dict()
+        expected = None
+        if compiled.performance is not None:
+            scratch = compiled.scratch_size + compiled.fast_scratch_size
+            expected = {**compiled.performance.to_dict(), "scratch": scratch}
         return LoweredBackendModule(self.backend.id, write_blob(compiled), specs, {}, twin, estimates=expected)
 
 

@@ -181,6 +181,11 @@ class EthosUCompileSpec:
         return replace(self, intermediates=os.fspath(path))
 
 
+def read_spec(spec: object) -> tuple[str, bool] | None:
+    """The accelerator of a compile spec; None for anything else."""
+    return (spec.target, False) if isinstance(spec, EthosUCompileSpec) else None
+
+
 class ArmCompileSpecBuilder:
     """Builder of compile specs: ``ArmCompileSpecBuilder().ethosu_compile_spec("ethos-u55-128").build()``."""
 

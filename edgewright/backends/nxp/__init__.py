@@ -9,7 +9,8 @@ INFO = BackendInfo(
     "nxp", __name__, id="NeutronBackend", title="NXP eIQ Neutron", order=4, simulates=True,
     summary="The Neutron NPU of i.MX RT700, by way of int8 TFLite and NXP's converter. The host runs the TFLite graph.",
     table=".ops:BACKEND", partitioner=".partitioner:NeutronPartitioner", quantizer=".quantizer:NeutronQuantizer",
-    delegate=".delegate:NeutronDelegate", targets=".target:targets", demo_target="imxrt700",
+    delegate=".delegate:NeutronDelegate", targets=".target:targets", read_spec=".target:read_spec",
+    demo_target="imxrt700",
     requirements=(
         Package("NXP's converter", "eiq-neutron-sdk", "eiq_neutron_sdk", "programs for NXP's chips",
                 "pip install --index-url https://eiq.nxp.com/repository eiq-neutron-sdk", simulates=True),

@@ -18,6 +18,7 @@ from edgewright.backends.nxp.target import (
     DEFAULT,
     CustomDelegationOptions,
     NeutronTargetSpec,
+    for_simulation,
     generate_neutron_compile_spec,
     read_options,
 )  # fmt: skip
@@ -66,6 +67,10 @@ class NeutronPartitioner(Partitioner):
     def for_simulation(cls, target: str | None) -> NeutronPartitioner:
         """For a program that runs on the host only."""
         return cls(generate_neutron_compile_spec(target or DEFAULT, simulate_only=True))
+
+    @classmethod
+    def for_spec(cls, spec: Sequence[Any], *, simulate_only: bool = False) -> NeutronPartitioner:
+        return cls(for_simulation(spec) if simulate_only else spec)
 
     def target(self) -> NeutronTargetSpec:
         return self.target_spec

@@ -8,6 +8,10 @@ from typing import Any
 import torch
 from torch import fx
 from torch.export import ExportedProgram
+
+import edgewright.quantize  # noqa: F401  (before torchao, which logs when it is imported)
+
+# isort: split
 from torchao.quantization.pt2e import FakeQuantize, MovingAverageMinMaxObserver
 from torchao.quantization.pt2e.quantize_pt2e import prepare_qat_pt2e
 from torchao.quantization.pt2e.quantizer import QuantizationSpec

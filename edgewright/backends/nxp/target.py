@@ -195,6 +195,24 @@ def read_options(specs: Iterable[Any]) -> NeutronOptions:
     )  # fmt: skip
 
 
+def read_spec(specs: object) -> tuple[str, bool] | None:
+    """The chip of a compile spec, and whether it is for simulation only; None for anything else."""
+    keys = [getattr(spec, "key", None) for spec in specs] if isinstance(specs, Sequence) else []
+    if not {"target", "operators_not_to_delegate"} <= set(keys):
+        return None
+    options = read_options(specs)  # type: ignore[arg-type]
+    return options.target, options.simulate_only
+
+
+def for_simulation(specs: Iterable[Any]) -> list[CompileSpec]:
+    """The same compile spec, for a program that runs on the host only."""
+    mark = SIMULATED.encode()
+    return [
+        CompileSpec(key=s.key, value=bytes(s.value).removesuffix(mark) + mark if s.key == "target" else bytes(s.value))
+        for s in specs
+    ]
+
+
 @dataclass
 class CustomDelegationOptions:
     """``allow_no_op_partitions``: also delegate partitions of data movement only."""

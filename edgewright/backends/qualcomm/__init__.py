@@ -9,7 +9,7 @@ INFO = BackendInfo(
     "qualcomm", __name__, id="QnnBackend", title="Qualcomm AI Engine Direct", order=2, simulates=True,
     summary="Hexagon processors (HTP) of Snapdragon and other SoCs, compiled by QNN; the host runs its emulator.",
     table=".ops:BACKEND", partitioner=".partitioner:QnnPartitioner", quantizer=".quantizer:QnnQuantizer",
-    delegate=".delegate:QnnDelegate", targets=".target:targets", demo_target="sm8550",
+    delegate=".delegate:QnnDelegate", targets=".target:targets", read_spec=".target:read_spec", demo_target="sm8550",
     requirements=".requirements:REQUIREMENTS", compat=".compat_names:NAMES", disassemble=".disasm:disassemble",
     dialects={"qnn": ".dialect:DIALECT"},
 )  # fmt: skip

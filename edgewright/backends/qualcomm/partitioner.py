@@ -97,6 +97,10 @@ class QnnPartitioner(Partitioner):
         """For a program that runs on the host only."""
         return cls(_specs(target or QcomChipset.SM8650.name), simulate_only=True)
 
+    @classmethod
+    def for_spec(cls, spec: Sequence[Any], *, simulate_only: bool = False) -> QnnPartitioner:
+        return cls(spec, simulate_only=simulate_only)
+
     def target(self) -> QnnTarget:
         return self._target
 

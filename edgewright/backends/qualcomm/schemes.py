@@ -7,6 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+
+import edgewright.quantize  # noqa: F401  (before torchao, which logs when it is imported)
+
+# isort: split
 from torchao.quantization.pt2e import FakeQuantize
 
 from edgewright.errors import UsageError

@@ -68,6 +68,12 @@ CHIPSETS: dict[QcomChipset, Htp] = {
     _C.QCS9100: Htp(73, 8), _C.SM8850: Htp(81, 8), _C.QCM6490: Htp(68, 2, has_fp16=False),
     _C.SAR2230P: Htp(81, 4, has_fp16=False), _C.SW6100: Htp(81, 4, has_fp16=False), _C.SM8845: Htp(81, 8),
 }  # fmt: skip
+PRODUCTS = {
+    _C.SM8350: "Snapdragon 888", _C.SM8450: "Snapdragon 8 Gen 1", _C.SM8475: "Snapdragon 8+ Gen 1",
+    _C.SM8550: "Snapdragon 8 Gen 2", _C.SM8650: "Snapdragon 8 Gen 3", _C.SM8750: "Snapdragon 8 Elite",
+    _C.SM8845: "Snapdragon 8 Gen 5", _C.SM8850: "Snapdragon 8 Elite Gen 5", _C.SC8380XP: "Snapdragon X Elite",
+    _C.SXR2230P: "Snapdragon XR2 Gen 2", _C.SSG2115P: "Snapdragon AR2 Gen 1",
+}  # fmt: skip
 BLOCK_MULTIPLE = 8  # the HTP's results are wrong for weight blocks of other than a multiple of 8 channels
 INT16_WEIGHTS_ARCH, BLOCKWISE_ARCH = 73, 69  # first Hexagon versions with 16-bit and with blockwise weights
 WITHOUT_FP16 = tuple(soc.name for soc, htp in CHIPSETS.items() if not htp.has_fp16)
@@ -76,7 +82,8 @@ WITHOUT_FP16 = tuple(soc.name for soc, htp in CHIPSETS.items() if not htp.has_fp
 def targets() -> dict[str, str]:
     """Supported targets with a one-line description."""
     return {
-        soc.name: f"Qualcomm {soc.name}, Hexagon v{htp.arch}, {htp.vtcm} MiB of VTCM" for soc, htp in CHIPSETS.items()
+        soc.name: f"Qualcomm {PRODUCTS.get(soc, soc.name)}, Hexagon v{htp.arch}, {htp.vtcm} MiB of VTCM"
+        for soc, htp in CHIPSETS.items()
     }
 
 
@@ -236,3 +243,11 @@ class QnnTarget:
         flags = tuple(name for name in FLAGS if getattr(htp, name))
         shared = {"sharing": bool(htp.use_weight_sharing), "shares_spill": bool(htp.use_multi_contexts)}
         return cls(QcomChipset(soc), htp.precision == FP16, value=value, vtcm_mb=vtcm, flags=flags, **shared)
+
+
+def read_spec(specs: object) -> tuple[str, bool] | None:
+    """The SoC of compile specs; None for anything else."""
+    keys = [getattr(spec, "key", None) for spec in specs] if isinstance(specs, Sequence) else []
+    if KEY not in keys or None in keys:
+        return None
+    return QnnTarget.of(specs).soc.name, False

@@ -7,6 +7,10 @@ from typing import Any
 
 import torch
 from torch import fx
+
+import edgewright.quantize  # noqa: F401  (before torchao, which logs when it is imported)
+
+# isort: split
 from torchao.quantization.pt2e.quantize_pt2e import prepare_qat_pt2e
 
 from edgewright.backends.samsung.partitioner import EnnPartitioner

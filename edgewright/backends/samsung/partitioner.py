@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from torch.export import ExportedProgram
@@ -16,6 +17,7 @@ from edgewright.backends.samsung.ops import BACKEND
 from edgewright.backends.samsung.target import KEY, REMEDY, TARGET, EnnTarget, gen_samsung_backend_compile_spec
 from edgewright.backends.samsung.worker import compile_graph
 from edgewright.errors import UsageError
+from edgewright.formats.schema import CompileSpec
 from edgewright.formats.twin_writer import write_twin
 from edgewright.frontend.delegate import LoweredBackendModule
 from edgewright.ir.aten.ops import OPS
@@ -57,6 +59,13 @@ class EnnPartitioner(Partitioner):
     def for_simulation(cls, target: str | None) -> EnnPartitioner:
         """For a program that runs on the host only."""
         return cls([gen_samsung_backend_compile_spec(target or DEFAULT, simulate_only=True)])
+
+    @classmethod
+    def for_spec(cls, spec: Any, *, simulate_only: bool = False) -> EnnPartitioner:
+        specs = list(spec) if isinstance(spec, Sequence) else [spec]
+        if simulate_only:
+            specs = [CompileSpec(key=KEY, value=replace(EnnTarget.of(specs), simulate_only=True).value)]
+        return cls(specs)
 
     def target(self) -> EnnTarget:
         return self._target

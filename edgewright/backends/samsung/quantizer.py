@@ -8,6 +8,10 @@ from typing import Any, ClassVar
 
 import torch
 from torch import fx
+
+import edgewright.quantize  # noqa: F401  (before torchao, which logs when it is imported)
+
+# isort: split
 from torchao.quantization.pt2e import FusedMovingAvgObsFakeQuantize, MovingAverageMinMaxObserver
 from torchao.quantization.pt2e.quantizer import QuantizationSpec
 

@@ -4,7 +4,7 @@ ExecuTorch's format."""
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -170,3 +170,13 @@ def _mode(value: Any) -> PerformanceMode:
     if isinstance(value, bool) or value not in tuple(PerformanceMode):
         raise not_among("perf_mode", value, PerformanceMode.__members__)
     return PerformanceMode(value)
+
+
+def read_spec(specs: object) -> tuple[str, bool] | None:
+    """The chip of a compile spec or of a list of them, and whether it is for simulation only; None for others."""
+    listed = specs if isinstance(specs, Sequence) else [specs]
+    keys = [getattr(spec, "key", None) for spec in listed]
+    if KEY not in keys or None in keys:
+        return None
+    target = EnnTarget.of(listed)
+    return target.chipset.name, target.simulate_only

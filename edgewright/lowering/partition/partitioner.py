@@ -59,6 +59,11 @@ class Partitioner:
         """For a program that runs on the host only. Backends with ``BackendInfo.simulates`` override it."""
         raise UsageError(f"backend {cls.backend.name!r}", "cannot compile for simulation only")
 
+    @classmethod
+    def for_spec(cls, spec: Any, *, simulate_only: bool = False) -> Partitioner:
+        """For a user's compile spec. Backends with ``BackendInfo.read_spec`` override it."""
+        raise UsageError(f"backend {cls.backend.name!r}", "has no compile spec", value=type(spec).__name__)
+
     def for_inspection(self) -> Partitioner:
         """This partitioner for a program with intermediate results as outputs, which runs a few times on the host.
 
