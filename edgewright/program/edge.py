@@ -22,6 +22,7 @@ from edgewright.formats.flatbuffer import Buffer
 from edgewright.formats.ptd import PtdEntry, write_data
 from edgewright.formats.pte_writer import program_chunks
 from edgewright.formats.twin_writer import TWIN_KEY
+from edgewright.frontend.affine import affine_operators
 from edgewright.frontend.buffers import require_buffers
 from edgewright.frontend.importer import import_graph
 from edgewright.frontend.prepare import prepare
@@ -42,7 +43,6 @@ from edgewright.program.passes import Passes, apply_passes, pass_list, tabulate
 from edgewright.program.plan_builder import EmitOptions
 from edgewright.program.shared_state import SharedLayout, keep_reads_of_state, shared_layout
 from edgewright.program.wide_accumulation import widen_accumulation
-from edgewright.quantize.affine import affine_operators
 from edgewright.quantize.model_checks import require_inference
 
 if TYPE_CHECKING:
@@ -184,7 +184,7 @@ class EdgeProgramManager:
                                  value=type(method_partitioner).__name__, remedy=remedy)  # fmt: skip
             preserved = [*method_partitioner.no_decompose, *affine_operators()]
             method_partitioner.runtime = self.kernels.name
-            lowered[name] = method_partitioner.partition(self._prepare(self._exported[name], preserved), name)
+            lowered[name] = method_partitioner.delegate(self._prepare(self._exported[name], preserved), name)
         manager = EdgeProgramManager(lowered, self.constant_methods, self.compile_config)
         reports = {
             name: merge(self.partition_reports.get(name), method_partitioner.reports[name])

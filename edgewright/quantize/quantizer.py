@@ -3,7 +3,7 @@ how."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -13,6 +13,7 @@ from typing_extensions import Self
 
 from edgewright.backends.table import DYNAMIC, STATIC, Backend
 from edgewright.errors import UsageError
+from edgewright.frontend.affine import affine_operators
 from edgewright.frontend.constant_folding import fold_weights
 from edgewright.frontend.reduce_rank import reduce_rank
 from edgewright.hints import did_you_mean
@@ -20,7 +21,6 @@ from edgewright.ir.aten.ops import OPS
 from edgewright.ir.aten.table import OpDef
 from edgewright.ir.graph import Op
 from edgewright.lowering.kernel_resolution import composites, kernel_set
-from edgewright.quantize.affine import affine_operators
 from edgewright.quantize.annotate import Annotator, annotate_io
 from edgewright.quantize.attention_masks import finite_masks
 from edgewright.quantize.batch_norm_guard import guard_torchao
@@ -75,45 +75,53 @@ class TableQuantizer(Quantizer):  # type: ignore[misc]
 
     # --------------------------------------------------------------------------------------------------- settings
 
-    def set_global(self, config: QuantizationConfig | None) -> Self:
+    def set_global(self, quantization_config: QuantizationConfig | None) -> Self:
         """Configure all operators that no other setting matches."""
-        self.everywhere = _require_config(config)
+        self.everywhere = _require_config(quantization_config)
         return self
 
-    def set_module_name(self, name: str, config: QuantizationConfig | None) -> Self:
+    def set_module_name(self, module_name: str, quantization_config: QuantizationConfig | None) -> Self:
         """Configure a submodule (``features.3``) and everything inside it."""
-        self.by_name[name] = _require_config(config)
+        self.by_name[module_name] = _require_config(quantization_config)
         return self
 
-    def set_module_type(self, kind: type | str, config: QuantizationConfig | None) -> Self:
+    def set_module_type(self, module_type: type | str, quantization_config: QuantizationConfig | None) -> Self:
         """Configure the modules of a class."""
-        self.by_type[kind if isinstance(kind, str) else kind.__name__] = _require_config(config)
+        name = module_type if isinstance(module_type, str) else module_type.__name__
+        self.by_type[name] = _require_config(quantization_config)
         return self
 
-    def set_operator_type(self, kind: Any, config: QuantizationConfig | None) -> Self:
+    def set_operator_type(self, operator_type: Any, quantization_config: QuantizationConfig | None) -> Self:
         """Configure an operator: ``torch.ops.aten.linear.default``, or its name in the op table."""
-        self.by_operator[_operator_name(kind)] = _require_config(config)
+        self.by_operator[_operator_name(operator_type)] = _require_config(quantization_config)
         return self
 
-    def set_node_name(self, name: str, config: QuantizationConfig | None) -> Self:
+    def set_node_name(self, node_name: str, quantization_config: QuantizationConfig | None) -> Self:
         """Configure one node of the exported graph."""
-        return self.set_node_finder(lambda node: node.name == name, config)
+        return self.set_node_finder(lambda node: node.name == node_name, quantization_config)
 
-    def set_node_target(self, kind: Any, config: QuantizationConfig | None) -> Self:
+    def set_node_target(self, node_target: Any, quantization_config: QuantizationConfig | None) -> Self:
         """Configure the nodes that call one operator (``torch.ops.aten.add.Tensor``)."""
-        return self.set_node_finder(lambda node: node.target == kind, config)
+        return self.set_node_finder(lambda node: node.target == node_target, quantization_config)
 
-    def set_node_finder(self, matches: Callable[[fx.Node], bool], config: QuantizationConfig | None) -> Self:
-        """Configure the nodes that match a predicate. If several predicates match, the last one set applies."""
-        if not callable(matches):
-            raise UsageError("node finder", "must be a function of a node", value=matches)
-        self.by_node.append((matches, _require_config(config)))
+    def set_node_finder(self, node_finder: Any, quantization_config: Any) -> Self:
+        """Configure the nodes that match: a predicate over nodes, or an object whose ``find_nodes(model)`` returns
+        them. If several match, the last one set applies. The two arguments may be in either order, as ExecuTorch's are
+        the other way round."""
+        if isinstance(node_finder, QuantizationConfig) or (node_finder is None and quantization_config is not None):
+            node_finder, quantization_config = quantization_config, node_finder
+        find = getattr(node_finder, "find_nodes", None)
+        if not callable(node_finder) and not callable(find):
+            rule = "must be a function of a node, or have a method find_nodes"
+            raise UsageError("node finder", rule, value=node_finder)
+        matches = _found_by(find) if callable(find) else node_finder
+        self.by_node.append((matches, _require_config(quantization_config)))
         return self
 
-    def set_io(self, config: QuantizationConfig | None) -> Self:
+    def set_io(self, quantization_config: QuantizationConfig | None) -> Self:
         """Configure the model's inputs and outputs (``uint8``, for example), independent of what reads or computes
         them."""
-        self.io_config = _require_config(config)
+        self.io_config = _require_config(quantization_config)
         return self
 
     def add_quantizer(self, quantizer: Quantizer) -> Self:
@@ -121,9 +129,9 @@ class TableQuantizer(Quantizer):  # type: ignore[misc]
         self.others.append(quantizer)
         return self
 
-    def set_filter_function(self, matches: Callable[[fx.Node], bool]) -> Self:
+    def set_filter_function(self, filter_fn: Callable[[fx.Node], bool]) -> Self:
         """Only quantize nodes that match a predicate."""
-        self.filter = matches
+        self.filter = filter_fn
         return self
 
     def set_runtime(self, runtime: str | Sequence[str]) -> Self:
@@ -203,6 +211,20 @@ def _require_config(config: Any) -> QuantizationConfig | None:
         raise UsageError("quantization config", "must be a QuantizationConfig or None", value=type(config).__name__,
                          remedy=remedy)  # fmt: skip
     return config
+
+
+def _found_by(find_nodes: Callable[[Any], Iterable[fx.Node]]) -> Callable[[fx.Node], bool]:
+    """A predicate: true for the nodes that a finder returns for the module of the node."""
+    found: dict[tuple[int, int], set[fx.Node]] = {}  # of the last module, as nodes are asked one by one
+
+    def matches(node: fx.Node) -> bool:
+        key = id(node.graph), len(node.graph.nodes)
+        if key not in found:
+            found.clear()
+            found[key] = set(find_nodes(node.graph.owning_module))
+        return node in found[key]
+
+    return matches
 
 
 def _operator_name(kind: Any) -> str:

@@ -13,6 +13,7 @@ from torch import fx
 from torch.export import ExportedProgram
 
 from edgewright.backends.ethos_u.blob import ALIGNMENT, RANK, Blob, Tensor, write_blob
+from edgewright.backends.ethos_u.debug_info import save_debug_info
 from edgewright.backends.ethos_u.dialect import DIALECT
 from edgewright.backends.ethos_u.lower import TosaLowering
 from edgewright.backends.ethos_u.npu import supported, without_commands
@@ -73,15 +74,26 @@ class EthosUPartitioner(Partitioner):
         takes minutes with hundreds of outputs (1 s without it)."""
         partitioner = copy.copy(self)
         partitioner._needs_commands = supported(self.compile_spec.target) is None
-        partitioner.compile_spec = replace(self.compile_spec.with_allocator("LinearAlloc"), intermediates=None)
+        partitioner.compile_spec = self.compile_spec.with_allocator("LinearAlloc").without_artifacts()
         return partitioner
 
     def target(self) -> EthosUCompileSpec:
         return self.compile_spec
 
-    def partition(self, exported: ExportedProgram, method: str = "forward") -> ExportedProgram:
+    def rewrite(self, exported: ExportedProgram) -> ExportedProgram:
         narrow_indices(exported.graph_module)
-        return super().partition(exported, method)
+        return exported
+
+    def program_specs(self) -> dict[str, bytes]:
+        return self.compile_spec.to_compile_specs()
+
+    def register_custom_partition_op(self, op: Any) -> None:
+        """Accepts operators that the backend supports, which are delegated anyway; an operator of your own has no
+        lowering to TOSA and is rejected."""
+        if not any(row.name in self.backend.rows for row in OPS.matching(str(op))):
+            rule = "has no lowering to TOSA: the NPU cannot run it"
+            remedy = "Leave it to the CPU: nothing needs to be registered for that."
+            raise UsageError(f"register_custom_partition_op: {op}", rule, remedy=remedy)
 
     def lower(self, group: Graph) -> LoweredBackendModule:
         device = to_tosa(group, self.compile_spec)
@@ -92,7 +104,10 @@ class EthosUPartitioner(Partitioner):
             blob = uncompiled_blob(spec.target, device.inputs, device.outputs, hashlib.sha256(twin).digest())
             return LoweredBackendModule(self.backend.id, write_blob(blob), specs, {}, twin)
         inputs, outputs = ([value.nbytes for value in side] for side in (device.inputs, device.outputs))
-        compiled = compile_tosa(write_tosa(device), spec, inputs=inputs, outputs=outputs)
+        tosa = write_tosa(device)
+        if spec.debug_mode is not None:
+            save_debug_info(device, tosa, spec)
+        compiled = compile_tosa(tosa, spec, inputs=inputs, outputs=outputs)
         if self.verify:
             verify_commands(device, compiled, spec.target)
         expected = None

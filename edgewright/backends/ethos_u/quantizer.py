@@ -9,6 +9,7 @@ from torch import fx
 from edgewright.backends.ethos_u.ops import BACKEND
 from edgewright.backends.ethos_u.partitioner import check_spec, narrow_indices
 from edgewright.backends.ethos_u.target import EthosUCompileSpec
+from edgewright.errors import UsageError
 from edgewright.quantize.quantizer import TableQuantizer
 from edgewright.quantize.recipes import QuantizationConfig, symmetric_config
 from edgewright.quantize.simplify import simplify_operators
@@ -24,26 +25,44 @@ def get_symmetric_quantization_config(
     act_qmax: int = 127,
     weight_qmin: int = -127,
     weight_qmax: int = 127,
+    eps: float = EPSILON_8,
 ) -> QuantizationConfig:
-    """a8w8: asymmetric 8-bit activations, symmetric 8-bit weights."""
-    return symmetric_config(
-        is_per_channel, is_qat, is_dynamic, (act_qmin, act_qmax), (weight_qmin, weight_qmax), epsilon=EPSILON_8
-    )
+    """a8w8: asymmetric 8-bit activations, symmetric 8-bit weights. ``eps``: the smallest scale."""
+    _reject_dynamic(is_dynamic)
+    return symmetric_config(is_per_channel, is_qat, False, (act_qmin, act_qmax), (weight_qmin, weight_qmax),
+                            epsilon=eps)  # fmt: skip
 
 
-def get_symmetric_a8w4_quantization_config(is_per_channel: bool = True, is_qat: bool = True) -> QuantizationConfig:
+def get_symmetric_a8w4_quantization_config(
+    is_per_channel: bool = True, is_qat: bool = True, is_dynamic: bool = False
+) -> QuantizationConfig:
     """8-bit activations, 4-bit weights: smaller; quantization-aware training recommended."""
+    _reject_dynamic(is_dynamic)
     return symmetric_config(is_per_channel, is_qat, weight=(-7, 7), epsilon=EPSILON_8)
 
 
-def get_symmetric_a16w8_quantization_config(is_per_channel: bool = True, is_qat: bool = False) -> QuantizationConfig:
-    """Symmetric 16-bit activations, 8-bit weights."""
-    return symmetric_config(is_per_channel, is_qat, activation=(-32767, 32767), bits=16, epsilon=EPSILON_16)
+def get_symmetric_a16w8_quantization_config(
+    is_per_channel: bool = True, is_qat: bool = False, is_dynamic: bool = False, weight_qmin: int = -127,
+    weight_qmax: int = 127, epsilon: float = EPSILON_16,
+) -> QuantizationConfig:  # fmt: skip
+    """Symmetric 16-bit activations, 8-bit weights. ``epsilon``: the smallest scale."""
+    _reject_dynamic(is_dynamic)
+    limits = (weight_qmin, weight_qmax)
+    return symmetric_config(is_per_channel, is_qat, False, (-32767, 32767), limits, bits=16, epsilon=epsilon)
 
 
-def get_uint8_io_quantization_config(is_qat: bool = False) -> QuantizationConfig:
-    """``uint8`` inputs and outputs, for ``set_io``: for cameras and displays."""
-    return symmetric_config(is_qat=is_qat, activation=(0, 255), unsigned=True, epsilon=EPSILON_8)
+def get_uint8_io_quantization_config(
+    is_qat: bool = False, is_dynamic: bool = False, eps: float = EPSILON_8
+) -> QuantizationConfig:
+    """``uint8`` inputs and outputs, for ``set_io``: for cameras and displays. ``eps``: the smallest scale."""
+    _reject_dynamic(is_dynamic)
+    return symmetric_config(is_qat=is_qat, activation=(0, 255), unsigned=True, epsilon=eps)
+
+
+def _reject_dynamic(is_dynamic: bool) -> None:
+    if is_dynamic:
+        rule = "must be False: an Ethos-U computes in integers whose scales are known when the model is compiled"
+        raise UsageError("is_dynamic", rule, value=is_dynamic, remedy="Calibrate the model, or train it.")
 
 
 class EthosUQuantizer(TableQuantizer):
@@ -61,8 +80,11 @@ class EthosUQuantizer(TableQuantizer):
         "a8w4": lambda: get_symmetric_a8w4_quantization_config(is_qat=False),
     }
 
-    def __init__(self, compile_spec: EthosUCompileSpec) -> None:
+    def __init__(self, compile_spec: EthosUCompileSpec, use_composable_quantizer: bool = True) -> None:
         super().__init__()
+        if use_composable_quantizer is not True:
+            rule = "must be True: there is one quantizer, whose rules are those of the op table"
+            raise UsageError("use_composable_quantizer", rule, value=use_composable_quantizer, remedy="Leave it out.")
         self.compile_spec = check_spec(compile_spec)
 
     @classmethod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -67,6 +68,13 @@ _TOSA = {
 _ADDRESS_BITS = {"u55": 32, "u65": 40, "u85": 40}
 
 
+class DebugMode(enum.Enum):
+    """Where debugging information goes; numbered as in ExecuTorch."""
+
+    JSON = 1
+    TOSA = 2
+
+
 @dataclass(frozen=True)
 class EthosUCompileSpec:
     """Target, system configuration and Vela options of a compilation.
@@ -86,6 +94,8 @@ class EthosUCompileSpec:
     config_ini: Any = None
     intermediates: str | None = field(default=None, compare=False)
     config_text: str = field(default="", init=False, repr=False)  # the user's own vela.ini; "" for Arm's
+    debug_mode: DebugMode | None = field(default=None, init=False, compare=False, repr=False)
+
 
     def __post_init__(self) -> None:
         flags = parse_flags(self.extra_flags)
@@ -176,9 +186,27 @@ class EthosUCompileSpec:
         flags = [flag for flag in self.extra_flags if not flag.startswith(option)]
         return replace(self, extra_flags=[*flags, option + allocator])
 
-    def dump_intermediate_artifacts_to(self, path: str | os.PathLike[str]) -> EthosUCompileSpec:
-        """The same spec, with the TOSA graph of every delegate written to a folder."""
-        return replace(self, intermediates=os.fspath(path))
+    def without_artifacts(self) -> EthosUCompileSpec:
+        """The same spec, without files beside the program."""
+        return replace(self, intermediates=None)
+
+    def dump_intermediate_artifacts_to(self, output_path: str | os.PathLike[str] | None) -> EthosUCompileSpec:
+        """Write the TOSA graph of every delegate to a folder; None for none. Changes this spec, as in ExecuTorch, and
+        returns it."""
+        self._set("intermediates", None if output_path is None else os.fspath(output_path))
+        return self
+
+    def dump_debug_info(self, debug_mode: DebugMode | None) -> EthosUCompileSpec:
+        """Write, beside the TOSA graph of every delegate, which node, module and line of the model each of its
+        operators comes from (``DebugMode.JSON``). Changes this spec and returns it."""
+        if debug_mode not in (None, DebugMode.JSON):
+            rule = "must be DebugMode.JSON or None: TOSA graphs are written without debugging information inside"
+            raise UsageError("dump_debug_info", rule, value=getattr(debug_mode, "name", debug_mode))
+        self._set("debug_mode", debug_mode)
+        return self
+
+
+EthosUCompileSpec.DebugMode = DebugMode  # type: ignore[attr-defined]  # where ExecuTorch's scripts look for it
 
 
 def read_spec(spec: object) -> tuple[str, bool] | None:
@@ -192,6 +220,7 @@ class ArmCompileSpecBuilder:
     def __init__(self) -> None:
         self._spec: EthosUCompileSpec | None = None
         self._folder: str | os.PathLike[str] | None = None
+        self._debug_mode: DebugMode | None = None
 
     def ethosu_compile_spec(
         self,
@@ -212,10 +241,15 @@ class ArmCompileSpecBuilder:
         self._folder = output_path
         return self
 
+    def dump_debug_info(self, debug_mode: DebugMode | None) -> ArmCompileSpecBuilder:
+        """Write where the operators of every delegate come from, beside its TOSA graph."""
+        self._debug_mode = debug_mode
+        return self
+
     def build(self) -> EthosUCompileSpec:
         if self._spec is None:
             raise UsageError("build", "needs a target", remedy="Call ethosu_compile_spec first.")
-        return self._spec if self._folder is None else self._spec.dump_intermediate_artifacts_to(self._folder)
+        return self._spec.dump_intermediate_artifacts_to(self._folder).dump_debug_info(self._debug_mode)
 
 
 def check_choice(subject: str, name: str, valid: Iterable[str]) -> str:

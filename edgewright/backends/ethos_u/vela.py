@@ -92,10 +92,11 @@ def _require_vela() -> Any:
 
 def _save_tosa(tosa: bytes, folder: str) -> None:
     os.makedirs(folder, exist_ok=True)
-    write_file(Path(folder) / _file_name(tosa), [tosa])
+    write_file(Path(folder) / tosa_file_name(tosa), [tosa])
 
 
-def _file_name(tosa: bytes) -> str:
+def tosa_file_name(tosa: bytes) -> str:
+    """The name of a delegate's graph in the folder of intermediate files."""
     return f"delegate_{hashlib.sha256(tosa).hexdigest()[:12]}.tosa"
 
 
@@ -179,7 +180,7 @@ def _memories(spec: EthosUCompileSpec, ini: str) -> dict[str, str]:
 
 def _run_cli(tosa: bytes, spec: EthosUCompileSpec, flags: Sequence[Flag]) -> VelaOutput:
     with tempfile.TemporaryDirectory(prefix="edgewright-vela-") as folder:
-        network = Path(folder) / _file_name(tosa)
+        network = Path(folder) / tosa_file_name(tosa)
         network.write_bytes(tosa)
         output_dir = next((f.value for f in flags if f.option.name == "--output-dir"), None)
         output = Path(folder) / "output" if output_dir is None else Path(output_dir).resolve()

@@ -78,15 +78,18 @@ class NeutronPartitioner(Partitioner):
     def accepts_group(self, ops: Sequence[Op]) -> bool:
         return self.delegation.allow_no_op_partitions or super().accepts_group(ops)
 
-    def partition(self, exported: ExportedProgram, method: str = "forward") -> ExportedProgram:
+    def program_specs(self) -> dict[str, bytes]:
+        return {spec.key: bytes(spec.value) for spec in self.compile_spec}
+
+    def delegate(self, exported: ExportedProgram, method: str = "forward") -> ExportedProgram:
         if not self.options.simulate_only:
             sdk.require(self.options.flavor)
-        return super().partition(exported, method)
+        return super().delegate(exported, method)
 
     def lower(self, group: Graph) -> LoweredBackendModule:
         device = to_tflite(group, self.backend.rows, self.target_spec)
         twin, expected = write_twin({"": device}), estimate(device, self.target_spec)
-        specs = {spec.key: bytes(spec.value) for spec in self.compile_spec}
+        specs = self.program_specs()
         tag = f"tag{len(self.files)}"
         if self.options.simulate_only:
             self._keep_file(f"{tag}_pure.et.tflite", write_tflite(device))

@@ -165,8 +165,18 @@ class NeutronCompileSpecBuilder:
     def __init__(self) -> None:
         self._specs: list[CompileSpec] | None = None
 
-    def neutron_compile_spec(self, config: str = DEFAULT, *args: Any, **options: Any) -> NeutronCompileSpecBuilder:
-        self._specs = generate_neutron_compile_spec(config, *args, **options)
+    def neutron_compile_spec(
+        self, config: str = DEFAULT, intermediates_dir: str | None = None, extra_flags: str | None = None,
+        operators_not_to_delegate: Sequence[str] | None = None, use_neutron_for_format_conversion: bool = True,
+        fetch_constants_to_sram: bool = False, dump_kernel_selection_code: bool = False, use_profiling: bool = False,
+        **options: Any,
+    ) -> NeutronCompileSpecBuilder:  # fmt: skip
+        """Set the options; those of ``generate_neutron_compile_spec``, in ExecuTorch's order."""
+        self._specs = generate_neutron_compile_spec(
+            config, None, extra_flags, intermediates_dir, operators_not_to_delegate,
+            use_neutron_for_format_conversion, fetch_constants_to_sram, dump_kernel_selection_code, use_profiling,
+            **options,
+        )  # fmt: skip
         return self
 
     def build(self) -> list[CompileSpec]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import enum
+import logging
 from typing import Any
 
 import torch
 
 from edgewright.backends.qualcomm.options import KEY, read_options
+from edgewright.backends.qualcomm.partitioner import reject_skip_mutable_buffer
 from edgewright.backends.qualcomm.partitioner import to_edge_transform_and_lower_to_qnn as _lower
 from edgewright.backends.qualcomm.quantizer import QnnQuantizer as _Quantizer
 from edgewright.backends.qualcomm.schemes import QuantDtype, get_qnn_quantization_config
@@ -15,6 +17,8 @@ from edgewright.backends.qualcomm.target import QcomChipset
 from edgewright.errors import UsageError
 from edgewright.frontend.delegate import LoweredBackendModule
 from edgewright.quantize.recipes import QuantizationConfig
+
+log = logging.getLogger("edgewright.qualcomm")
 
 
 class QnnExecuTorchBackendType(enum.IntEnum):
@@ -28,8 +32,8 @@ class QnnExecuTorchBackendType(enum.IntEnum):
 
 
 class QnnQuantizer(_Quantizer):
-    """Edgewright's quantizer with ExecuTorch's constructor. ``strict`` is ignored: rejected operators stay in floating
-    point, and the partitioner's report has the reason."""
+    """Edgewright's quantizer with ExecuTorch's constructor. Operators that the HTP rejects always stay in floating
+    point, which is ``strict``; the partitioner's report has the reason."""
 
     def __init__(
         self, backend: QnnExecuTorchBackendType = QnnExecuTorchBackendType.kHtpBackend,
@@ -38,6 +42,8 @@ class QnnQuantizer(_Quantizer):
         if backend != QnnExecuTorchBackendType.kHtpBackend:
             name = getattr(backend, "name", backend)
             raise UsageError("backend", "must be kHtpBackend: Edgewright compiles for the HTP", value=name)
+        if not strict:
+            log.warning("strict=False: operators that the HTP rejects stay in floating point here nevertheless")
         super().__init__(soc_model)
 
     def set_recipe(self, recipe: Any) -> None:
@@ -63,14 +69,15 @@ def to_edge_transform_and_lower_to_qnn(
     dep_table: Any = None, passes_job: Any = None, skip_node_id_set: Any = None, skip_node_op_set: Any = None,
     skip_mutable_buffer: bool = False, generate_etrecord: bool = False, convert_linear_to_conv2d: bool = False,
 ) -> Any:  # fmt: skip
-    """Edgewright's function with ExecuTorch's arguments. Custom passes (``passes_job``) run before lowering;
-    ExecuTorch's passes, and their order (``dep_table``), are not needed."""
+    """Edgewright's function with ExecuTorch's arguments. Custom passes (``passes_job``) run before lowering, in their
+    order; ExecuTorch's own passes do not exist here, so ``dep_table`` has nothing to order. ``generate_etrecord`` is
+    not needed: ``get_etrecord`` of the program always works."""
     from edgewright.backends.qualcomm.script_helpers import active_passes
     from edgewright.backends.qualcomm.script_helpers import convert_linear_to_conv2d as convert
 
-    if skip_mutable_buffer:
-        remedy = "Leave it out: state that the HTP cannot hold stays outside anyway."
-        raise UsageError("skip_mutable_buffer", "is about passes that Edgewright does not have", remedy=remedy)
+    reject_skip_mutable_buffer(skip_mutable_buffer)
+    if dep_table:
+        log.warning("dep_table is not used: the passes of passes_job run in the order they have there")
     if convert_linear_to_conv2d:
         module = convert(module)
     return _lower(

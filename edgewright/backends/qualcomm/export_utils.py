@@ -50,6 +50,7 @@ _TEXTS = {
     "skip_delegate_node_ops": "operators to exclude, separated by commas", "direct_build_folder": "not supported",
     "config_file": "all of these, as JSON",
 }  # fmt: skip
+_SHORT = {"build_folder": ("-b",), "soc_model": ("-m",), "device": ("-s",), "host": ("-H",)}
 _FLAGS = ("online_prepare", "compile_only", "shared_buffer", "skip_push", "dump_intermediate_outputs",
           "enable_x86_64", "ci")  # fmt: skip
 
@@ -118,10 +119,15 @@ class QnnConfig:
 
 
 def setup_common_args_and_variables(parser: argparse.ArgumentParser | None = None) -> argparse.ArgumentParser:
-    """A parser with the options common to Qualcomm's scripts."""
+    """A parser with the options common to Qualcomm's scripts. Their short forms (``-b``, ``-m``, ``-s``, ``-H``), which
+    ExecuTorch's pages use, give way to a script's own."""
     parser = parser or argparse.ArgumentParser()
+    taken = set(parser._option_string_actions)
+    for container in (parser, *parser._action_groups):
+        container.conflict_handler = "resolve"
     for name, text in _TEXTS.items():
-        parser.add_argument(f"--{name}", help=text, default="" if name == "ip" else None)
+        short = [option for option in _SHORT.get(name, ()) if option not in taken]
+        parser.add_argument(*short, f"--{name}", help=text, default="" if name == "ip" else None)
     for name in _FLAGS:
         parser.add_argument(f"--{name}", action="store_true")
     parser.add_argument("--backend", default="htp", choices=("htp", "gpu", "lpai"))
@@ -134,14 +140,19 @@ def setup_common_args_and_variables(parser: argparse.ArgumentParser | None = Non
 
 def make_quantizer(
     quant_dtype: QuantDtype = QuantDtype.use_8a8w, custom_annotations: Sequence[Any] = (),
-    per_channel_conv: bool = True, per_channel_linear: bool = False, is_qat: bool = False,
+    per_channel_conv: bool = True, per_channel_linear: bool = False, per_channel_embedding: bool = False,
+    act_observer: Any = None, act_symmetric: bool = False, is_qat: bool = False,
     submodule_qconfig_list: Sequence[Any] | None = None,
     backend: QnnExecuTorchBackendType = QnnExecuTorchBackendType.kHtpBackend, soc_model: Any = "SM8750",
+    eps: float | None = None,
 ) -> QnnQuantizer:  # fmt: skip
     """A quantizer with one scheme for all operators."""
     quantizer = QnnQuantizer(backend, soc_model)
     quantizer.add_custom_quant_annotations(custom_annotations)
-    quantizer.set_default_quant_config(quant_dtype, is_qat, per_channel_conv, per_channel_linear)
+    quantizer.set_default_quant_config(
+        quant_dtype, is_qat, per_channel_conv, per_channel_linear, per_channel_embedding, act_observer, act_symmetric,
+        eps,
+    )  # fmt: skip
     quantizer.set_submodule_qconfig_list(submodule_qconfig_list or ())
     return quantizer
 
@@ -232,19 +243,28 @@ class SimpleADB:
         self._outputs: list[list[Any]] = []
         self._profile = Profile()
 
-    def push(self, inputs: Sequence[Any] | None = None, files: Any = None, backends: Any = None, **_: Any) -> None:
-        """Set the inputs of the inferences."""
+    def push(
+        self, inputs: Sequence[Any] | None = None, files: Any = None, backends: Any = None, init_env: bool = True
+    ) -> None:
+        """Set the inputs of the inferences. Libraries (``backends``) and folders (``init_env``) are a phone's."""
+        if files:
+            log.warning("files are not copied: %s runs on this machine", self.pte_path[0].name)
         self._inputs = [tuple(call) for call in inputs or ()]
 
-    def execute(self, custom_runner_cmd: Any = None, method_index: int = 0, iteration: int = 1, **_: Any) -> None:
-        """Run all inferences."""
-        if custom_runner_cmd is not None:
-            raise UsageError("custom_runner_cmd", "is for a phone", remedy="edgewright device run")
+    def execute(
+        self, custom_runner_cmd: Any = None, method_index: int = 0,
+        output_callback: Callable[[str], Any] | None = None, iteration: int = 1,
+    ) -> None:  # fmt: skip
+        """Run all inferences, each ``iteration`` times."""
+        for name, value in (("custom_runner_cmd", custom_runner_cmd), ("output_callback", output_callback)):
+            if value is not None:
+                raise UsageError(name, "is for a phone, whose runner prints a log", remedy="edgewright device run")
         program = Runtime.get().load_program(self.pte_path[0])
         method = program.load_method(program.method_names[method_index])
         log.warning("%s runs on this machine", self.pte_path[0].name)
-        self._outputs = [method.execute([torch.as_tensor(x) for x in call], profile=self._profile)
-                         for call in self._inputs]  # fmt: skip
+        for _ in range(iteration):
+            self._outputs = [method.execute([torch.as_tensor(x) for x in call], profile=self._profile)
+                             for call in self._inputs]  # fmt: skip
 
     def pull(
         self, host_output_path: str, device_output_path: Any = None, callback: Callable[[], Any] | None = None

@@ -64,11 +64,13 @@ class QnnPartitioner(Partitioner):
 
     def __init__(
         self, compiler_specs: Sequence[Any], skip_node_id_set: Any = None, skip_node_op_set: Any = None,
+        skip_mutable_buffer: bool = False,
         *, exclude: Sequence[Any] = (), verbose: bool = False, simulate_only: bool = False,
         optimization_level: int = 3, shared: SharedContexts | None = None, spills: SharedSpills | None = None,
         integer_state: bool = True, name_exclusions: NameExclusions | None = None,
     ) -> None:  # fmt: skip
         super().__init__(exclude, verbose=verbose)
+        reject_skip_mutable_buffer(skip_mutable_buffer)
         self.name_exclusions = (
             name_exclusions if name_exclusions is not None else NameExclusions(skip_node_id_set, skip_node_op_set)
         )
@@ -104,9 +106,16 @@ class QnnPartitioner(Partitioner):
     def target(self) -> QnnTarget:
         return self._target
 
-    def partition(self, exported: ExportedProgram, method: str = "forward") -> ExportedProgram:
-        self._method, self._index_narrowing = method, IndexNarrowing()
-        return super().partition(integer_state(exported) if self.integer_state else exported, method)
+    def rewrite(self, exported: ExportedProgram) -> ExportedProgram:
+        self._index_narrowing = IndexNarrowing()
+        return integer_state(exported) if self.integer_state else exported
+
+    def program_specs(self) -> dict[str, bytes]:
+        return {KEY: self._target.value}
+
+    def delegate(self, exported: ExportedProgram, method: str = "forward") -> ExportedProgram:
+        self._method = method
+        return super().delegate(exported, method)
 
     def rejections(self, op: Op) -> list[str]:
         """Violated rules, else the verdict of Qualcomm's validator."""
@@ -141,6 +150,13 @@ class QnnPartitioner(Partitioner):
         lowered = LoweredBackendModule(self.backend.id, write_blob(context), specs, {}, twin, estimates=expected)
         self.spills.add(self._target, lowered, context)
         return lowered
+
+
+def reject_skip_mutable_buffer(value: Any) -> None:
+    """Raise unless ``value`` is False: the option of ExecuTorch's partitioner has no meaning here."""
+    if value:
+        rule = "must be False: state is always an input and an output of delegates here, and never inside one"
+        raise UsageError("skip_mutable_buffer", rule, value=value, remedy="Leave it out.")
 
 
 def _specs(soc: str) -> list[Any]:

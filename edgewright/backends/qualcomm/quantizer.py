@@ -107,12 +107,14 @@ class QnnQuantizer(TableQuantizer):
                 raise UsageError("block_size_map", rule, value=block_size_map)
         self._blocks = {name: tuple(block) for name, block in items.items()}
 
-    def add_custom_quant_annotations(self, annotations: Sequence[Callable[[fx.GraphModule], None]]) -> None:
+    def add_custom_quant_annotations(
+        self, custom_quant_annotations: Sequence[Callable[[fx.GraphModule], None]]
+    ) -> None:
         """Functions that annotate a module first; their annotations take precedence over the operator table."""
-        if not isinstance(annotations, list | tuple) or not all(map(callable, annotations)):
+        if not isinstance(custom_quant_annotations, list | tuple) or not all(map(callable, custom_quant_annotations)):
             raise UsageError("custom_quant_annotations", "must be functions of a graph module, in a list",
-                             value=annotations)  # fmt: skip
-        self._annotations = list(annotations)
+                             value=custom_quant_annotations)  # fmt: skip
+        self._annotations = list(custom_quant_annotations)
 
     def add_discard_nodes(self, nodes: Iterable[str]) -> None:
         """Names of nodes that are not quantized, including the nodes they are decomposed to."""

@@ -75,10 +75,13 @@ class EnnPartitioner(Partitioner):
         """AI LiteCore is called through an interface: there is no intermediate file to emit."""
         raise UsageError("--emit", "is for backends whose vendor's compiler reads a file", value=self.backend.name)
 
-    def partition(self, exported: ExportedProgram, method: str = "forward") -> ExportedProgram:
+    def program_specs(self) -> dict[str, bytes]:
+        return {KEY: self._target.value}
+
+    def delegate(self, exported: ExportedProgram, method: str = "forward") -> ExportedProgram:
         if not self._target.simulate_only:
             sdk.require()
-        return super().partition(exported, method)
+        return super().delegate(exported, method)
 
     def lower(self, group: Graph) -> LoweredBackendModule:
         device = to_enn(group, self._target)

@@ -5,3 +5,4 @@ from __future__ import annotations
 from edgewright.backends.xnnpack.ops import BACKEND
 
 CONFIGS = BACKEND.configs()
+ALL_PARTITIONER_CONFIGS = list(CONFIGS.values())

@@ -107,7 +107,7 @@ ROWS: tuple[OpSpec, ...] = (
            config="LeakyReLUConfig"),
     _row("prelu", (constant("weight"),), config="PreluConfig"),
     OpSpec("elu", elementwise.unary("core.elu", {"alpha": "alpha"}),
-           (argument_is("scale", 1), argument_is("input_scale", 1)), config="ELUConfig"),
+           (argument_is("scale", 1), argument_is("input_scale", 1)), config="EluConfig"),
     OpSpec("pow", elementwise.unary("core.square"), (exponent_two,), config="PowConfig"),
     _row("softmax", (not_scalar,), config="SoftmaxConfig"),
     OpSpec("amax", image.pool_extent, (static_spatial_dims,), config="MaxDimConfig"),

@@ -48,9 +48,11 @@ class XnnpackLowering(GroupLowering):
 class XnnpackPartitioner(Partitioner):
     """Delegates every operator that XNNPACK supports.
 
-    ``configs``: operator configs (``LinearConfig``, …) to restrict it to. ``config_precisions``: one or several of
-    ``ConfigPrecisionType``. ``per_op_mode``: one delegate per operator. ``verbose``: print which operators are
-    delegated, and why the others are not. ``exclude``: ``DontPartition(...)`` and similar filters.
+    ``configs``: operator configs (``LinearConfig``, …) to restrict it to; all if there are none. ``config_precisions``:
+    one or several of ``ConfigPrecisionType``. ``per_op_mode``: one delegate per operator. ``verbose``: print which
+    operators are delegated, and why the others are not. ``exclude``: ``DontPartition(...)`` and similar filters.
+    ``force_non_static_weights_for_f32_linear``: weights of linear layers in floating point are stored with the program
+    and passed to the delegate at every call, which packs them every time.
     """
 
     backend = BACKEND
@@ -63,10 +65,15 @@ class XnnpackPartitioner(Partitioner):
         verbose: bool = False,
         *,
         exclude: Sequence[Any] = (),
+        force_non_static_weights_for_f32_linear: bool = False,
     ) -> None:
         super().__init__(exclude, per_op_mode=per_op_mode, verbose=verbose)
+        if not isinstance(force_non_static_weights_for_f32_linear, bool):
+            option = "force_non_static_weights_for_f32_linear"
+            raise UsageError(option, "must be True or False", value=force_non_static_weights_for_f32_linear)
         self.precisions = _precisions(config_precisions)
         self.configs = _config_names(configs)
+        self.dynamic_linear_weights = force_non_static_weights_for_f32_linear
 
     def target(self) -> str:
         """The runtime: older releases lack nodes."""
@@ -91,7 +98,7 @@ class XnnpackPartitioner(Partitioner):
         device = XnnpackLowering(group, BACKEND.rows).run()
         split_chains(device)
         verify(device, CORE)
-        constants = pass_unpacked_constants(device)
+        constants = pass_unpacked_constants(device, self.dynamic_linear_weights)
         blob, named = to_blob(device)
         options: dict[str, Any] = {"overread": _EXTRA_BYTES, "constants": constants}
         return LoweredBackendModule(self.backend.id, write_blob(blob), {}, named, **options)
@@ -133,7 +140,7 @@ def _config_names(configs: Iterable[Any] | None) -> set[str] | None:
     unknown = sorted(names - set(CONFIGS))
     if unknown:
         raise not_among("configs", unknown[0], sorted(CONFIGS), rule="must be among")
-    return names
+    return names or None  # as in ExecuTorch, an empty list means all
 
 
 class XnnpackFloatingPointPartitioner(XnnpackPartitioner):

@@ -17,11 +17,14 @@ _PACKED = ("weight", "bias")  # operands that these operators pack
 _PACKING = ("core.linear", "core.conv2d", "core.depthwise_conv2d", "core.conv_transpose2d")
 
 
-def pass_unpacked_constants(graph: Graph) -> list[Array]:
-    """Turn the constants that stay unpacked into inputs after the others; returns their contents, in that order."""
+def pass_unpacked_constants(graph: Graph, linear_too: bool = False) -> list[Array]:
+    """Turn the constants that stay unpacked into inputs after the others; returns their contents, in that order.
+
+    ``linear_too``: also the weights and biases of linear layers in float32, which XNNPACK then packs at every call."""
     inputs: dict[Value, Value] = {}
     for op in graph.ops:
-        op.args = {name: arg if _is_packed(op, name) else _pass(arg, inputs) for name, arg in op.args.items()}
+        packs = not (linear_too and op.kind == "core.linear" and op.args["weight"].q is None)
+        op.args = {name: arg if packs and _is_packed(op, name) else _pass(arg, inputs) for name, arg in op.args.items()}
     graph.inputs += inputs.values()
     return [value.data for value in inputs if value.data is not None]
 

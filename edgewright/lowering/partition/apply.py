@@ -39,6 +39,28 @@ class Application:
         accepts_group: Callable[[Sequence[Op]], bool] = lambda ops: True,
     ) -> ExportedProgram:  # fmt: skip
         """The program with its groups lowered. ``folded`` is the graph that the backend is matched against."""
+        units = self._units(folded, rejections, single, accepts_group)
+        for unit in units:
+            unit.lowered = lower(unit.graph)
+            if unit.lowered.estimates is not None:
+                self.report.estimates.append(unit.lowered.estimates)
+        return self._rewrite(units) if units else self.exported
+
+    def tag(
+        self, folded: Graph, rejections: Callable[[Op], Sequence[str]], *, single: bool = False,
+        accepts_group: Callable[[Sequence[Op]], bool] = lambda ops: True,
+    ) -> list[str]:  # fmt: skip
+        """Tag the nodes of each group (``meta["delegation_tag"]``) without lowering; returns the tags."""
+        units = self._units(folded, rejections, single, accepts_group)
+        for unit in units:
+            for node in self._nodes_inside(unit):
+                node.meta["delegation_tag"] = unit.graph.name
+        return [unit.graph.name for unit in units]
+
+    def _units(
+        self, folded: Graph, rejections: Callable[[Op], Sequence[str]], single: bool,
+        accepts_group: Callable[[Sequence[Op]], bool],
+    ) -> list[_Unit]:  # fmt: skip
         reasons = {op: list(rejections(op)) for op in folded.ops}
         groups = group_ops(folded, lambda op: not reasons[op], single=single)
         conversions = {
@@ -50,12 +72,7 @@ class Application:
         self._record_verdicts(folded, groups, reasons)
         _propagate_quantize_orders(folded, {op for ops in groups for op in ops})
         readers = readers_of(folded)
-        units = [_Unit(extract(folded, ops, f"{self.backend}_{i}", readers)) for i, ops in enumerate(groups)]
-        for unit in units:
-            unit.lowered = lower(unit.graph)
-            if unit.lowered.estimates is not None:
-                self.report.estimates.append(unit.lowered.estimates)
-        return self._rewrite(units) if units else self.exported
+        return [_Unit(extract(folded, ops, f"{self.backend}_{i}", readers)) for i, ops in enumerate(groups)]
 
     def _record_verdicts(self, folded: Graph, groups: list[list[Op]], reasons: dict[Op, list[str]]) -> None:
         group_of = {op: i for i, ops in enumerate(groups) for op in ops}
@@ -144,15 +161,20 @@ class Application:
 
     def _source_nodes(self, unit: _Unit) -> tuple[str, ...]:
         """The nodes of the exported program that a unit implements, in program order."""
-        visited = set(self._inputs(unit))
-        stack, names = [self.nodes[v] for v in unit.graph.outputs], set()
+        names = {name for node in self._nodes_inside(unit) for name in node.meta.get("source_nodes", ())}
+        return tuple(sorted(names, key=self._source_order.__getitem__))
+
+    def _nodes_inside(self, unit: _Unit) -> list[fx.Node]:
+        """The nodes between the inputs and the outputs of a unit."""
+        visited, inside = set(self._inputs(unit)), []
+        stack = [self.nodes[v] for v in unit.graph.outputs]
         while stack:
             node = stack.pop()
             if node not in visited and node.op == "call_function":
                 visited.add(node)
-                names.update(node.meta.get("source_nodes", ()))
+                inside.append(node)
                 stack += node.all_input_nodes
-        return tuple(sorted(names, key=self._source_order.__getitem__))
+        return inside
 
     @cached_property
     def _source_order(self) -> dict[str, int]:

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
+from torch import fx
 from torch.export import ExportedProgram
 
 from edgewright.backends.table import STATIC, Backend
 from edgewright.errors import UsageError
+from edgewright.formats.schema import CompileSpec
+from edgewright.frontend.affine import affine_operators
 from edgewright.frontend.delegate import LoweredBackendModule
+from edgewright.frontend.prepare import prepare
 from edgewright.frontend.reduce_rank import reduce_rank
 from edgewright.ir.aten.dialect import ATEN
 from edgewright.ir.aten.ops import OPS
 from edgewright.ir.graph import Graph, Op, Origin
 from edgewright.ir.verify import verify
-from edgewright.lowering.kernel_resolution import composites
+from edgewright.lowering.kernel_resolution import composites, kernel_set
 from edgewright.lowering.partition.apply import Application
 from edgewright.lowering.partition.exclude import as_exclusion
 from edgewright.lowering.partition.report import PartitionReport
@@ -25,6 +30,21 @@ from edgewright.lowering.passes.constant_folding import fold_constants
 from edgewright.lowering.passes.qdq_folding import fold_quantization
 
 log = logging.getLogger("edgewright.lowering.partition")
+
+
+class DelegationSpec(NamedTuple):
+    """The backend of a partition, and its compile specs."""
+
+    backend_id: str
+    compile_specs: list[CompileSpec]
+
+
+@dataclass
+class PartitionResult:
+    """A program whose nodes are tagged by partition, and the backend of each tag; named as in ExecuTorch."""
+
+    tagged_exported_program: ExportedProgram
+    partition_tags: dict[str, DelegationSpec]
 
 
 class Partitioner:
@@ -96,8 +116,46 @@ class Partitioner:
         """All reasons not to delegate an operator, as sentences."""
         return [str(r) for r in self.backend.rejections(op, self.target())]
 
-    def partition(self, exported: ExportedProgram, method: str = "forward") -> ExportedProgram:
+    def ops_to_not_decompose(self, ep: ExportedProgram) -> tuple[list[Any], Callable[[fx.Node], bool] | None]:
+        """ExecuTorch's form of ``no_decompose``: the operators of a program that stay as they are, and no filter."""
+        called = {node.target for node in ep.graph.nodes if node.op == "call_function"}
+        return sorted(self.no_decompose & called, key=str), None
+
+    def partition(self, exported_program: ExportedProgram) -> PartitionResult:
+        """What would be delegated, without compiling it: a program whose nodes are tagged by partition
+        (``meta["delegation_tag"]``), as in ExecuTorch. ``to_backend`` lowers."""
+        preserved = self.no_decompose.union(affine_operators())
+        prepared = self.rewrite(prepare(exported_program, kernel_set(self.runtime).supports, preserved, strict=False))
+        application, folded, rejections = self._match(prepared, "forward")
+        tags = application.tag(folded, rejections, single=self.per_op_mode, accepts_group=self.accepts_group)
+        self.reports["forward"] = application.report
+        specs = [CompileSpec(key=key, value=value) for key, value in self.program_specs().items()]
+        return PartitionResult(prepared, {tag: DelegationSpec(self.backend.id, specs) for tag in tags})
+
+    def program_specs(self) -> Mapping[str, bytes]:
+        """The compile specs of every partition in the file."""
+        return {}
+
+    def rewrite(self, exported: ExportedProgram) -> ExportedProgram:
+        """A program as the backend needs it, before operators are matched."""
+        return exported
+
+    def delegate(self, exported: ExportedProgram, method: str = "forward") -> ExportedProgram:
         """The program with the supported operators as delegate calls."""
+        application, folded, rejections = self._match(self.rewrite(exported), method)
+        delegated = application.run(
+            folded, rejections, self.lower, single=self.per_op_mode, accepts_group=self.accepts_group
+        )
+        self.reports[method] = application.report
+        log.info("%s", application.report.verdict)
+        if self.verbose:
+            print(application.report)
+        return delegated
+
+    def _match(
+        self, exported: ExportedProgram, method: str
+    ) -> tuple[Application, Graph, Callable[[Op], Sequence[str]]]:
+        """The program with quantization folded into its operators, and the reasons not to delegate each."""
         if self.backend.max_rank is not None:
             reduce_rank(exported.graph_module, self.backend.max_rank)
         application = Application(exported, method, self.backend.name)
@@ -109,18 +167,7 @@ class Partitioner:
         folded = fold_quantization(application.graph, OPS, absorbs, excluded.keys(), static, numbers)
         verify(folded, ATEN)
         apply(folded, lambda graph: fold_constants(graph, OPS))  # so that rules see computed weights as constants
-
-        def rejections(op: Op) -> list[str]:
-            return excluded.get(op.origin) or self.rejections(op)
-
-        partitioned = application.run(
-            folded, rejections, self.lower, single=self.per_op_mode, accepts_group=self.accepts_group
-        )
-        self.reports[method] = application.report
-        log.info("%s", application.report.verdict)
-        if self.verbose:
-            print(application.report)
-        return partitioned
+        return application, folded, lambda op: excluded.get(op.origin) or self.rejections(op)
 
     def _exclusion_reasons(self, application: Application) -> dict[Origin, list[str]]:
         """User exclusions by operator origin, which folding preserves."""
