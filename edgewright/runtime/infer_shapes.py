@@ -1,12 +1,15 @@
 """Shape inference for a method: sizes of all tensors from the sizes of its inputs, without running it.
 
 Kernels have shape functions, delegates specialize their graphs, and scalars computed from sizes alone are evaluated on
-the way. A size that depends on the contents of a tensor cannot be inferred.
+the way. A number that is read from a tensor, such as the position of a token, stays unknown (``RuntimeInt``): results
+of operators that only move with it (``MOVING``) have sizes that do not depend on it. Any other size that depends on the
+contents of a tensor cannot be inferred.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +25,39 @@ from edgewright.runtime.tensor import Array, Shape, TensorSlot
 from edgewright.runtime.values import IntItems, TensorItems
 
 _VIEW = "executorch_prim::et_view.default"
+_ITEM = "aten::_local_scalar_dense"
 _SIZE_OPS = ("aten::sym_size.int", "aten::sym_numel")
+_SUMS: dict[str, Callable[[Any, Any], Any]] = {
+    "executorch_prim::add.Scalar": lambda a, b: a + b,
+    "executorch_prim::sub.Scalar": lambda a, b: a - b if isinstance(a, RuntimeInt) else None,
+}
+# Operators that do the same at any position, as long as it is in their tensors: a caller checks that.
+MOVING = {
+    "aten::slice_copy.Tensor_out": ("start", "end"),
+    **dict.fromkeys(("llama::update_cache.out", "llama::custom_sdpa.out"), ("start_pos",)),
+}
+
+
+@dataclass(frozen=True)
+class RuntimeInt:
+    """The integer of value ``index``, which is known at run time, plus a constant."""
+
+    index: int
+    offset: int = 0
+
+    def __add__(self, other: object) -> RuntimeInt | None:
+        """None if the sum is no integer plus a constant."""
+        return replace(self, offset=self.offset + other) if type(other) is int else None
+
+    __radd__ = __add__
+
+    def __sub__(self, other: object) -> RuntimeInt | None:
+        return self + -other if type(other) is int else None
+
+
+def runtime_scalar(step: Step) -> int | None:
+    """The value that a step reads from a tensor of integers; None if it does something else."""
+    return step.result if isinstance(step, KernelStep) and step.kernel.key == _ITEM else None
 
 
 def size_scalar(step: Step) -> int | None:
@@ -51,11 +86,13 @@ def can_infer(step: Step) -> bool:
         return False
     if step.kernel.raw:
         return is_view(step)
+    if runtime_scalar(step) is not None:
+        return True
     return size_scalar(step) is not None or _only_writes_operands(step.kernel) or step.kernel.shape is not None
 
 
 class ShapeInference:
-    """Shapes of tensors and values of size scalars for one set of input shapes."""
+    """Shapes of tensors and values of scalars for one set of input shapes."""
 
     def __init__(self, values: Values, input_shapes: dict[int, Shape]) -> None:
         self.values, self.shapes, self.numbers = values, dict(input_shapes), dict[int, Any]()
@@ -70,22 +107,48 @@ class ShapeInference:
                 self._kernel(step)
 
     def _kernel(self, step: KernelStep) -> None:
-        scalar = size_scalar(step)
-        if scalar is not None:
-            self.numbers[scalar] = step.kernel.fn(*(self._argument(i) for i in step.inputs))
+        item, scalar = runtime_scalar(step), size_scalar(step)
+        if item is not None:
+            self._item(item, step)
+        elif scalar is not None:
+            self._scalar(scalar, step)
         elif is_view(step):
             source, size = (self._argument(i) for i in step.inputs)
             self.shapes[step.outputs[0]] = source.reshape(size).shape
         elif not _only_writes_operands(step.kernel):
             self._results(step)
 
+    def _item(self, item: int, step: KernelStep) -> None:
+        if self.values[step.inputs[0]].dtype.kind == "i":
+            self.numbers[item] = RuntimeInt(item)
+
+    def _scalar(self, scalar: int, step: KernelStep) -> None:
+        """A number computed from others; nothing is known of it if one of them is unknown, except of sums."""
+        arguments = [self._argument(i) for i in step.inputs]
+        if not any(isinstance(a, RuntimeInt) for a in arguments):
+            self.numbers[scalar] = step.kernel.fn(*arguments)
+        elif step.kernel.key in _SUMS and isinstance(total := _SUMS[step.kernel.key](*arguments), RuntimeInt):
+            self.numbers[scalar] = total
+
     def _results(self, step: KernelStep) -> None:
-        shapes = step.kernel.shape(*(self._argument(i) for i in step.inputs))  # type: ignore[misc]
+        arguments = [self._argument(i) for i in step.inputs]
+        if any(isinstance(a, RuntimeInt) for a in arguments):
+            arguments = self._at_the_start(step, arguments)
+        shapes = step.kernel.shape(*arguments)  # type: ignore[misc]
         shapes = shapes if isinstance(shapes, list) else [shapes]
         outputs = [i for index in step.outputs for i in self._members(index)]
         for index, shape in zip(outputs, shapes, strict=True):
             if shape is not None:
                 self.shapes[index] = tuple(map(int, shape))
+
+    def _at_the_start(self, step: KernelStep, arguments: list[Any]) -> list[Any]:
+        """The arguments of a moving operator at position 0."""
+        assert step.kernel.signature is not None
+        named = dict(zip((a.name for a in step.kernel.signature.inputs), arguments, strict=True))
+        unknown = {name: a for name, a in named.items() if isinstance(a, RuntimeInt)}
+        if set(unknown) != set(MOVING.get(step.kernel.key, ())) or len({a.index for a in unknown.values()}) > 1:
+            raise ExecutionError(step.kernel.key, "has sizes that depend on the contents of a tensor")
+        return [a.offset if isinstance(a, RuntimeInt) else a for a in arguments]
 
     def _members(self, index: int) -> list[int]:
         value = self.values[index]

@@ -12,16 +12,21 @@ from functools import cache
 import numpy as np
 
 from edgewright.ir.aten.reference.dims import Array, Shape
+from edgewright.ir.core.cache import attend
 from edgewright.ir.dtypes import bfloat16
 from edgewright.runtime.kernel import kernel, register
 
-_MAX_SCORES = 1 << 22  # attention scores that exist at a time
 _FLOATS = (np.dtype(np.float32), np.dtype(np.float16), bfloat16)
 
 # -------------------------------------------------------------------------------------------------------------- caches
 
 
-@kernel("llama::update_cache.out", None)
+def _placeholder(*args: object) -> list[Shape | None]:
+    """The shape function of cache updates: their result stays as it is."""
+    return [None]
+
+
+@kernel("llama::update_cache.out", _placeholder)
 def update_cache(value: Array, cache: Array, start_pos: int) -> None:
     """``cache[b, start_pos + s] = value[b, s]`` for value [B, S, G, D] and cache [B, T, G, D]."""
     _check_rows(value, cache)
@@ -29,7 +34,7 @@ def update_cache(value: Array, cache: Array, start_pos: int) -> None:
     cache[:, start_pos : start_pos + value.shape[1]] = value.view(cache.dtype)
 
 
-@kernel("llama::update_cache_with_indices.out", None)
+@kernel("llama::update_cache_with_indices.out", _placeholder)
 def update_cache_with_indices(value: Array, cache: Array, start_pos: int, indices: Array) -> None:
     """``cache[b, indices[b, s]] = value[b, s]``; ``start_pos`` is not used."""
     _check_rows(value, cache)
@@ -90,44 +95,9 @@ def sdpa(
     query: Array, key: Array, value: Array, start_pos: int, attn_mask: Array | None = None, drpout_p: float = 0.0,
     is_causal: bool = False, scale: float | None = None,
 ) -> Array:  # fmt: skip
-    """``softmax(scale * query @ key.T + mask) @ value``; a head of keys serves H / G heads of queries.
-
-    Without a mask the first ``start_pos + S`` keys count; a causal query at position p sees keys 0..p. A mask is added
-    to the scores of all T keys. A row that is masked everywhere is NaN.
-    """
-    count, heads = query.shape[1:3]
-    length = key.shape[1] if attn_mask is not None else start_pos + count
+    """``attend``, by default with a scale of 1 / sqrt(D)."""
     factor = np.float32(1 / math.sqrt(query.shape[3]) if scale is None else scale)
-    block = max(_MAX_SCORES // max(heads * length, 1), 1)
-    result = np.empty(query.shape, np.float32)
-    for batch in range(len(query)):
-        keys, values = (cached[batch, :length].astype(np.float32, copy=False) for cached in (key, value))
-        for first in range(0, count, block):
-            rows = slice(first, min(first + block, count))
-            mask = None if attn_mask is None else attn_mask[rows]
-            if is_causal:
-                positions = start_pos + np.arange(rows.start, rows.stop)
-                mask = np.where(np.arange(length) <= positions[:, None], np.float32(0), np.float32(-np.inf))
-            result[batch, rows] = _attend(query[batch, rows], keys, values, mask, factor)
-    return result
-
-
-def _attend(query: Array, keys: Array, values: Array, mask: Array | None, factor: np.float32) -> Array:
-    """Attention of queries [S, H, D] to float32 keys and values [T, G, D].
-
-    Narrow types are widened for the products and the softmax; the weights are rounded to the query's type.
-    """
-    count, heads, width = query.shape
-    groups = keys.shape[1]
-    by_group = query.astype(np.float32).reshape(count, groups, heads // groups, width).transpose(1, 2, 0, 3)
-    scores = np.matmul(by_group, keys.transpose(1, 2, 0)[:, None]) * factor
-    if mask is not None:
-        scores += mask
-    weights = np.exp(scores - scores.max(-1, keepdims=True, initial=-np.inf))
-    weights /= weights.sum(-1, keepdims=True)
-    weights = weights.astype(query.dtype, copy=False).astype(np.float32, copy=False)
-    attended: Array = np.matmul(weights, values.transpose(1, 0, 2)[:, None])
-    return attended.transpose(2, 0, 1, 3).reshape(query.shape)
+    return attend(query, key, value, start_pos, attn_mask, is_causal, factor)
 
 
 register("llama::custom_sdpa.out", sdpa, sdpa_shape)

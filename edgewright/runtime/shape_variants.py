@@ -20,9 +20,17 @@ from edgewright.engine.runner import native_available
 from edgewright.errors import EdgewrightError
 from edgewright.formats import schema
 from edgewright.ir.numerics import FLOAT32, Numerics
+from edgewright.lowering.passes.layout import identity
 from edgewright.runtime.binding import KernelStep
 from edgewright.runtime.delegate_calls import DelegateStep
-from edgewright.runtime.infer_shapes import ShapeInference, can_infer, is_view, size_scalar
+from edgewright.runtime.infer_shapes import (
+    RuntimeInt,
+    ShapeInference,
+    can_infer,
+    is_view,
+    runtime_scalar,
+    size_scalar,
+)
 from edgewright.runtime.jit.graph_builder import MIN_MACS, GraphBuilder, TransposeCache
 from edgewright.runtime.jit.segments import COMPUTE_KERNELS, SegmentBuilder, SegmentStep, can_analyze
 from edgewright.runtime.step import Step, Values
@@ -128,8 +136,11 @@ class _StaticSegmentBuilder(SegmentBuilder):
         return builder.macs >= MIN_MACS and end > start + 1
 
     def add_step(self, step: Step, builder: GraphBuilder, before: Sequence[Step]) -> bool:
-        if size_scalar(step) is not None:
-            return True
+        scalar = size_scalar(step)
+        if scalar is not None:
+            return scalar in self.sizes.numbers
+        if runtime_scalar(step) is not None:
+            return False  # the number must be in the value table before a segment reads it
         if isinstance(step, DelegateStep):
             return self.inline_delegate(step, self.sizes.graphs[step], builder, before)
         if is_view(step):
@@ -158,13 +169,17 @@ class _StaticSegmentBuilder(SegmentBuilder):
         outputs = [(self.originals[i], self.sizes.shape(i), i in views) for i in observed]
         numbers = {i: self.sizes.numbers[i] for i in map(size_scalar, chain[start:end]) if i is not None}
         original = {slot: self.originals[i] for i, slot in enumerate(self.values) if isinstance(slot, TensorSlot)}
+        original |= {slot: slot for slot in builder.scalars.values()}
         inputs = [original[slot] for slot in builder.input_slots]
         guards = [(original[slot], size, wrap) for slot, size, wrap in builder.guards]
-        chain[start] = SpecializedSegmentStep(compiled, inputs, outputs, chain[start:end], end, guards, numbers)
+        step = SpecializedSegmentStep(compiled, inputs, outputs, chain[start:end], end, guards, numbers)
+        step.scalars = builder.scalars
+        chain[start] = step
 
 
 class SpecializedSegmentStep(SegmentStep):
-    """A segment for one set of shapes. Outputs that are views alias the engine's result."""
+    """A segment for one set of shapes. Outputs that are views alias the engine's result. ``scalars``: inputs that are
+    numbers of the value table, by their index."""
 
     def __init__(
         self, compiled: CompiledGraph, inputs: list[TensorSlot], outputs: list[tuple[TensorSlot, Shape, bool]],
@@ -172,25 +187,39 @@ class SpecializedSegmentStep(SegmentStep):
     ) -> None:  # fmt: skip
         super().__init__(_SpecializedRunner(compiled), inputs, [slot for slot, *_ in outputs], calls, end, guards)
         self._result_slots, self._numbers = outputs, numbers
+        self.scalars: dict[int, TensorSlot] = {}
+
+    def _guards_hold(self, table: Values) -> bool:
+        for index, slot in self.scalars.items():
+            slot.store(table[index])
+        return super()._guards_hold(table)
 
     def run(self, table: Values, profile: Profile | None) -> int:
         for index, number in self._numbers.items():
-            table[index] = number
-        inputs = [slot.array.transpose(slot.dim_order) for slot in self.input_slots]  # type: ignore[union-attr]
+            table[index] = table[number.index] + number.offset if isinstance(number, RuntimeInt) else number
+        inputs = [_stored(slot) for slot in self.input_slots]
         targets = [None if view else self._target(slot, shape) for slot, shape, view in self._result_slots]
         results = self.runner.run(inputs, targets, profile)
         for (slot, _, view), array, target in zip(self._result_slots, results, targets, strict=True):
+            if array is target:
+                continue
             logical = array.transpose([slot.dim_order.index(d) for d in range(array.ndim)])
             if view:
                 slot.alias(logical)
-            elif array is not target:
+            else:
                 slot.store(logical)
         return self.end
 
     @staticmethod
     def _target(slot: TensorSlot, shape: Shape) -> Any:
         slot.resize(shape)
-        return None if slot.array is None else slot.array.transpose(slot.dim_order)
+        return None if slot.array is None else _stored(slot)
+
+
+def _stored(slot: TensorSlot) -> Any:
+    """A tensor in memory order; the same array object as long as it is the same tensor, if that is its own order."""
+    assert slot.array is not None
+    return slot.array if slot.dim_order == identity(len(slot.dim_order)) else slot.array.transpose(slot.dim_order)
 
 
 class _SpecializedRunner:
@@ -200,7 +229,9 @@ class _SpecializedRunner:
 
     def __init__(self, compiled: CompiledGraph) -> None:
         from edgewright.engine.isa import host_isa
+        from edgewright.engine.jit.bound_arrays import BoundArrays
 
+        self._bound_arrays = BoundArrays(compiled)
         self.compiled_graph, self.input_count = compiled, len(compiled.plan.inputs)
         plural = "s" if compiled.threads > 1 else ""
         self.how = f"engine, {host_isa().name}, {compiled.threads} thread{plural}, for these sizes"
@@ -208,5 +239,7 @@ class _SpecializedRunner:
     def run(self, inputs: Sequence[Any], outputs: Sequence[Any] | None = None, profile: Any = None) -> list[Any]:
         from edgewright.engine.runner import usable_outputs
 
+        if profile is None and outputs is not None and self._bound_arrays.run(inputs, outputs):
+            return list(outputs)
         targets = None if outputs is None else usable_outputs(outputs, self.compiled_graph.plan.outputs)
         return self.compiled_graph.run(inputs, targets, profile)

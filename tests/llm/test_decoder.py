@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from edgewright.errors import ExecutionError
 from edgewright.llm.compile import compile_checkpoint
 from edgewright.llm.quantize_weights import quantize_groups, quantize_rows
 from edgewright.llm.weights import Precision
@@ -96,3 +97,26 @@ def test_methods_that_runners_read(tmp_path: Path) -> None:
 def test_programs_are_the_same_every_time(tmp_path: Path) -> None:
     model = RecordedModel("gemma3")
     assert compiled(model, tmp_path / "a") == compiled(model, tmp_path / "b")
+
+
+def test_one_graph_serves_every_position(tmp_path: Path) -> None:
+    model = RecordedModel("llama")
+    method = Runtime.get().load_program(compiled(model, tmp_path)).load_method("forward")
+    for call in calls(model)[:6]:
+        method.execute(call)
+    assert method._specializer is not None
+    variants = method._specializer._by_shapes
+    assert [shapes[0] for shapes in variants] == [(1, MAX_SEQ), (1, PROMPT - MAX_SEQ), (1, 1)]
+    for chains in variants.values():
+        assert [step.label for step in chains[0][:2]] == ["aten::select_copy.int_out", "aten::_local_scalar_dense"]
+        assert 2 + chains[0][2].length == len(chains[0])
+
+
+def test_positions_outside_of_the_context_are_rejected(tmp_path: Path) -> None:
+    model = RecordedModel("llama")
+    method = Runtime.get().load_program(compiled(model, tmp_path)).load_method("forward")
+    token = model.tokens[None, :1]
+    method.execute([token, np.array([95])])
+    for position in (96, -1, 1 << 40):
+        with pytest.raises(ExecutionError):
+            method.execute([token, np.array([position])])

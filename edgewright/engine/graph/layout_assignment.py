@@ -24,6 +24,7 @@ from edgewright.engine.graph.layout import (
 )
 from edgewright.engine.graph.nodes import Node, is_quantized8
 from edgewright.engine.lower.base import Lowering, LoweringContext
+from edgewright.engine.lower.cache import DynamicUpdateSlice
 from edgewright.engine.lower.conv import FloatConv
 from edgewright.engine.lower.conv_geometry import has_uniform_rows
 from edgewright.engine.lower.dynamic_gemm import quantized_row_layout
@@ -279,11 +280,11 @@ def find_updates(graph: Graph, nodes: Sequence[Node], lower: Callable[[Node], Lo
 def _versions(
     value: Value, nodes: Sequence[Node], producers: dict[Value, int], lower: Callable[[Node], Lowering]
 ) -> list[Value]:
-    """Follow row scatters backwards from an output to the value they started from."""
+    """Follow writes of rows backwards from an output to the value they started from."""
     versions = [value]
     while versions[0] in producers:
         node = nodes[producers[versions[0]]]
-        if not isinstance(lower(node), RowScatter) or node.out is not versions[0]:
+        if not isinstance(lower(node), RowScatter | DynamicUpdateSlice) or node.out is not versions[0]:
             break
         versions.insert(0, node.op.args["self"])
     return versions

@@ -7,6 +7,7 @@ import time
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +39,7 @@ def validate_inputs(arrays: Sequence[Array], tensors: Sequence[TensorSpec]) -> l
     result = []
     for at, tensor in enumerate(tensors):
         array = arrays[at]
-        if not _fits(array, tensor):
+        if not fits(array, tensor):
             raise _mismatch_error(f"input {at} ({tensor.name})", array, tensor)
         flags = array.flags
         result.append(array if flags.c_contiguous and flags.aligned else np.array(array, order="C"))
@@ -50,7 +51,7 @@ def validate_outputs(arrays: Sequence[Array], tensors: Sequence[TensorSpec]) -> 
         raise InputError("outputs", f"must be {len(tensors)} arrays", value=len(arrays))
     for at, tensor in enumerate(tensors):
         array = arrays[at]
-        if not _fits(array, tensor):
+        if not fits(array, tensor):
             raise _mismatch_error(f"output {at} ({tensor.name})", array, tensor)
         flags = array.flags
         if not (flags.c_contiguous and flags.aligned and flags.writeable):
@@ -59,7 +60,8 @@ def validate_outputs(arrays: Sequence[Array], tensors: Sequence[TensorSpec]) -> 
             raise InputError(f"output {at} ({tensor.name})", "must not share memory with another output")
 
 
-def _fits(array: Any, tensor: TensorSpec) -> bool:
+def fits(array: Any, tensor: TensorSpec) -> bool:
+    """Whether an array has the type and shape of an input or output."""
     return isinstance(array, np.ndarray) and array.dtype == tensor.dtype and array.shape == tensor.shape
 
 
@@ -137,6 +139,7 @@ class CompiledGraph:
         self._scratch = aligned_buffer(self._stride * self.threads)
         self._scratch_address = address_of(self._scratch)
         self._patches: list[tuple[int, int, int]] = []  # argument slot, index among inputs and outputs, byte offset
+        self._patched_by: object = None  # whose arrays the arguments point into
         self._args = self._make_args()
         self._segments = self._make_segments()
         self._check_result = self._buffers["arena"][plan.arena_size - ALIGN :][:16].view(_I64) if plan.checks else None
@@ -169,9 +172,7 @@ class CompiledGraph:
         with self._lock:
             self._copy_updates(arrays_in, arrays_out)
             bases = {"input": arrays_in, "output": arrays_out}
-            addresses, args = [address_of(array) for array in (*arrays_in, *arrays_out)], self._args
-            for at, argument, offset in self._patches:
-                args[at] = addresses[argument] + offset
+            self._patch([address_of(array) for array in (*arrays_in, *arrays_out)])
             timer = None if profile is None else _StepTimer()
             self._reset_checks()
             for part in self._segments:
@@ -184,7 +185,7 @@ class CompiledGraph:
             self._raise_failed_check()
         return arrays_out
 
-    @property
+    @cached_property
     def native(self) -> bool:
         """Whether every step is machine code."""
         return all(isinstance(part, _Segment) for part in self._segments)
@@ -192,14 +193,42 @@ class CompiledGraph:
     def run_ready(self, arrays_in: Sequence[Array], arrays_out: Sequence[Array]) -> None:
         """Like ``run`` without checks: the graph must be native, and the arrays validated and disjoint."""
         with self._lock:
-            addresses, args = [address_of(array) for array in (*arrays_in, *arrays_out)], self._args
-            for at, argument, offset in self._patches:
-                args[at] = addresses[argument] + offset
-            self._reset_checks()
-            for part in self._segments:
-                assert isinstance(part, _Segment)
-                self._run_segment(part, None)
-            self._raise_failed_check()
+            self._patch([address_of(array) for array in (*arrays_in, *arrays_out)])
+            self._run_native()
+
+    def run_bound(self, owner: object, addresses: Sequence[int], changed: Sequence[int]) -> None:
+        """Like ``run_ready``, of arrays at ``addresses``: only ``changed`` are other ones than in the owner's last
+        call."""
+        with self._lock:
+            if self._patched_by is not owner:
+                self._patch(addresses)
+                self._patched_by = owner
+            else:
+                for i in changed:
+                    for at, offset in self._patches_of[i]:
+                        self._args[at] = addresses[i] + offset
+            self._run_native()
+
+    def _patch(self, addresses: Sequence[int]) -> None:
+        """Write the addresses of all arrays to the arguments that point into them."""
+        args, self._patched_by = self._args, None
+        for at, argument, offset in self._patches:
+            args[at] = addresses[argument] + offset
+
+    @cached_property
+    def _patches_of(self) -> list[list[tuple[int, int]]]:
+        """Argument slots and byte offsets by the index of the array."""
+        patches: list[list[tuple[int, int]]] = [[] for _ in (*self.plan.inputs, *self.plan.outputs)]
+        for at, argument, offset in self._patches:
+            patches[argument].append((at, offset))
+        return patches
+
+    def _run_native(self) -> None:
+        self._reset_checks()
+        for part in self._segments:
+            assert isinstance(part, _Segment)
+            self._run_segment(part, None)
+        self._raise_failed_check()
 
     def _reset_checks(self) -> None:
         if self._check_result is not None:

@@ -6,7 +6,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from edgewright.errors import ExecutionError, FormatError, LimitError
-from edgewright.ir.core import conv, elementwise, gather, gemm, move, norm_softmax, pool_resize, reduce  # noqa: F401
+from edgewright.ir.core import (  # noqa: F401
+    cache,
+    conv,
+    elementwise,
+    gather,
+    gemm,
+    move,
+    norm_softmax,
+    pool_resize,
+    reduce,
+)
 from edgewright.ir.core.evaluation import EvaluationContext
 from edgewright.ir.core.quant_params import check_structure, check_values
 from edgewright.ir.core.table import CORE_OPS, CoreOp, check_op, check_shape

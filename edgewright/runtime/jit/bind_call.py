@@ -21,9 +21,11 @@ from edgewright.ir.aten.table import OpClass
 from edgewright.ir.graph import Array, Op, Value
 from edgewright.lowering.aten_to_core import LOWERINGS
 from edgewright.lowering.passes.layout import identity, permuted_order
+from edgewright.runtime.infer_shapes import MOVING, RuntimeInt
 from edgewright.runtime.jit.cost import call_cost
 from edgewright.runtime.jit.fold_batch_norm import fold_batch_norm
 from edgewright.runtime.jit.graph_builder import GraphBuilder
+from edgewright.runtime.jit.moving_calls import lower_moving_call
 from edgewright.runtime.registry import all_kernels
 from edgewright.runtime.tensor import TensorSlot
 
@@ -68,7 +70,7 @@ def _kinds(key: str) -> list[str]:
 @cache
 def has_lowering(key: str) -> bool:
     """Whether calls of a kernel can be lowered at all."""
-    return key in _CREATION_OPS or key == _COPY or any(kind in LOWERINGS for kind in _kinds(key))
+    return key in MOVING or key in _CREATION_OPS or key == _COPY or any(kind in LOWERINGS for kind in _kinds(key))
 
 
 @cache
@@ -81,6 +83,8 @@ def defines_all_results(key: str) -> bool:
 def lower_call(g: GraphBuilder, key: str, args: Args, outs: Sequence[TensorSlot]) -> bool:
     """Lower a call; False if that is not possible."""
     try:
+        if any(isinstance(a, RuntimeInt) for a in args.values()):
+            return lower_moving_call(g, key, args, outs)
         if key == _COPY:
             return _bind_copy(g, args["self"], args["src"])
         if key == "aten::index_put_":

@@ -9,7 +9,7 @@ from typing import Any, Union
 
 import numpy as np
 
-from edgewright.ir.dtypes import DType
+from edgewright.ir.dtypes import DType, ScalarType
 from edgewright.ir.graph import Array, Graph, Op, QParams, Value
 from edgewright.ir.numerics import Numerics
 from edgewright.lowering.aten_to_core.operands import F32, FLOATS
@@ -48,6 +48,7 @@ class GraphBuilder(LoweringContext):
         self._outside: dict[TensorSlot, Value] = {}
         self._slots: dict[Value, TensorSlot] = {}  # of values from outside
         self._view_sources: dict[TensorSlot, Value] = {}
+        self.scalars: dict[int, TensorSlot] = {}  # inputs that are numbers of the value table, by their index
         self.producers: dict[Value, Op] = {}
 
     # ------------------------------------------------------------------------------------------------------- slots
@@ -100,6 +101,15 @@ class GraphBuilder(LoweringContext):
     def value_in_dim_order(self, slot: TensorSlot) -> Value:
         """The slot's value in its memory layout."""
         return self.get(self.source(slot), slot.dim_order)
+
+    def scalar(self, index: int, size: int) -> Value:
+        """The integer of value ``index`` of the method as an input of the graph; before each run it is checked to be
+        from 0 to ``size`` - 1."""
+        if index not in self.scalars:
+            self.scalars[index] = TensorSlot(ScalarType.INT64, (), ())
+        slot = self.scalars[index]
+        self.guards.add((slot, size, False))
+        return self.get(self.source(slot))
 
     # ---------------------------------------------------------------------------------------------------- operators
 

@@ -373,6 +373,33 @@ def _pad(rng: Random) -> Case:
     return Case({"self": _shape(rng, 3)}, {"before": [1, 0, 2], "after": [0, 1, 1], "value": 1.0})
 
 
+@generates("dynamic_slice")
+def _dynamic_slice(rng: Random) -> Case:
+    shape = (7, *_shape(rng, 2))
+    return Case({"self": shape, "position": (1,)}, {"length": int(rng.integers(1, 8))}, {"position": (-1, 8)})
+
+
+@generates("dynamic_update_slice")
+def _dynamic_update_slice(rng: Random) -> Case:
+    batch, count, *rest = _shape(rng, 4)
+    shapes = {"self": (batch, count + 3, *rest), "values": (batch, count, *rest), "position": ()}
+    return Case(shapes, ranges={"position": (-1, 5)})
+
+
+@generates("cached_attention")
+def _cached_attention(rng: Random) -> Case:
+    batch, count, groups, shared = (int(n) for n in rng.integers((1, 1, 1, 1), (3, 40, 4, 5)))
+    count, mask = 1 if rng.random() < 0.3 else count, rng.random() < 0.3
+    width, length = int(rng.choice([4, 8, 16, 32, 48, 64, 80])), count + int(rng.integers(0, 200))
+    length = -(-length // 64) * 64 if rng.random() < 0.5 else length
+    shapes = {
+        "query": (batch, count, groups * shared, width), "key": (batch, length, groups, width),
+        "value": (batch, length, groups, width), "position": (1,), "mask": (count, length) if mask else None,
+    }  # fmt: skip
+    attributes = {"scale": 0.3, "causal": not mask and bool(rng.random() < 0.7)}
+    return Case(shapes, attributes, {"position": (-2, length - count + 2)})
+
+
 @generates("expand")
 def _expand(rng: Random) -> Case:
     return Case({"self": (3, 1, 4)}, {"size": [3, int(rng.integers(1, 5)), 4]})

@@ -56,7 +56,7 @@ def test_attention_with_a_mask_and_a_scale() -> None:
 def test_attention_in_blocks_of_queries(monkeypatch: pytest.MonkeyPatch) -> None:
     args = normal(1, 7, 4, 8), normal(1, 12, 2, 8, seed=1), normal(1, 12, 2, 8, seed=2), 4, None, 0.0, True, None
     expected = both("custom_sdpa", *args)[1][0]
-    monkeypatch.setattr("edgewright.runtime.llama_kernels._MAX_SCORES", 100)
+    monkeypatch.setattr("edgewright.ir.core.cache._MAX_SCORES", 100)
     np.testing.assert_allclose(KERNELS["llama::custom_sdpa.out"].fn(*args), expected, 2e-6, 2e-6)
 
 
