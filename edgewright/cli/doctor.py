@@ -95,7 +95,7 @@ def _requirements() -> list[str]:
 def satisfies(installed: str, supported: str) -> bool:
     """True if a version is in a range; specifiers other than plain comparisons are ignored.
 
-    >>> satisfies("2.13.0+cpu", ">=2.11,<2.14"), satisfies("2.10.1", ">=2.11"), satisfies("installed", ">=1")
+    >>> satisfies("2.13.0+cpu", ">=2.11,<2.16"), satisfies("2.10.1", ">=2.11"), satisfies("installed", ">=1")
     (True, False, True)
     """
     compare: dict[str, Callable[[tuple[int, ...], tuple[int, ...]], bool]] = {
