@@ -161,6 +161,12 @@ class MissingDataError(MissingError):
     pass
 
 
+class MissingTwinError(MissingDataError):
+    """``alternative``: another remedy than to find the host twin; may be empty."""
+
+    alternative: str = ""
+
+
 class MissingCounterpartError(MissingError, ImportError):
     """Also an ``ImportError``, as scripts expect."""
 

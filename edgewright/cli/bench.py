@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
     requested = [(peer_of(path), path) for path in args.peer]
     if args.peers:
         requested.insert(0, (PEERS[".pte"], args.model))
-    method = load(Job(args.model, args.data, args.method))
+    method = load(Job(args.model, args.data, args.method, twin=args.twin))
     inputs = load_inputs(args.inputs, method.metadata) if args.inputs else ones(method.metadata)
     timing, output = _measure(args, method, inputs)
     timings = [timing, *_peers(args, requested, inputs, output)]

@@ -10,6 +10,7 @@ import re
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import IO, Any
 
 import numpy as np
@@ -182,6 +183,40 @@ def from_list(path: str, metadata: MethodMetadata) -> Iterator[Inputs]:
         infos = _assign(f"{path}, inference {number}", [name or file for name, file in line], metadata)
         arrays = {info.name: _read_raw(file, info) for info, (_, file) in zip(infos, line, strict=True)}
         yield _with_scalars(metadata, arrays)
+
+
+def from_files(files: Sequence[str], metadata: MethodMetadata) -> Inputs:
+    """The inputs of one call from raw files, one for each tensor, in order."""
+    infos = _tensors(metadata)
+    if len(files) != len(infos):
+        rule = f"must name a file for each of the {len(infos)} inputs of {metadata.name!r}"
+        raise InputError("--inputs", rule, value=len(files))
+    return _with_scalars(metadata, {info.name: _read_raw(file, info) for file, info in zip(files, infos, strict=True)})
+
+
+def with_shapes(metadata: MethodMetadata, text: str) -> MethodMetadata:
+    """A method's signature with other shapes of its inputs: ``1x98,,1x50x256``. An empty entry leaves an input as it
+    is."""
+    if not text:
+        return metadata
+    entries = text.split(",")
+    if len(entries) != len(metadata.inputs):
+        rule = f"must have an entry for each of the {len(metadata.inputs)} inputs, with commas between them"
+        raise InputError("--input_shapes", rule, value=text)
+    pairs = zip(metadata.inputs, entries, strict=True)
+    return replace(metadata, inputs=tuple(_with_shape(info, entry) for info, entry in pairs))
+
+
+def _with_shape(info: TensorInfo | ScalarInfo, entry: str) -> TensorInfo | ScalarInfo:
+    if not entry:
+        return info
+    if isinstance(info, ScalarInfo) or not re.fullmatch(r"\d+(x\d+)*", entry):
+        raise InputError(f"--input_shapes of {info.name}", "must be empty or sizes such as 1x98", value=entry)
+    shape = tuple(int(size) for size in entry.split("x"))
+    fits = len(shape) == len(info.shape) and all(n <= limit for n, limit in zip(shape, info.shape, strict=True))
+    if not fits or (shape != info.shape and not info.dynamic):
+        raise InputError(f"--input_shapes of {info.name}", f"must fit {info}", value=entry)
+    return replace(info, shape=shape, dynamic=False)
 
 
 def _read_raw(path: str, info: TensorInfo) -> Array:

@@ -54,6 +54,11 @@ def save_arrays(path: str, runs: Sequence[Sequence[Any]]) -> int:
 def save_raw(folder: Path, inference: int, outputs: Sequence[Any]) -> None:
     """Write ``output_<inference>_<index>.raw``: the bytes of each output, row by row."""
     for index, value in enumerate(outputs):
-        array = np.ascontiguousarray([] if value is None else value)
-        data = array.tobytes() if array.dtype.kind != "U" else str(value).encode()
-        write_file(folder / f"output_{inference}_{index}.raw", [data], durable=False)  # there may be thousands
+        path = folder / f"output_{inference}_{index}.raw"
+        write_file(path, [raw_bytes(value)], durable=False)  # there may be thousands
+
+
+def raw_bytes(value: Any) -> bytes:
+    """The bytes of an output, row by row."""
+    array = np.ascontiguousarray([] if value is None else value)
+    return array.tobytes() if array.dtype.kind != "U" else str(value).encode()

@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     if args.repeat < 1:
         raise UsageError("--repeat", "must be 1 or more", value=args.repeat)
-    method = load(Job(args.model, args.data, args.method))
+    method = load(Job(args.model, args.data, args.method, twin=args.twin))
     inputs = load_inputs(args.inputs, method.metadata) if args.inputs else ones(method.metadata)
     method.execute(inputs, profile=Profile())  # compiles the profiled variant
     profile, times = Profile(), []

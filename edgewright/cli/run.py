@@ -38,6 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--output", metavar="y.npz", help="where to write out0, out1, ...")
     add("--method", default="forward", help="the method to run (default: forward)")
     add("--data", action="append", default=[], metavar="w.ptd", help="external weights; repeatable")
+    add("--twin", metavar="m.twin", help="the host twin (default: the one next to the program)")
     add("--repeat", type=int, default=1, metavar="N", help="run N times and show the median")
     add("--max-memory", type=parse_memory, metavar="512M", help="fail if the method plans more memory than this")
     add("--json", action="store_true", help="print outputs and timing as JSON")
@@ -62,6 +63,7 @@ def run(args: argparse.Namespace) -> int:
         Job(
             model=args.model,
             data=args.data,
+            twin=args.twin,
             method=args.method,
             inputs=args.inputs,
             input_list=args.input_list_path,

@@ -8,15 +8,16 @@ import statistics
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from edgewright.cli.inputs import Inputs, from_list, load_inputs, ones, read_list
+from edgewright.cli.inputs import Inputs, from_files, from_list, load_inputs, ones, read_list, with_shapes
 from edgewright.cli.outputs import save_raw
 from edgewright.console import note, progress
 from edgewright.engine.profile import Profile
-from edgewright.errors import LimitError, MissingDataError, UsageError
+from edgewright.errors import LimitError, MissingDataError, MissingTwinError, UsageError
 from edgewright.files import make_folder
 from edgewright.ir.dtypes import dtype_name
 from edgewright.runtime.metadata import MethodMetadata, ScalarInfo
@@ -37,6 +38,7 @@ def add_measurement_arguments(parser: argparse.ArgumentParser) -> None:
     add("--inputs", metavar="x.npz", help="arrays in0, in1, ... (default: ones)")
     add("--method", default="forward", help="the method to run (default: forward)")
     add("--data", action="append", default=[], metavar="w.ptd", help="external weights; repeatable")
+    add("--twin", metavar="m.twin", help="the host twin (default: the one next to the program)")
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,11 @@ class Job:
     profile: bool = False
     keep_all: bool = True  # store the outputs of every inference, not only of the last
     quiet: bool = False
+    twin: str | None = None
+    files: Sequence[str] = ()  # raw files, one for each input
+    shapes: str = ""  # of inputs, where the program leaves them open: 1x98,,1x50x256
+    warm_up: int = 0  # runs before the first that counts
+    threads: int | None = None
 
 
 @dataclass
@@ -92,12 +99,18 @@ def load(job: Job) -> Method:
     """Load the job's method and log how long reading and verifying took."""
     start = time.perf_counter()
     limits = Limits() if job.memory is None else Limits(memory=job.memory)
-    program = Runtime.get().load_program(job.model, list(job.data), limits=limits)
+    runtime = Runtime.get() if job.threads is None else Runtime(threads=job.threads)
+    program = runtime.load_program(job.model, list(job.data), limits=limits, twin=job.twin)
     log.info("read and verified %s in %s", job.model, duration(time.perf_counter() - start))
     try:
         return program.load_method(_method_name(program, job.method))
     except LimitError as error:  # replace the library's remedy by the option
         error.remedy = "Raise it with --max-memory if you trust the file."
+        raise
+    except MissingTwinError as error:
+        name = Path(job.model).with_suffix(".twin").name
+        error.remedy = f"Put {name}, which was written with it, into the same folder, or pass it: --twin {name}."
+        error.remedy += error.alternative
         raise
     except MissingDataError as error:
         error.remedy = "Pass the .ptd written with this program: --data weights.ptd."
@@ -117,6 +130,9 @@ def _rounds(job: Job, method: Method, result: MethodResult, on_stage: OnStage) -
     """Run the inputs once for their outputs, then again from the initial state for timing only."""
     folder = make_folder(job.output_folder) if job.output_folder else None
     total = len(read_list(job.input_list)) if job.input_list else 1
+    for _ in range(job.warm_up):
+        method.execute(next(iter(_inputs(job, method.metadata, None))))
+        method.reset()
     with progress(f"running {method.name}", total * job.repeat, quiet=job.quiet or total * job.repeat < 2) as step:
         for round_ in range(job.repeat):
             if round_:
@@ -131,8 +147,11 @@ def _rounds(job: Job, method: Method, result: MethodResult, on_stage: OnStage) -
 
 
 def _inputs(job: Job, metadata: MethodMetadata, on_stage: OnStage | None) -> Iterable[Inputs]:
+    metadata = with_shapes(metadata, job.shapes)
     if job.input_list:
         ready: Iterable[Inputs] = from_list(job.input_list, metadata)
+    elif job.files:
+        ready = [from_files(job.files, metadata)]
     elif job.inputs:
         ready = [load_inputs(job.inputs, metadata)]
     else:

@@ -58,7 +58,7 @@ def _tune(args: argparse.Namespace) -> list[dict[str, Any]]:
     from edgewright.engine.runner import record_compilations
 
     with record_compilations() as seen:
-        method = load(Job(args.model, args.data, args.method))
+        method = load(Job(args.model, args.data, args.method, twin=args.twin))
         inputs = load_inputs(args.inputs, method.metadata) if args.inputs else ones(method.metadata)
         method.execute(inputs)
         method.close()

@@ -7,6 +7,7 @@ supported operators and delegate calls. Its ``to_executorch`` emits them: an ``E
 from __future__ import annotations
 
 import io
+import logging
 import os
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -47,6 +48,8 @@ from edgewright.quantize.model_checks import require_inference
 
 if TYPE_CHECKING:
     from edgewright.program.etrecord import ETRecord
+
+log = logging.getLogger("edgewright.program")
 
 
 def to_edge(
@@ -242,7 +245,9 @@ class ExecutorchProgramManager:
         return self._buffer
 
     def write_to_file(self, open_file: io.BufferedIOBase) -> None:
-        """Write to an open binary file, without copying the weights."""
+        """Write to an open binary file, without copying the weights. A host twin is written next to it first; a
+        warning says so if the file has no path."""
+        self._write_twin(getattr(open_file, "name", None))
         for chunk in self._chunks():
             open_file.write(chunk)
 
@@ -252,9 +257,22 @@ class ExecutorchProgramManager:
 
         if Path(path).suffix != ".pte":
             raise UsageError(str(path), "must end in .pte")
-        if self.config.host_twin == "side" and self.twin is not None:
-            write_file(Path(path).with_suffix(".twin"), [self.twin])
+        self._write_twin(path)
         return write_file(path, self._chunks())
+
+    def _write_twin(self, path: Any) -> None:
+        """Write the host twin next to the program's file, where the runtime looks for it."""
+        from edgewright.files import write_file
+
+        if self.config.host_twin != "side" or self.twin is None:
+            return
+        if isinstance(path, str | os.PathLike):
+            write_file(Path(path).with_suffix(".twin"), [self.twin])
+        else:
+            log.warning(
+                "the host twin is not written, because the program goes to a file without a path; this machine cannot "
+                "run it without. ExecutorchBackendConfig(host_twin='embed') includes it"
+            )
 
     def dump_executorch_program(self, verbose: bool = False, out: TextIO | None = None) -> None:
         """Print the program: a line for each instruction and, if ``verbose``, for each value."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from edgewright.errors import ExecutionError, FormatError, MissingDataError
+from edgewright.errors import ExecutionError, FormatError, MissingTwinError
 from edgewright.files import Source, open_source
 from edgewright.formats.flatbuffer import Buffer
 from edgewright.formats.twin_writer import TWIN_KEY, method_key
@@ -144,16 +144,27 @@ def find_twin(blob: DelegateBlob, backend: str, reason: str, alternative: str = 
         graph = blob.twin(digest)
         graph = blob.twin(method_key(digest, blob.method)) if graph is None else graph
         if graph is None:
-            rule = f"has no host twin, which is needed here: {reason}"
-            remedy = (
-                "Keep m.twin beside m.pte, pass load_program(..., twin=...), or compile with ExecutorchBackendConfig("
-                f"host_twin='embed').{alternative}"
-            )
-            raise MissingDataError(f"{backend} blob {digest[:12]}", rule, remedy=remedy)
+            raise _missing_twin(f"{backend} blob {digest[:12]}", bool(blob.twins_digest()), reason, alternative)
         return graph
 
     twins_digest = blob.twins_digest()
     return HostTwin(f"{method_key(digest, blob.method)} {twins_digest}" if twins_digest else "", read)
+
+
+def _missing_twin(subject: str, found: bool, reason: str, alternative: str) -> MissingTwinError:
+    """``found``: there is a twin, of another program."""
+    rule = (
+        "is not in the host twin that was found, which is another program's; its own"
+        if found
+        else "has no host twin, which"
+    )
+    remedy = (
+        "Keep m.twin beside m.pte, pass load_program(..., twin=...), or compile with ExecutorchBackendConfig("
+        f"host_twin='embed').{alternative}"
+    )
+    error = MissingTwinError(subject, f"{rule} is needed here: {reason}", remedy=remedy)
+    error.alternative = alternative
+    return error
 
 
 class TwinDelegate(DelegateBase):

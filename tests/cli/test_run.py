@@ -9,11 +9,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
+from edgewright import to_edge_transform_and_lower
+from edgewright.backends.samsung import EnnPartitioner, gen_samsung_backend_compile_spec
 from edgewright.cli.inputs import load_inputs, parse_size
 from edgewright.cli.outputs import npz_bytes
 from edgewright.errors import InputError
 from edgewright.formats.etdump import read_etdump
+from edgewright.frontend.delegate import LoweredBackendModule
+from edgewright.ir.graph import Graph
 from edgewright.runtime import Runtime
 from tests.cli.cli import GOLDEN, Cli, recorded
 from tests.support.golden import foreign
@@ -305,3 +310,28 @@ def test_parse_size(text: str, count: int) -> None:
 @pytest.mark.parametrize("text", ["", "M", "-1", "1X", "1e9"])
 def test_parse_size_refuses(cli: Cli, text: str) -> None:
     assert cli("run", LINEAR, f"--max-memory={text}").code == 2
+
+
+def test_a_missing_twin_is_what_is_asked_for(cli: Cli, tmp_path: Path) -> None:
+    program = to_edge_transform_and_lower(
+        torch.export.export(torch.nn.Linear(8, 4).eval(), (torch.ones(2, 8),)), partitioner=[Exynos()]
+    ).to_executorch()
+    with open(tmp_path / "net.pte", "wb") as file:
+        program.write_to_file(file)
+    assert cli("run", tmp_path / "net.pte").code == 0
+    moved = (tmp_path / "net.twin").rename(tmp_path / "kept.bin")
+    result = cli("run", tmp_path / "net.pte")
+    assert result.code == 6 and "has no host twin" in result.err
+    assert "Put net.twin" in result.err and "--twin net.twin" in result.err and ".ptd" not in result.err
+    assert cli("run", tmp_path / "net.pte", "--twin", moved).code == 0
+
+
+class Exynos(EnnPartitioner):
+    """Lowers as for a device; AI LiteCore's output is made up, as it does not run here."""
+
+    def __init__(self) -> None:
+        super().__init__([gen_samsung_backend_compile_spec("E9955", simulate_only=True)])
+
+    def lower(self, group: Graph) -> LoweredBackendModule:
+        lowered = super().lower(group)
+        return LoweredBackendModule(self.backend.id, b"NNC" + bytes(61), {}, {}, bytes(lowered.processed_bytes))

@@ -62,3 +62,39 @@ def test_failures(flags: list[str], code: int) -> None:
 def test_external_data() -> None:
     weights = GOLDEN / "mlp_portable_weights.ptd"
     assert main([f"--model_path={GOLDEN / 'mlp_ptd_portable.pte'}", f"--data_path={weights}"]) == 0
+
+
+def test_input_files_and_output_files() -> None:
+    x, y = recorded("linear_fp32_portable")
+    x[0].tofile("x.bin")
+    flags = ["--inputs=x.bin", "--output_file", "out", "--print_output=none", "--warm_up=2", "--cpu_threads=1"]
+    assert main([f"--model_path={LINEAR}", *flags]) == 0
+    np.testing.assert_allclose(np.fromfile("out-0.bin", np.float32).reshape(2, 3), y[0], rtol=1e-5, atol=1e-6)
+
+
+def test_what_is_printed_of_outputs(capsys: pytest.CaptureFixture[str]) -> None:
+    printed = {}
+    for flag in ("--print_output=none", "--print_output=summary", "--print_output=all", "--print_all_output"):
+        assert main([f"--model_path={LINEAR}", flag]) == 0
+        printed[flag] = capsys.readouterr().out
+    assert "Output 0" not in printed["--print_output=none"] and "Output 0" in printed["--print_output=summary"]
+    assert "[[" in printed["--print_output=all"] and "[[" not in printed["--print_output=summary"]
+    assert "[[" in printed["--print_all_output"]
+
+
+def test_methods_by_name_and_shapes_below_the_bound(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([f"--model_path={GOLDEN / 'multi_method.pte'}", "--method_name=forward"]) == 0
+    model = f"--model_path={GOLDEN / 'mlp_dynshape_portable.pte'}"
+    capsys.readouterr()
+    assert main([model, "--input_shapes=3x32"]) == 0
+    assert "float32[3, " in capsys.readouterr().out
+    for text, rule in (("3x32,1", "an entry for each"), ("3x33", "must fit"), ("3by4", "sizes such as")):
+        assert main([model, f"--input_shapes={text}"]) != 0
+        assert rule in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("flag", ["--shared_buffer", "--server_mode=true", "--dump_intermediate_outputs"])
+def test_what_only_a_phone_has(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([f"--model_path={LINEAR}", flag]) == 2
+    assert "Leave it out" in capsys.readouterr().err
+    assert main([f"--model_path={LINEAR}", f"{flag.partition('=')[0]}=false"]) == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 from pathlib import Path
 from typing import Any
 
@@ -95,3 +96,21 @@ def test_blobs_that_run_here_need_none(tmp_path: Path, host_twin: str) -> None:
 def test_other_words_are_refused() -> None:
     with pytest.raises(UsageError, match="host_twin: must be side or embed or none; got yes"):
         ExecutorchBackendConfig(host_twin="yes")
+
+
+def test_an_open_file_gets_its_twin_beside_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    program = compiled()
+    with open(tmp_path / "net.pte", "wb") as file:
+        program.write_to_file(file)
+    program.save(tmp_path / "saved.pte")
+    assert (tmp_path / "net.pte").read_bytes() == (tmp_path / "saved.pte").read_bytes()
+    assert (tmp_path / "net.twin").read_bytes() == (tmp_path / "saved.twin").read_bytes()
+    assert "host twin" not in caplog.text
+    buffer = io.BytesIO()
+    program.write_to_file(buffer)
+    assert buffer.getvalue() == program.buffer and "host twin is not written" in caplog.text
+    caplog.clear()
+    for host_twin in ("embed", "none"):
+        compiled(host_twin).write_to_file(io.BytesIO())
+    compiled(partitioner=XnnpackPartitioner()).write_to_file(io.BytesIO())
+    assert "host twin" not in caplog.text

@@ -31,7 +31,8 @@ ALLOWED = {
     "engine": SYSTEM,
     "frontend": TORCH,
     "lowering": TORCH | {"is_node_supported"},  # exclusions are ours, functions, or torch's OperatorSupportBase
-    "quantize": TORCH | {"__wrapped__"},  # a function of torchao's that is wrapped once
+    # a function of torchao's that is wrapped once; node finders in the manner of ExecuTorch's
+    "quantize": TORCH | {"__wrapped__", "find_nodes"},
     "program": TORCH | {"get_etrecord"},  # whatever a script passes to generate_etrecord
     # compile specs, chips and schemes that users pass; NXP's descriptions of chips
     "backends": TORCH | {"__iter__", "key", "npu", "value"},

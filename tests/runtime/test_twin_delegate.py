@@ -16,7 +16,7 @@ from edgewright.backends.qualcomm.twin import QnnTwinRunner
 from edgewright.backends.samsung.delegate import EnnDelegate
 from edgewright.engine.jit import plan_cache
 from edgewright.engine.jit.cache import Cache, default_cache
-from edgewright.errors import EdgewrightError, ExecutionError, FormatError, MissingDataError
+from edgewright.errors import EdgewrightError, ExecutionError, FormatError, MissingTwinError
 from edgewright.formats import twin_reader
 from edgewright.formats.twin_writer import write_twin
 from edgewright.ir.graph import Graph, Op
@@ -146,9 +146,10 @@ def test_a_twin_beside_its_program_is_known_by_all_its_bytes(cache: Cache, tmp_p
 
 
 def test_a_blob_without_a_twin_says_so(cache: Cache) -> None:
-    given = DelegateBlob("NeutronBackend", b"blob", {}, {}, twins_digest=lambda: "digest")
-    with pytest.raises(MissingDataError, match="has no host twin"):
-        find_twin(given, "Neutron", "why").graph  # noqa: B018
+    for digest, rule in (("", "has no host twin"), ("digest", "in the host twin that was found, which is another")):
+        given = DelegateBlob("NeutronBackend", b"blob", {}, {}, twins_digest=lambda digest=digest: digest)
+        with pytest.raises(MissingTwinError, match=rule):
+            find_twin(given, "Neutron", "why").graph  # noqa: B018
 
 
 def test_twins_without_a_digest_are_not_kept(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -96,7 +96,6 @@ class EthosUCompileSpec:
     config_text: str = field(default="", init=False, repr=False)  # the user's own vela.ini; "" for Arm's
     debug_mode: DebugMode | None = field(default=None, init=False, compare=False, repr=False)
 
-
     def __post_init__(self) -> None:
         flags = parse_flags(self.extra_flags)
         flag_values = {f.option.location[0]: f.value for f in flags if f.option.handling == SPEC}

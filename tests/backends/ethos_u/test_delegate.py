@@ -210,7 +210,7 @@ def test_a_twin_is_found_beside_the_file(tmp_path: Path) -> None:
 def test_a_twin_of_another_blob_is_not_taken(tmp_path: Path) -> None:
     twin = write_twin({"0" * 64: copying_graph()})
     program = Runtime.get().load_program(GOLDEN / "ethos_u" / "ethos_u85_256.pte", twin=twin)
-    with pytest.raises(MissingDataError, match="has no host twin"):
+    with pytest.raises(MissingDataError, match="is not in the host twin that was found"):
         program.load_method()
 
 
