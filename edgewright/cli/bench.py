@@ -16,11 +16,14 @@ from typing import Any
 
 import numpy as np
 
+from edgewright.cli import bench_language_model
 from edgewright.cli.inputs import load_inputs, ones
 from edgewright.cli.run_method import Job, add_measurement_arguments, load
 from edgewright.console import console, note, progress, table
 from edgewright.engine.jit.thread_count import thread_count
 from edgewright.errors import MissingError, UsageError, VendorError
+from edgewright.formats.pte_reader import read_program
+from edgewright.llm.description import read_description
 from edgewright.peers import PEERS, Peer, measure, peer_of
 from edgewright.units import duration, number
 
@@ -29,6 +32,7 @@ EXAMPLES = """examples:
   edgewright bench m.pte --peers                                     # ExecuTorch's own runtime on the same file
   edgewright bench m.pte --peer m.onnx --peer m.tflite --peer m.xml  # ONNX Runtime, LiteRT, OpenVINO
   edgewright bench m.pte --inputs x.npz --seconds 10 --json
+  edgewright bench lm.pte --peer lm.gguf                             # a language model, and llama.cpp: tokens/s
 
 A peer's file comes from its own converter. EDGEWRIGHT_PEERS_PYTHON names the Python in which the peers are installed.
 """
@@ -62,12 +66,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--peers", action="store_true", help="also measure ExecuTorch's runtime on the same file")
     add(
         "--peer", action="append", default=[], metavar="FILE",
-        help="also measure the same model in another runtime: .onnx, .tflite, .xml (OpenVINO) or .pte (ExecuTorch)",
+        help="also measure the same model in another runtime: .onnx, .tflite, .xml (OpenVINO), .pte (ExecuTorch) or "
+             ".gguf (llama.cpp)",
     )  # fmt: skip
     add("--json", action="store_true", help="print the result as JSON")
+    bench_language_model.add_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
+    if _is_language_model(args):
+        return bench_language_model.run(args)
     if not 0 < args.seconds <= 3600:
         raise UsageError("--seconds", "must be more than 0, and at most 3600", value=args.seconds)
     requested = [(peer_of(path), path) for path in args.peer]
@@ -82,6 +90,15 @@ def run(args: argparse.Namespace) -> int:
     else:
         _show(args, timings)
     return 0
+
+
+def _is_language_model(args: argparse.Namespace) -> bool:
+    """Whether to measure tokens per second: for files that say what they are, or beside a file of llama.cpp."""
+    if any(Path(path).suffix == ".gguf" for path in args.peer):
+        return True
+    if args.inputs or args.method != "forward":
+        return False
+    return read_description(read_program(args.model)) is not None
 
 
 def _show(args: argparse.Namespace, timings: list[Timing]) -> None:

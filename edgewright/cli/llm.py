@@ -8,13 +8,15 @@ from typing import Any
 
 from edgewright.console import clean, console, table
 from edgewright.llm.compile import LlmReport, compile_checkpoint
+from edgewright.llm.perplexity import CALIBRATED, FLOAT, NEAREST, ORIGINAL, SEARCHED, TOKENS, Perplexity
 from edgewright.llm.weights import GROUP_SIZES, LINEAR_PRECISIONS, TABLE_PRECISIONS, Precision
 from edgewright.units import duration, number, share, size
 
 EXAMPLES = """examples:
   edgewright llm compile SmolLM2-135M-Instruct.gguf -o smol.pte
   edgewright llm compile Qwen2.5-0.5B-Instruct/ -o qwen.pte --group-size 64 --max-context-len 4096
-  edgewright llm compile model.gguf -o exact.pte --quantize fp32 --embedding fp32 --head fp32
+  edgewright llm compile model.gguf -o exact.pte --quantize fp32
+  edgewright llm compile model.gguf -o m.pte --calibrate some.txt --perplexity another.txt
 """
 
 
@@ -32,14 +34,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--head", choices=TABLE_PRECISIONS, help="precision of the output head (default: int8; fp32 with fp32)")
     add("--max-seq-len", type=int, metavar="N", help="tokens of one call (default: 512)")
     add("--max-context-len", type=int, metavar="N", help="positions of the cache (default: 2048, or the model's)")
+    add("--calibrate", metavar="TEXT", help="round 4-bit weights by what this text makes of them (GPTQ); takes minutes")
+    add("--perplexity", metavar="TEXT", help="measure the perplexity of this text, beside the checkpoint's own")
+    add(
+        "--perplexity-tokens", type=int, default=TOKENS, metavar="N",
+        help=f"measure on the first N tokens of the text (default: {TOKENS})",
+    )  # fmt: skip
     add("--json", action="store_true", help="print the report as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
     tables = "fp32" if args.quantize == "fp32" else "int8"
     precision = Precision(args.quantize, args.group_size, args.embedding or tables, args.head or tables)
-    lengths = {"max_seq_len": args.max_seq_len, "max_context_len": args.max_context_len}
-    report = compile_checkpoint(args.checkpoint, args.output, precision, **lengths)
+    report = compile_checkpoint(
+        args.checkpoint, args.output, precision, max_seq_len=args.max_seq_len, max_context_len=args.max_context_len,
+        calibrate=args.calibrate, perplexity=args.perplexity, perplexity_tokens=args.perplexity_tokens,
+    )  # fmt: skip
     if args.json:
         print(json.dumps(_facts(report)))
     elif not args.quiet:
@@ -50,14 +60,19 @@ def run(args: argparse.Namespace) -> int:
 def _facts(report: LlmReport) -> dict[str, Any]:
     parts = {
         name: {"precision": part.precision, "parameters": part.parameters, "bytes": part.bytes,
-               "relative_error": part.relative_error}
+               "relative_error": part.relative_error, "groups": part.groups, "carried_groups": part.carried_groups}
         for name, part in report.parts.items()
+    }  # fmt: skip
+    measured = report.perplexity
+    perplexity = None if measured is None else {
+        "tokens": measured.tokens, "program": measured.program, "values": dict(measured.values),
     }  # fmt: skip
     return {
         "file": str(report.path), "tokenizer": None if report.tokenizer is None else str(report.tokenizer),
         "chat_template": report.has_chat_template, "family": report.family, "parameters": report.parameters,
         "bytes": report.size, "seconds": report.seconds, "max_seq_len": report.max_seq_len,
         "max_context_len": report.max_context_len, "parts": parts,
+        "calibrated_tokens": report.calibrated_tokens, "perplexity": perplexity,
     }  # fmt: skip
 
 
@@ -70,8 +85,32 @@ def _show(report: LlmReport) -> None:
     ]  # fmt: skip
     title = f"{report.family}, {number(report.parameters / 1e6)} million parameters"
     out.print(table(title, ["part", "precision", ">million weights", ">size", ">rms error"], rows))
+    if report.perplexity is not None:
+        _show_perplexity(report.perplexity)
+    for name, part in report.parts.items():
+        if part.carried_groups > 0:
+            carried = f"{name}: {share(part.carried_groups / part.groups)} of groups keep the checkpoint's integers"
+            rest = "; the others need +8, which 4-bit weights of XNNPACK lack, and were rounded again"
+            out.print(carried + (rest if part.carried_groups < part.groups else ""), soft_wrap=True)
     out.print(f"calls of up to {report.max_seq_len} tokens, a context of {report.max_context_len}", soft_wrap=True)
     written = f"wrote {clean(report.path)} ({size(report.size)}) in {duration(report.seconds)}"
     out.print(written if report.tokenizer is None else f"{written}, and {clean(report.tokenizer)}", soft_wrap=True)
     if report.tokenizer is None:
         out.print("the checkpoint has no tokenizer: pass one to chat and generate", style="yellow", soft_wrap=True)
+
+
+_ROUNDING = {
+    ORIGINAL: "the checkpoint's own values", NEAREST: "rounded to nearest", SEARCHED: "scales searched by group",
+    CALIBRATED: "calibrated on a text (GPTQ)", FLOAT: "float linear layers",
+}  # fmt: skip
+
+
+def _show_perplexity(measured: Perplexity) -> None:
+    original = measured.values[ORIGINAL]
+    rows = [
+        (_ROUNDING[key] + (", in the file" if key == measured.program else ""), f"{value:.2f}",
+         "" if key == ORIGINAL else f"{(value / original - 1) * 100:+.1f} %")
+        for key, value in measured.values.items()
+    ]  # fmt: skip
+    title = f"perplexity of {measured.tokens} tokens"
+    console().print(table(title, ["weights", ">perplexity", ">to original"], rows))

@@ -12,10 +12,23 @@ from edgewright.errors import UsageError
 from edgewright.files import write_file
 from edgewright.formats import schema
 from edgewright.formats.pte_writer import program_chunks
-from edgewright.ir.graph import Graph
+from edgewright.ir.graph import Array, Graph
+from edgewright.llm.calibrate import TOKENS as CALIBRATION_TOKENS
+from edgewright.llm.calibrate import Calibration
 from edgewright.llm.checkpoint import Checkpoint, open_checkpoint
 from edgewright.llm.decoder import build_decoder
 from edgewright.llm.description import KEY, TOKENIZER_KEY, Description
+from edgewright.llm.float_decoder import FloatDecoder
+from edgewright.llm.perplexity import (
+    CALIBRATED,
+    FLOAT,
+    NEAREST,
+    SEARCHED,
+    TOKENS,
+    Perplexity,
+    PerplexityMeasurement,
+)
+from edgewright.llm.text_windows import LENGTH, read_tokens, windows_of
 from edgewright.llm.vocabulary import Vocabulary, read_vocabulary
 from edgewright.llm.weights import DecoderWeights, PartReport, Precision
 from edgewright.program import manifest
@@ -29,6 +42,7 @@ from edgewright.program.plan_builder import EmitOptions, StockKernels
 
 DEFAULT_MAX_SEQ, DEFAULT_MAX_CONTEXT = 512, 2048
 _ALIGNMENT = 128
+_MIN_CALIBRATION = 256  # tokens
 ConstantMethod = Union[int, bool, float, Sequence[int]]
 
 
@@ -46,17 +60,21 @@ class LlmReport:
     parts: Mapping[str, PartReport]
     tokenizer: Path | None  # the file beside the program; None if the checkpoint has no tokenizer
     has_chat_template: bool
+    perplexity: Perplexity | None  # None if there was no text to measure on
+    calibrated_tokens: int  # of the calibration text; 0 if there was none
 
 
 def compile_checkpoint(
     checkpoint: str | Path | Checkpoint, output: str | Path, precision: Precision | None = None, *,
     max_seq_len: int | None = None, max_context_len: int | None = None, vocabulary: Vocabulary | None = None,
+    calibrate: str | Path | None = None, perplexity: str | Path | None = None, perplexity_tokens: int = TOKENS,
 ) -> LlmReport:  # fmt: skip
     """Compile a checkpoint to ``output``, and write its tokenizer beside it, as ``output``'s name with
     ``.tokenizer.json``.
 
     ``max_seq_len``: tokens of one call; ``max_context_len``: positions of the cache. ``vocabulary``: instead of the
-    checkpoint's.
+    checkpoint's. ``calibrate``: a text by which 4-bit weights are rounded; ``perplexity``: a text of which the first
+    ``perplexity_tokens`` tokens measure the program's weights beside the checkpoint's.
     """
     started = time.perf_counter()
     path = Path(output)
@@ -66,7 +84,12 @@ def compile_checkpoint(
     precision = precision or Precision()
     max_seq, max_context = _lengths(source, max_seq_len, max_context_len)
     vocabulary = vocabulary or read_vocabulary(source)
-    weights = DecoderWeights(source, precision)
+    texts = _Texts(source, vocabulary, max_context)
+    calibration = None if calibrate is None else texts.calibration(calibrate, precision)
+    measurement = None
+    if perplexity is not None:
+        measurement = texts.measurement(perplexity, precision, perplexity_tokens, calibrated=calibration is not None)
+    weights = DecoderWeights(source, precision, calibration=calibration, measurement=measurement)
     graph = build_decoder(source.config, weights, max_seq, max_context)
     program = _program(graph, constant_methods(source, vocabulary, max_seq, max_context))
     _describe(program, source, precision, vocabulary)
@@ -78,8 +101,44 @@ def compile_checkpoint(
     parameters = sum(t.elements for t in source.tensors.values())
     return LlmReport(
         path, source.config.family, parameters, size, seconds, max_seq, max_context, weights.parts, tokenizer,
-        bool(vocabulary.chat_template),
+        bool(vocabulary.chat_template), weights.perplexity, 0 if calibration is None else calibration.tokens,
     )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Texts:
+    """What texts are used for."""
+
+    source: Checkpoint
+    vocabulary: Vocabulary
+    max_context: int
+
+    def calibration(self, path: str | Path, precision: Precision) -> Calibration:
+        if precision.linear != "8da4w":
+            raise UsageError("calibration", "is for 4-bit linear layers (8da4w)", value=precision.linear)
+        windows = windows_of(*read_tokens(path, self.vocabulary), self._length, CALIBRATION_TOKENS, spread=True)
+        if windows.size < _MIN_CALIBRATION:
+            rule = f"must have at least {_MIN_CALIBRATION} tokens to calibrate on"
+            raise UsageError(str(path), rule, value=windows.size)
+        return Calibration(self._decoder(windows), windows, precision.group_size)
+
+    def measurement(
+        self, path: str | Path, precision: Precision, limit: int, *, calibrated: bool
+    ) -> PerplexityMeasurement:
+        if limit < 2:
+            raise UsageError("tokens of perplexity", "must be 2 or more", value=limit)
+        windows = windows_of(*read_tokens(path, self.vocabulary), self._length, limit)
+        linear = precision.linear
+        program = {"8da4w": CALIBRATED if calibrated else SEARCHED, "int8": NEAREST, "fp32": FLOAT}[linear]
+        group = precision.group_size if linear == "8da4w" else 0
+        return PerplexityMeasurement(self._decoder(windows), windows, program, group=group, dynamic=linear != "fp32")
+
+    @property
+    def _length(self) -> int:
+        return min(LENGTH, self.max_context)
+
+    def _decoder(self, windows: Array) -> FloatDecoder:
+        return FloatDecoder(self.source, windows.shape[1], self.max_context)
 
 
 def _lengths(source: Checkpoint, max_seq: int | None, max_context: int | None) -> tuple[int, int]:

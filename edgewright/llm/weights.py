@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,9 +10,17 @@ import numpy as np
 
 from edgewright.errors import UsageError
 from edgewright.ir.graph import Array, QParams, Value
-from edgewright.llm.checkpoint import Checkpoint
+from edgewright.llm.calibrate import Calibration
+from edgewright.llm.checkpoint import Checkpoint, expected_shapes
 from edgewright.llm.delegate_builder import INT8, DelegateBuilder, constant
-from edgewright.llm.quantize_weights import QuantizedWeights, quantize_groups, quantize_rows, scale_hints
+from edgewright.llm.perplexity import Perplexity, PerplexityMeasurement
+from edgewright.llm.quantize_weights import (
+    QuantizedWeights,
+    held_groups,
+    quantize_groups,
+    quantize_rows,
+    rows_of_q8_0,
+)
 
 LINEAR_PRECISIONS = ("8da4w", "int8", "fp32")
 TABLE_PRECISIONS = ("int4", "int8", "fp32")
@@ -52,6 +61,8 @@ class PartReport:
     bytes: int = 0
     error: float = 0.0
     energy: float = 0.0
+    groups: int = 0
+    carried_groups: int = 0  # whose integers are the checkpoint's own
 
     @property
     def relative_error(self) -> float:
@@ -64,13 +75,26 @@ class PartReport:
 
 @dataclass
 class DecoderWeights:
-    """Turns tensors of a checkpoint into constants of delegates; ``parts`` records what became of them."""
+    """Turns tensors of a checkpoint into constants of delegates; ``parts`` records what became of them.
+
+    ``calibration`` rounds the 4-bit linear layers; ``measurement`` is shown all weights, in the decoder's order, and
+    gives ``perplexity`` when the head is made.
+    """
 
     checkpoint: Checkpoint
     precision: Precision
     threads: int = 2
+    calibration: Calibration | None = None
+    measurement: PerplexityMeasurement | None = None
+    perplexity: Perplexity | None = None
     parts: dict[str, PartReport] = field(default_factory=dict)
-    _table: QuantizedWeights | None = None  # the embedding in int8
+    _table: QuantizedWeights | None = None  # the embedding in int8 rows
+
+    def __post_init__(self) -> None:
+        if self.precision.linear == "8da4w":
+            for name, shape in expected_shapes(self.checkpoint.config).items():
+                if name.startswith("layers.") and len(shape) == 2:
+                    check_group(name, shape[1], self.precision.group_size)
 
     def vector(self, name: str) -> Array:
         """The weights of a norm."""
@@ -78,54 +102,80 @@ class DecoderWeights:
 
     def linear(self, b: DelegateBuilder, x: Value, name: str) -> Value:
         """A linear layer of the decoder."""
-        return b.linear(x, self._matrix(name, self.precision.linear, "linear layers"), self._bias(b, name))
+        made = self._quantized(name, self.precision.linear)
+        if self.measurement is not None:
+            self.measurement.add(name, made)
+        weight = self._matrix(name, made, self.precision.linear, "linear layers")
+        return b.linear(x, weight, self._bias(b, name))
 
     def head(self, b: DelegateBuilder, x: Value) -> Value:
         """The logits."""
-        tied = self.checkpoint.config.tied
+        name = "embedding" if self.checkpoint.config.tied else "head"
         precision = {"int4": "8da4w"}.get(self.precision.head, self.precision.head)
-        logits = b.linear(x, self._matrix("embedding" if tied else "head", precision, "head"))
-        if tied and self.precision.head == self.precision.embedding != "int4":
+        made = self._quantized(name, precision)
+        if self.measurement is not None:
+            self.perplexity = self.measurement.finish(name, made)
+        logits = b.linear(x, self._matrix(name, made, precision, "head"))
+        if self._head_is_embedding and self.precision.embedding != "int4":
             self.parts["head"].shares_embedding()
         return logits
+
+    @property
+    def _head_is_embedding(self) -> bool:
+        return self.checkpoint.config.tied and self.precision.head == self.precision.embedding
 
     def embedding(self, tokens: Value) -> tuple[str, dict[str, Any]]:
         """The kernel of the embedding and its arguments."""
         kind = self.precision.embedding
         if kind == "fp32":
             weights = self.checkpoint.load("embedding")
+            self._start(lambda ids: weights[ids])
             self._record("embedding", kind, weights.size, weights.nbytes, None)
             options = {"padding_idx": -1, "scale_grad_by_freq": False, "sparse": False}
             return "aten::embedding.out", {"weight": constant("embedding", weights), "indices": tokens, **options}
+        made = self._int8_table() if kind == "int8" else self._int4_groups("embedding")
+        self._start(made.gather)
         if kind == "int8":
-            made = self._int8_rows("embedding")
             stored, bits, limits = made.integers, "byte", (-128, 127)
         else:
-            made = self._int4_groups("embedding")
             nibbles = (made.integers + 8).astype(np.uint8)
             # The even index is the high nibble, other than in XNNPACK's weights.
             stored, bits, limits = nibbles[:, 0::2] << 4 | nibbles[:, 1::2], "4bit", (-8, 7)
         scales = made.scales[:, 0] if made.scales.shape[1] == 1 else made.scales
-        self._record("embedding", kind, made.integers.size, stored.nbytes + scales.nbytes, made)
+        shown = kind if made.scales.shape[1] == 1 else f"{kind} groups of {made.group}"
+        self._record("embedding", shown, made.integers.size, stored.nbytes + scales.nbytes, made)
         return f"quantized_decomposed::embedding_{bits}.dtype_out", {
             "weight": constant("embedding", stored), "weight_scales": constant("embedding_scales", scales),
             "weight_zero_points": None, "weight_quant_min": limits[0], "weight_quant_max": limits[1],
             "indices": tokens, "dtype": None,
         }  # fmt: skip
 
-    def _matrix(self, name: str, precision: str, part: str) -> Value:
-        if precision == "fp32":
+    def _start(self, embedding: Callable[[Array], Array]) -> None:
+        for consumer in (self.calibration, self.measurement):
+            if consumer is not None:
+                consumer.start(embedding)
+
+    def _matrix(self, name: str, made: QuantizedWeights | None, precision: str, part: str) -> Value:
+        if made is None:
             weights = self.checkpoint.load(name)
             self._record(part, precision, weights.size, weights.nbytes, None)
             return constant(name, weights)
         if precision == "int8":
-            made = self._int8_rows(name)
             self._record(part, precision, made.integers.size, made.integers.nbytes + made.scales.nbytes, made)
             return _value(name, made, QParams(_numbers(made), 0, INT8, -128, 127, axis=0))
-        made, group = self._int4_groups(name), self.precision.group_size
         size = made.integers.size // 2 + made.scales.size * 2
-        self._record(part, f"int4 groups of {group}", made.integers.size, size, made)
-        return _value(name, made, QParams(_numbers(made), 0, INT8, -8, 7, axis=0, block=group))
+        self._record(part, f"int4 groups of {made.group}", made.integers.size, size, made)
+        return _value(name, made, QParams(_numbers(made), 0, INT8, -8, 7, axis=0, block=made.group))
+
+    def _quantized(self, name: str, precision: str) -> QuantizedWeights | None:
+        """The weights of a linear layer or of the head; None if they stay float32."""
+        if precision == "fp32":
+            return None
+        if precision == "int8":
+            return self._int8_rows(name)
+        if self.calibration is not None and name.startswith("layers."):
+            return self.calibration.quantized(name)
+        return self._int4_groups(name)
 
     def _int8_rows(self, name: str) -> QuantizedWeights:
         if name != "embedding":
@@ -134,14 +184,16 @@ class DecoderWeights:
             self._table = quantize_rows(self.checkpoint.matrix(name))
         return self._table
 
+    def _int8_table(self) -> QuantizedWeights:
+        """The embedding: Q8_0 as it is, unless the head is the same bytes, which need one scale for a row."""
+        exact = None if self._head_is_embedding else rows_of_q8_0(self.checkpoint.tensors["embedding"])
+        return self._int8_rows("embedding") if exact is None else exact
+
     def _int4_groups(self, name: str) -> QuantizedWeights:
-        weights, group = self.checkpoint.matrix(name), self.precision.group_size
-        if weights.shape[1] % group:
-            fitting = ", ".join(str(size) for size in GROUP_SIZES if not weights.shape[1] % size)
-            remedy = f"Group sizes that divide it: {fitting}." if fitting else "Use int8."
-            rule = f"must have rows that are multiples of the group size {group}"
-            raise UsageError(f"weights {name!r}", rule, value=weights.shape[1], remedy=remedy)
-        return quantize_groups(weights, group, scale_hints(weights.tensor, group), self.threads)
+        group = self.precision.group_size
+        weights = self.checkpoint.matrix(name)
+        check_group(name, weights.shape[1], group)
+        return quantize_groups(weights, group, held_groups(weights.tensor, group), self.threads)
 
     def _bias(self, b: DelegateBuilder, name: str) -> Value | None:
         bias = self.checkpoint.bias(name)
@@ -155,6 +207,17 @@ class DecoderWeights:
         if made is not None:
             report.error += made.error
             report.energy += made.energy
+            report.groups += made.scales.size
+            report.carried_groups += made.carried
+
+
+def check_group(name: str, columns: int, group: int) -> None:
+    """Raise unless groups divide the rows of a matrix."""
+    if columns % group:
+        fitting = ", ".join(str(size) for size in GROUP_SIZES if not columns % size)
+        remedy = f"Group sizes that divide it: {fitting}." if fitting else "Use int8."
+        rule = f"must have rows that are multiples of the group size {group}"
+        raise UsageError(f"weights {name!r}", rule, value=columns, remedy=remedy)
 
 
 def _numbers(made: QuantizedWeights) -> tuple[float, ...]:
