@@ -267,6 +267,9 @@ def _serve(requests: BinaryIO, answers: BinaryIO) -> None:
     import executorch.kernels.quantized  # noqa: F401
 
     _load_llama_operators()
+    if not hasattr(os, "fork"):  # Windows: a crash costs another start
+        _answer_all(requests, answers)
+        return
     child: tuple[int, BinaryIO, BinaryIO] | None = None
     while True:
         try:
@@ -294,12 +297,16 @@ def _fork() -> tuple[int, BinaryIO, BinaryIO]:
         return pid, os.fdopen(request_write, "wb"), os.fdopen(answer_read, "rb")
     os.close(request_write)
     os.close(answer_read)
-    requests, answers = os.fdopen(request_read, "rb"), os.fdopen(answer_write, "wb")
+    _answer_all(os.fdopen(request_read, "rb"), os.fdopen(answer_write, "wb"))
+    os._exit(0)
+
+
+def _answer_all(requests: BinaryIO, answers: BinaryIO) -> None:
     while True:
         try:
             request = _receive(requests)
         except EOFError:
-            os._exit(0)
+            return
         try:
             answer: tuple[bool, Any] = (True, _answer(request))
         except Exception as error:

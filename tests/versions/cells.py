@@ -165,8 +165,7 @@ class _Cell:
         return _run([sys.executable, "-m", "pip", "--python", self.python, arguments[0], *quiet, *arguments[1:]])
 
     def _environment(self) -> dict[str, str]:
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "EDGEWRIGHT"))}
-        return {**kept, "EDGEWRIGHT_CACHE": str(self.folder / "cache")}
+        return {**_environment(), "EDGEWRIGHT_CACHE": str(self.folder / "cache")}
 
 
 def _counts(report: Path) -> tuple[int, int, list[str]]:
@@ -180,12 +179,17 @@ def _counts(report: Path) -> tuple[int, int, list[str]]:
     return len(cases) - skipped, skipped, failed
 
 
-def _run(command: list[object], **options: object) -> str:
-    words = [str(word) for word in command]
+def _environment() -> dict[str, str]:
+    """This process's, without what leads to other packages: pip would find the sources installed."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "EDGEWRIGHT"))}
+
+
+def _run(command: list[object], cwd: Path | None = None, env: dict[str, str] | None = None) -> str:
+    words, env = [str(word) for word in command], env or _environment()
     try:
-        done = subprocess.run(words, stdout=-1, stderr=-2, text=True, check=False, timeout=_SECONDS, **options)  # type: ignore[call-overload]
-    except subprocess.TimeoutExpired as error:
-        raise StepError(f"{' '.join(words)[:200]} took more than {_SECONDS} seconds") from error
+        done = subprocess.run(words, cwd=cwd, env=env, stdout=-1, stderr=-2, text=True, check=False, timeout=_SECONDS)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise StepError(f"{' '.join(words)[:200]}: {error}") from error
     if done.returncode:
         raise StepError(f"{' '.join(words)[:200]} ended with {done.returncode}: {done.stdout}")
     return str(done.stdout)

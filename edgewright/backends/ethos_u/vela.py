@@ -150,7 +150,7 @@ def config_text(spec: EthosUCompileSpec) -> str:
         return spec.config_text
     import ethosu
 
-    return (Path(next(iter(ethosu.__path__))) / "config_files" / "Arm" / "vela.ini").read_text()
+    return (Path(next(iter(ethosu.__path__))) / "config_files" / "Arm" / "vela.ini").read_text(encoding="utf-8")
 
 
 def _system(spec: EthosUCompileSpec, ini: str) -> dict[str, Any]:
@@ -187,7 +187,7 @@ def _run_cli(tosa: bytes, spec: EthosUCompileSpec, flags: Sequence[Flag]) -> Vel
         flag_args = [f for f in spec.compile_flags if not f.startswith(("--output-dir", "--config="))]
         if spec.config_text:
             ini_path = Path(folder) / "vela.ini"
-            ini_path.write_text(spec.config_text)
+            ini_path.write_text(spec.config_text, encoding="utf-8")
         command = [
             *(sys.executable, "-m", "ethosu.vela", *flag_args),
             f"--config={ini_path if spec.config_text else spec.config_ini}",
@@ -236,7 +236,7 @@ def _read_files(folder: Path, stem: str, spec: EthosUCompileSpec, printed: str) 
 
 
 def _table(path: Path) -> list[dict[str, str]]:
-    with open(path, newline="") as file:
+    with open(path, newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))
 
 

@@ -220,7 +220,7 @@ class _CompilerProcess:
         self, texts: list[str], queue: SimpleQueue[int | None], results: dict[int, bytes], cpu: str, features: str
     ) -> None:
         self._texts, self._queue, self._results = texts, queue, results
-        folder = str(Path(COMPILER.split(" ")[0]).parent.parent) if COMPILER else ""
+        folder = str(Path(COMPILER.rsplit(" ", 2)[0]).parent.parent) if COMPILER else ""
         self._arguments = (folder, target_triple(), cpu, features, str(_OPT_LEVEL), *_CODE_MODEL)
         self._thread = threading.Thread(target=self._compile_queued, daemon=True, name="edgewright-build")
         self._thread.start()

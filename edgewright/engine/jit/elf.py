@@ -10,13 +10,11 @@ processor supplements for x86-64 and AArch64.
 
 from __future__ import annotations
 
-import ctypes
-import mmap
 import struct
-import sys
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from edgewright.engine.jit.executable_memory import map_code
 from edgewright.errors import EdgewrightError
 
 _HEAD = struct.Struct("<16sHHIQQQIHHHHHH")
@@ -187,35 +185,15 @@ class Library:
 
     def __init__(self, image: CodeImage) -> None:
         self._symbols = image.symbols
-        self._memory = mmap.mmap(-1, max(len(image.code), 1))
-        self._memory[: len(image.code)] = image.code
-        self._base = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
-        _make_executable(self._base, len(self._memory))
+        try:
+            self._base, self._owner = map_code(image.code)
+        except OSError as error:
+            remedy = "Set EDGEWRIGHT_ENGINE=reference, or allow this process to make memory executable."
+            rule = "must be allowed to run from memory of this process"
+            raise CodegenError("machine code", rule, remedy=remedy) from error
 
     def address(self, name: str) -> int:
         if name not in self._symbols:
             rule = "must be defined by a module of that name"
             raise CodegenError(f"kernel {name!r}", rule, remedy="Please report this.")
         return self._base + self._symbols[name]
-
-
-def _make_executable(address: int, size: int) -> None:
-    """Change memory from writable to executable; it is never both (W^X).
-
-    AArch64 instruction caches are not coherent with data writes. Linux synchronizes them when pages become executable;
-    macOS needs an explicit call.
-    """
-    if sys.platform == "win32":
-        before = ctypes.c_uint32()
-        done = ctypes.windll.kernel32.VirtualProtect(
-            ctypes.c_void_p(address), ctypes.c_size_t(size), 0x20, ctypes.byref(before)
-        )
-        failed: Any = not done
-    else:
-        protection = ctypes.c_int(mmap.PROT_READ | mmap.PROT_EXEC)
-        failed = ctypes.CDLL(None, use_errno=True).mprotect(ctypes.c_void_p(address), ctypes.c_size_t(size), protection)
-        if sys.platform == "darwin":
-            ctypes.CDLL(None).sys_icache_invalidate(ctypes.c_void_p(address), ctypes.c_size_t(size))
-    if failed:
-        remedy = "Set EDGEWRIGHT_ENGINE=reference, or allow this process to make memory executable."
-        raise CodegenError("machine code", "must be allowed to run from memory of this process", remedy=remedy)
