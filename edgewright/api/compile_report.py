@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from edgewright.lowering.estimates import time_range
 from edgewright.lowering.partition.report import CONVERSIONS, Counts, PartitionReport, count, coverage_of
 from edgewright.units import duration, share, size
 
@@ -160,6 +161,15 @@ class CompileReport:
         return max(numbers) if numbers else None
 
     @property
+    def time_range(self) -> tuple[float, float] | None:
+        """The least and the most milliseconds of all delegates, if their estimates are lower bounds; else None."""
+        ranges = [time_range(e) for e in self.estimates]
+        known = [r for r in ranges if r is not None]
+        if not known or len(known) < len(ranges):
+            return None
+        return sum(low for low, _ in known) * 1e3, sum(high for _, high in known) * 1e3
+
+    @property
     def time(self) -> tuple[float | None, str]:
         """Milliseconds of an inference, and the basis of the figure."""
         if self.estimated_ms is None and self.host_ms is not None:
@@ -180,6 +190,7 @@ class CompileReport:
             "taken": self.delegated,
             "sram": self.sram,
             "estimated_ms": self.estimated_ms,
+            "estimated_range_ms": self.time_range,
             "estimate_basis": self.basis,
             "methods": {name: report.to_dict() for name, report in self.methods.items()},
         }
@@ -240,7 +251,7 @@ def measures(report: CompileReport) -> tuple[str, ...]:
         size(report.bytes),
         size(report.planned_bytes),
         "" if report.sram is None else size(report.sram),
-        "" if milliseconds is None else duration(milliseconds / 1e3),
+        "" if milliseconds is None else f"{'≥ ' if report.time_range else ''}{duration(milliseconds / 1e3)}",
     )
 
 
@@ -248,5 +259,9 @@ def time_note(reports: Sequence[CompileReport]) -> str:
     """A note on the basis of the times."""
     by_basis: dict[str, list[str]] = {}
     for report in reports:
-        by_basis.setdefault(report.time[1] or "not known", []).append(report.target)
+        basis, bounds = report.time[1] or "not known", report.time_range
+        if bounds is not None:
+            least, most = (duration(ms / 1e3) for ms in bounds)
+            basis = f"at least {least}, at most {most} {basis}"
+        by_basis.setdefault(basis, []).append(report.target)
     return "time: " + "; ".join(f"{', '.join(names)} {basis}" for basis, names in by_basis.items())

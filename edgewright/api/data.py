@@ -122,7 +122,10 @@ def _make_call(source: str, item: Any, example: Call) -> Call:
     if isinstance(item, Mapping):
         if not example.kwargs:
             raise InputError(source, "must be a tuple: the model's example inputs are", value="a dict")
-        named = {name: _tensor(source, value) for name, value in item.items()}
+        named = {
+            name: _match_example(f"{source}: {name}", _tensor(source, value), example.kwargs.get(name))
+            for name, value in item.items()
+        }
         order = {**dict.fromkeys(n for n in example.kwargs if n in named), **named}  # programs take inputs by position
         return Call((), {name: named[name] for name in order})
     values = list(item) if isinstance(item, tuple | list) else [item]
@@ -164,7 +167,7 @@ def _from_path(path: Path, example: Call, images: ImageOptions | None) -> Iterat
     if path.is_dir():
         yield from _from_folder(path, example, images)
     elif path.suffix in (".npz", ".npy"):
-        yield from _split(path.name, _arrays(path), example)
+        yield from _split(path.name, _arrays(path, example), example)
     elif not path.exists():
         remedy = "Pass an .npz, a folder of images, or package.module:name."
         raise FileAccessError(str(path), "does not exist", remedy=remedy)
@@ -172,7 +175,7 @@ def _from_path(path: Path, example: Call, images: ImageOptions | None) -> Iterat
         raise UsageError(str(path), "must be an .npz, an .npy or a folder")
 
 
-def _arrays(path: Path) -> list[Any]:
+def _arrays(path: Path, example: Call) -> list[Any]:
     try:
         archive = np.load(path, allow_pickle=False)
     except OSError as error:
@@ -182,26 +185,33 @@ def _arrays(path: Path) -> list[Any]:
     if isinstance(archive, np.ndarray):
         return [archive]
     with archive:
-        numbered = [f"in{i}" for i in range(len(archive.files))]
-        names = [n for n in numbered if n in archive.files] or list(
-            archive.files
-        )  # the file may contain labels as well
+        names = [f"in{i}" for i in range(len(archive.files))]  # the file may contain labels as well
+        if example.kwargs and set(example.kwargs) <= set(archive.files):
+            names = list(example.kwargs)
+        names = [n for n in names if n in archive.files] or list(archive.files)
         return [archive[name] for name in names]
 
 
 def _split(source: str, arrays: Sequence[Any], example: Call) -> Iterator[Call]:
     """Split arrays of many inputs into calls, along the first dimension or along an extra leading one."""
-    examples = [e for e in example.args if isinstance(e, torch.Tensor)]
-    if len(arrays) < len(examples) or len(examples) != len(example.args):
-        rule = f"must contain {len(example.args)} arrays, named in0, in1, ..."
-        raise InputError(source, rule, value=len(arrays))
+    given = [*example.args, *example.kwargs.values()]
+    examples = [e for e in given if isinstance(e, torch.Tensor)]
+    if len(arrays) < len(examples) or len(examples) != len(given):
+        names = ", ".join(example.kwargs) if example.kwargs else "in0, in1, ..."
+        raise InputError(source, f"must contain {len(given)} arrays, named {names}", value=len(arrays))
     parts = [_split_array(source, _tensor(source, a), e) for a, e in zip(arrays, examples, strict=False)]
     if len({len(p) for p in parts}) != 1:
         raise InputError(
             source, "must contain the same number of each input", value=", ".join(str(len(p)) for p in parts)
         )
     for inputs in zip(*parts, strict=True):
-        yield Call(tuple(inputs))
+        yield _call_like(example, inputs)
+
+
+def _call_like(example: Call, inputs: Sequence[Any]) -> Call:
+    """A call with these inputs, by position or by name as the example."""
+    count = len(example.args)
+    return Call(tuple(inputs[:count]), dict(zip(example.kwargs, inputs[count:], strict=True)))
 
 
 def _split_array(source: str, array: torch.Tensor, example: torch.Tensor) -> list[torch.Tensor]:
@@ -222,9 +232,17 @@ def _from_folder(path: Path, example: Call, images: ImageOptions | None) -> Iter
     if not arrays and not pictures:
         raise InputError(str(path), f"must contain images ({', '.join(SUFFIXES)}) or arrays (.npy, .npz)")
     for file in arrays:
-        yield from _split(file.name, _arrays(file), example)
+        yield from _split(file.name, _arrays(file, example), example)
     for file in pictures if not arrays else ():
-        yield Call((torch.from_numpy(read_image(file, list(example.args), images)),))
+        yield _call_like(example, [torch.from_numpy(read_image(file, *_image_input(file, example), images))])
+
+
+def _image_input(file: Path, example: Call) -> tuple[Sequence[int], str]:
+    """Shape and type of the model's only input."""
+    inputs = example.leaves()
+    if len(inputs) != 1 or not isinstance(inputs[0], torch.Tensor):
+        raise InputError(str(file), "images are for models with a single input", value=len(inputs))
+    return list(inputs[0].shape), str(inputs[0].dtype).removeprefix("torch.")
 
 
 def _source_name(source: Any) -> str:

@@ -32,20 +32,27 @@ class ImageOptions:
             raise UsageError("std", "must not be 0", value=self.std)
 
 
-def read_image(path: Path, example: Sequence[Any], options: ImageOptions | None) -> Array:
-    """An image in the shape of the model's input: resized by its shorter side, and center-cropped."""
-    if options is None:
+def read_image(path: Path, shape: Sequence[int], dtype: str, options: ImageOptions | None) -> Array:
+    """An image in the shape of the model's only input: resized by its shorter side, and center-cropped. A model that
+    takes ``uint8`` gets the pixels; others get floats."""
+    if dtype not in ("uint8", "float32"):
+        remedy = f"Convert them yourself, and pass an .npz of {dtype}."
+        raise InputError(str(path), "images are for models that take uint8 or float32", value=dtype, remedy=remedy)
+    if dtype == "uint8" and options is not None:
+        remedy = "Leave mean and std out: the model gets the pixels from 0 to 255, and scales them itself."
+        raise UsageError(str(path), "must not be normalized for a model that takes uint8", remedy=remedy)
+    if dtype == "float32" and options is None:
         remedy = "Pass what the model was trained with: --mean 127 --std 128, or a mean and std for each channel."
         raise UsageError(str(path), "images need the model's mean and std (pixels are 0..255)", remedy=remedy)
-    shape = list(getattr(example[0], "shape", ())) if len(example) == 1 else []
     if len(shape) != 4 or shape[0] != 1 or 3 not in (shape[1], shape[3]):
-        rule = "a folder of images is for models with one input of [1, 3, height, width] or [1, height, width, 3]"
-        raise InputError(str(path), rule, value=shape)
+        rule = "images are for models with one input of [1, 3, height, width] or [1, height, width, 3]"
+        raise InputError(str(path), rule, value=list(shape))
     channels_first = shape[1] == 3
     height, width = shape[2:] if channels_first else shape[1:3]
-    pixels = _read_pixels(path, int(height), int(width)).astype(np.float32)
-    x = (pixels - np.array(options.mean, np.float32)) / np.array(options.std, np.float32)
-    return np.ascontiguousarray((x.transpose(2, 0, 1) if channels_first else x)[None], np.float32)
+    x = _read_pixels(path, int(height), int(width))
+    if options is not None:
+        x = (x.astype(np.float32) - np.array(options.mean, np.float32)) / np.array(options.std, np.float32)
+    return np.array((x.transpose(2, 0, 1) if channels_first else x)[None], order="C")  # writable, unlike Pillow's
 
 
 def _read_pixels(path: Path, height: int, width: int) -> Array:

@@ -10,16 +10,16 @@ import statistics
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from edgewright.backends.registry import discover
 from edgewright.cli import bench_language_model
-from edgewright.cli.inputs import load_inputs, ones
-from edgewright.cli.run_method import Job, add_measurement_arguments, load
-from edgewright.console import console, note, progress, table
+from edgewright.cli.run_method import Job, add_measurement_arguments, load, measured_inputs
+from edgewright.console import clean, console, note, progress, table
 from edgewright.engine.jit.thread_count import thread_count
 from edgewright.errors import MissingError, UsageError, VendorError
 from edgewright.formats.pte_reader import read_program
@@ -50,6 +50,7 @@ class Timing:
     version: str = ""
     file: str = ""
     sqnr: float | None = None
+    simulates: tuple[str, ...] = ()  # devices that this machine stands in for, and how
 
     @classmethod
     def of(cls, runtime: str, times: list[float], **facts: Any) -> Timing:
@@ -82,8 +83,10 @@ def run(args: argparse.Namespace) -> int:
     if args.peers:
         requested.insert(0, (PEERS[".pte"], args.model))
     method = load(Job(args.model, args.data, args.method, twin=args.twin))
-    inputs = load_inputs(args.inputs, method.metadata) if args.inputs else ones(method.metadata)
+    inputs = measured_inputs(args, method.metadata)
+    simulates = simulated_devices(method)
     timing, output = _measure(args, method, inputs)
+    timing = replace(timing, simulates=simulates)
     timings = [timing, *_peers(args, requested, inputs, output)]
     if args.json:
         print(json.dumps([asdict(t) for t in timings], indent=2))
@@ -104,7 +107,12 @@ def _is_language_model(args: argparse.Namespace) -> bool:
 def _show(args: argparse.Namespace, timings: list[Timing]) -> None:
     heads = ["runtime", ">runs", ">median", ">fastest", ">90 %", ">per second"]
     rows = [
-        [t.runtime, t.runs, *(duration(ms / 1e3) for ms in (t.median, t.fastest, t.p90)), number(1e3 / t.median)]
+        [
+            f"{t.runtime}, emulator" if t.simulates else t.runtime,
+            t.runs,
+            *(duration(ms / 1e3) for ms in (t.median, t.fastest, t.p90)),
+            number(1e3 / t.median),
+        ]
         for t in timings
     ]
     if len(timings) > 1:
@@ -114,13 +122,25 @@ def _show(args: argparse.Namespace, timings: list[Timing]) -> None:
     threads = thread_count()
     title = f"{args.model}: {args.method}, on this machine, {threads} thread{'s' if threads > 1 else ''}"
     console().print(table(title, heads, rows))
+    if timings[0].simulates:
+        console().print()
+    for how in timings[0].simulates:
+        line = f"{how}: an emulator's times, not the device's (`edgewright inspect` shows the estimate)"
+        console().print(clean(line), style="yellow", soft_wrap=True)
     if len(timings) > 1:
         console().print("\ncompared by the fastest run, which background load affects least:", style="dim")
     for other in timings[1:]:
         ratio = other.fastest / timings[0].fastest
         word = "faster" if ratio >= 1 else "slower"
+        word += " (emulator)" if timings[0].simulates else ""
         line = f"Edgewright is {number(max(ratio, 1 / ratio))} times {word} than {other.runtime} {other.version}"
         console().print(line, style="bold", soft_wrap=True)
+
+
+def simulated_devices(method: Any) -> tuple[str, ...]:
+    """How this machine runs delegates of other devices; empty if the method runs on CPUs only."""
+    devices = {info.id for info in discover().values() if info.targets}
+    return tuple(dict.fromkeys(how for backend, how in method.delegate_runners() if backend in devices))
 
 
 def _measure(args: argparse.Namespace, method: Any, inputs: Any) -> tuple[Timing, Any]:

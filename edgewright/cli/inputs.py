@@ -1,4 +1,4 @@
-"""Method inputs from ``.npz`` and ``.npy`` files, from lists of raw files, or filled with ones.
+"""Method inputs from ``.npz`` and ``.npy`` files, images, lists of raw files, or filled with ones.
 
 A file's header is checked against the method's signature first; nothing larger than the input is ever read.
 """
@@ -11,11 +11,13 @@ import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
-from edgewright.errors import FileAccessError, InputError, LimitError
+from edgewright.api.image_data import SUFFIXES, ImageOptions, read_image
+from edgewright.errors import FileAccessError, InputError, LimitError, UsageError
 from edgewright.ir.dtypes import parse_dtype
 from edgewright.runtime.metadata import MethodMetadata, ScalarInfo, TensorInfo
 from edgewright.runtime.tensor import Array
@@ -44,8 +46,12 @@ def _ones(info: TensorInfo) -> Array:
 _ARCHIVE_ERRORS = (zipfile.BadZipFile, zlib.error, ValueError, EOFError, NotImplementedError, RuntimeError, OSError)
 
 
-def load_inputs(path: str, metadata: MethodMetadata) -> Inputs:
-    """The inputs of one call from an ``.npz`` or ``.npy``."""
+def load_inputs(path: str, metadata: MethodMetadata, images: ImageOptions | None = None) -> Inputs:
+    """The inputs of one call from an ``.npz``, an ``.npy`` or an image, which ``images`` says how to normalize."""
+    if Path(path).suffix.lower() in SUFFIXES:
+        return _from_image(path, metadata, images)
+    if images is not None:
+        raise UsageError("--mean", "is for images", value=path, remedy="Pass a .jpg or .png with --inputs.")
     try:
         file = open(path, "rb")  # noqa: SIM115  (closed below)
     except OSError as error:
@@ -61,6 +67,27 @@ def load_inputs(path: str, metadata: MethodMetadata) -> Inputs:
     except _ARCHIVE_ERRORS as error:
         remedy = "Write it with numpy.savez or numpy.save."
         raise InputError(path, f"must be a complete .npz or .npy file: {error}", remedy=remedy) from error
+
+
+def _from_image(path: str, metadata: MethodMetadata, images: ImageOptions | None) -> Inputs:
+    (info,) = _assign(path, ["in0"], metadata)
+    if not os.path.isfile(path):
+        raise FileAccessError(path, "cannot be opened: no such file", remedy="Check the path and its permissions.")
+    return _with_scalars(metadata, {info.name: read_image(Path(path), info.shape, info.dtype, images)})
+
+
+def add_arguments(parser: Any, help: str) -> None:
+    """``--inputs`` of a command, and how to normalize an image."""
+    parser.add_argument("--inputs", metavar="x.npz", help=help)
+    parser.add_argument("--mean", type=float, nargs="+", metavar="M", help="of an image: x = (pixel - mean) / std")
+    parser.add_argument("--std", type=float, nargs="+", metavar="S", help="of an image: one value, or one per channel")
+
+
+def image_options(args: Any) -> ImageOptions | None:
+    """How to normalize images, from the options of a command."""
+    if (args.mean is None) != (args.std is None):
+        raise UsageError("--mean", "goes with --std: x = (pixel - mean) / std")
+    return None if args.mean is None else ImageOptions(tuple(args.mean), tuple(args.std))
 
 
 def _from_archive(path: str, file: IO[bytes], metadata: MethodMetadata) -> Inputs:

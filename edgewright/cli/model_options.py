@@ -93,6 +93,7 @@ def make_session(
         from edgewright.frontend.model_spec import load_spec
         from edgewright.frontend.safetensors import load_weights
     from edgewright.api.recipe import as_recipe
+    from edgewright.cli.inputs import image_options
 
     with stages("load"):
         spec = load_spec(args.spec)
@@ -102,18 +103,10 @@ def make_session(
             options["original"] = load_spec(original).model
     inputs = spec.kwargs or spec.args
     settings = Settings(
-        as_recipe(args.recipe, args.quantize), images=_images(args), dynamic_shapes=spec.dynamic_shapes,
+        as_recipe(args.recipe, args.quantize), images=image_options(args), dynamic_shapes=spec.dynamic_shapes,
         **({} if args.samples is None else {"samples": args.samples}), **options,
     )  # fmt: skip
     return CompileSession(spec.model, inputs, args.calibrate, settings, stages)
-
-
-def _images(args: argparse.Namespace) -> Any:
-    from edgewright.api.image_data import ImageOptions
-
-    if (args.mean is None) != (args.std is None):
-        raise UsageError("--mean", "goes with --std: x = (pixel - mean) / std")
-    return None if args.mean is None else ImageOptions(tuple(args.mean), tuple(args.std))
 
 
 def model_name(spec: str) -> str:

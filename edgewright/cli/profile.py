@@ -8,9 +8,8 @@ import statistics
 import time
 from dataclasses import asdict
 
-from edgewright.cli.inputs import load_inputs, ones
 from edgewright.cli.run import show_profile
-from edgewright.cli.run_method import Job, add_measurement_arguments, load
+from edgewright.cli.run_method import Job, add_measurement_arguments, load, measured_inputs
 from edgewright.console import console, progress
 from edgewright.engine.profile import Profile
 from edgewright.errors import UsageError
@@ -37,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
     if args.repeat < 1:
         raise UsageError("--repeat", "must be 1 or more", value=args.repeat)
     method = load(Job(args.model, args.data, args.method, twin=args.twin))
-    inputs = load_inputs(args.inputs, method.metadata) if args.inputs else ones(method.metadata)
+    inputs = measured_inputs(args, method.metadata)
     method.execute(inputs, profile=Profile())  # compiles the profiled variant
     profile, times = Profile(), []
     with progress("profiling", args.repeat, quiet=args.quiet) as step:

@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 from edgewright.backends.registry import describe_backend
+from edgewright.cli import inputs
 from edgewright.cli.inputs import parse_size
 from edgewright.cli.outputs import save_arrays
 from edgewright.cli.run_method import Job, MethodResult, execute, output_rows
@@ -26,6 +27,7 @@ def both(name: str) -> tuple[str, str]:
 EXAMPLES = """examples:
   edgewright run m.pte
   edgewright run m.pte --inputs x.npz --output y.npz
+  edgewright run m.pte --inputs cat.jpg --mean 127 --std 128
   edgewright run m.pte --data weights.ptd --repeat 20 --profile
 """
 
@@ -34,7 +36,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXAMPLES
     add = parser.add_argument
     add("model", metavar="m.pte", help="the program")
-    add("--inputs", metavar="x.npz", help="arrays in0, in1, ... (or any names, in order); an .npy for a single input")
+    inputs.add_arguments(
+        parser, "arrays in0, in1, ... (or any names, in order); an .npy or an image for a single input"
+    )
     add("--output", metavar="y.npz", help="where to write out0, out1, ...")
     add("--method", default="forward", help="the method to run (default: forward)")
     add("--data", action="append", default=[], metavar="w.ptd", help="external weights; repeatable")
@@ -66,6 +70,7 @@ def run(args: argparse.Namespace) -> int:
             twin=args.twin,
             method=args.method,
             inputs=args.inputs,
+            images=inputs.image_options(args),
             input_list=args.input_list_path,
             output_folder=args.output_folder_path,
             repeat=args.repeat,

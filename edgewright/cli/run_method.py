@@ -13,7 +13,18 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.cli.inputs import Inputs, from_files, from_list, load_inputs, ones, read_list, with_shapes
+from edgewright.api.image_data import ImageOptions
+from edgewright.cli.inputs import (
+    Inputs,
+    from_files,
+    from_list,
+    image_options,
+    load_inputs,
+    ones,
+    read_list,
+    with_shapes,
+)
+from edgewright.cli.inputs import add_arguments as add_input_arguments
 from edgewright.cli.outputs import save_raw
 from edgewright.console import note, progress
 from edgewright.engine.profile import Profile
@@ -35,10 +46,15 @@ def add_measurement_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of commands that measure a program."""
     add = parser.add_argument
     add("model", metavar="m.pte", help="the program")
-    add("--inputs", metavar="x.npz", help="arrays in0, in1, ... (default: ones)")
+    add_input_arguments(parser, "arrays in0, in1, ..., or an image (default: ones)")
     add("--method", default="forward", help="the method to run (default: forward)")
     add("--data", action="append", default=[], metavar="w.ptd", help="external weights; repeatable")
     add("--twin", metavar="m.twin", help="the host twin (default: the one next to the program)")
+
+
+def measured_inputs(args: argparse.Namespace, metadata: MethodMetadata) -> Inputs:
+    """The inputs that the options name, or ones."""
+    return load_inputs(args.inputs, metadata, image_options(args)) if args.inputs else ones(metadata)
 
 
 @dataclass(frozen=True)
@@ -49,6 +65,7 @@ class Job:
     data: Sequence[str] = ()
     method: str | int = "forward"
     inputs: str | None = None
+    images: ImageOptions | None = None
     input_list: str | None = None
     output_folder: str | None = None
     repeat: int = 1
@@ -153,7 +170,7 @@ def _inputs(job: Job, metadata: MethodMetadata, on_stage: OnStage | None) -> Ite
     elif job.files:
         ready = [from_files(job.files, metadata)]
     elif job.inputs:
-        ready = [load_inputs(job.inputs, metadata)]
+        ready = [load_inputs(job.inputs, metadata, job.images)]
     else:
         ready = [ones(metadata)]
         if on_stage is not None and not job.quiet and not all(isinstance(i, ScalarInfo) for i in metadata.inputs):

@@ -92,6 +92,11 @@ ADVICE: tuple[Advice, ...] = (
         "Pass one example for each argument of forward.",
     ),
     Advice(
+        r"Cache'?> in output, which is not a known type", "", "returns its cache of keys and values, an object",
+        "Pass use_cache=False with the inputs, or make the cache a buffer of the model with transformers' "
+        "TorchExportableModuleWithStaticCache: docs/huggingface.md, \"A decoder with its cache\".",
+    ),
+    Advice(
         "in output, which is not a known type", "", "returns something that is neither tensor, number nor container",
         "Return tensors and numbers, in tuples, lists or dicts.",
     ),

@@ -1,8 +1,9 @@
 """One-line summaries of vendor compilers' performance estimates, always labeled as estimates with their source.
 
 Estimates are plain data: strings ``basis``, ``target``, ``system`` and ``memory_mode``; numbers ``cycles``,
-``inferences_per_second``, ``mac_utilisation``; ``memory`` and ``weights`` in bytes; ``layers`` in reports. They are
-read back from files, so nothing is trusted.
+``inferences_per_second``, ``mac_utilisation``; ``memory`` and ``weights`` in bytes; ``layers`` in reports. ``seconds``:
+the least and the most of an inference, where the cycles are a lower bound. They are read back from files, so nothing is
+trusted.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from edgewright.units import number, share, size
+from edgewright.ir.graph import Op
+from edgewright.units import duration, number, share, size
 
 MEMORIES = {
     "sram": "SRAM",
@@ -26,6 +28,8 @@ def describe(estimate: Any) -> str:
 
     >>> describe({"basis": "Vela's estimate", "target": "ethos-u55-128", "cycles": 1600, "memory": {"sram": 1280}})
     "Vela's estimate for ethos-u55-128: 1,600 cycles, SRAM 1.25 KiB"
+    >>> describe({"basis": "Edgewright's analytic bound", "target": "SM8550", "cycles": 165, "seconds": [1.1e-7, 2e-4]})
+    "Edgewright's analytic bound for SM8550: at least 165 cycles, 110 ns to 200 µs per inference"
     """
     if not isinstance(estimate, Mapping):
         return ""
@@ -35,15 +39,34 @@ def describe(estimate: Any) -> str:
         return ""
     details = [word[:60] for key in ("system", "memory_mode") if isinstance(word := estimate.get(key), str)]
     system = f" ({', '.join(details)})" if details else ""
-    parts = [f"{basis[:60]} for {target[:60]}{system}: {cycles:,.0f} cycles"]
+    bounds = time_range(estimate)
+    at_least = "" if bounds is None else "at least "
+    parts = [f"{basis[:60]} for {target[:60]}{system}: {at_least}{cycles:,.0f} cycles"]
     speed, used = (_number(estimate.get(key)) for key in ("inferences_per_second", "mac_utilisation"))
-    parts += [] if speed is None else [f"{number(speed)} inferences/s"]
-    parts += [] if used is None else [f"{share(used)} of MACs used"]
+    if bounds is not None:
+        parts += [f"{duration(bounds[0])} to {duration(bounds[1])} per inference"]
+    else:
+        parts += [] if speed is None else [f"{number(speed)} inferences/s"]
+        parts += [] if used is None else [f"{share(used)} of MACs used"]
     memory = estimate.get("memory")
     for key, name in MEMORIES.items():
         count = _number(memory.get(key)) if isinstance(memory, Mapping) else None
         parts += [f"{name} {size(count)}"] if count else []
     return ", ".join([*parts, *_weights(estimate.get("weights"))])
+
+
+def time_range(estimate: Mapping[str, Any]) -> tuple[float, float] | None:
+    """The least and the most seconds of an inference, if the estimate is a lower bound; else None."""
+    bounds = estimate.get("seconds")
+    numbers = [_number(n) for n in bounds] if isinstance(bounds, list) and len(bounds) == 2 else [None]
+    low, high = numbers[0], numbers[-1]
+    return None if low is None or high is None else (low, high)
+
+
+def layer_name(op: Op) -> str:
+    """The module that an operator of a device graph comes from, as the model's author calls it."""
+    output = next((o.name for o in op.outputs if o is not None), "")
+    return op.origin.module or op.origin.node or output
 
 
 def npu_memory(estimates: Iterable[Mapping[str, Any]]) -> int:

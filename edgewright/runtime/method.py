@@ -166,6 +166,10 @@ class Method:
             rule = f"may return {self._limits.memory} bytes"
             raise LimitError(f"method {self.name!r}", rule, value=total, remedy=RAISE_MEMORY)
 
+    def delegate_runners(self) -> list[tuple[str, str]]:
+        """The backend of each delegate, and how this machine runs it: compiled, simulated, or emulated."""
+        return [(d.id, loaded.how) for d, loaded in zip(self._plan.delegates, self._delegates, strict=False)]
+
     def reset(self) -> None:
         """Put mutable state back to what the file holds, also for the methods that share it."""
         with self._guard.lock:

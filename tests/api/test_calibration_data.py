@@ -158,3 +158,39 @@ def test_inputs_that_are_no_numbers() -> None:
     wrong = [example, tuple(torch.full_like(x, float("nan")) for x in example)]
     with pytest.raises(InputError, match="calibration input 1: must hold numbers; got NaN"):
         ew.compile(net(), example, "xnnpack", quantize="int8", calibration=wrong)
+
+
+def photos(folder: Path, count: int = 2) -> Path:
+    from PIL import Image
+
+    folder.mkdir()
+    for i in range(count):
+        pixels = np.random.default_rng(i).integers(0, 256, (8, 8, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(folder / f"{i}.png")
+    return folder
+
+
+def test_pixels_for_models_that_take_uint8(tmp_path: Path) -> None:
+    example, folder = Call((torch.zeros(1, 8, 8, 3, dtype=torch.uint8),)), photos(tmp_path / "photos")
+    first = load_calls(folder, example)[0].args[0]
+    assert first.dtype == torch.uint8
+    assert np.array_equal(first[0].numpy(), np.random.default_rng(0).integers(0, 256, (8, 8, 3), dtype=np.uint8))
+    with pytest.raises(UsageError, match="must not be normalized for a model that takes uint8"):
+        load_calls(folder, example, images=ImageOptions((0.0,), (255.0,)))
+    with pytest.raises(InputError, match=r"(?s)take uint8 or float32; got float16.*pass an .npz of float16"):
+        load_calls(folder, Call((torch.zeros(1, 3, 8, 8, dtype=torch.float16),)))
+
+
+def test_images_and_arrays_for_inputs_by_name(tmp_path: Path) -> None:
+    options = ImageOptions((0.0,), (255.0,))
+    example = Call((), {"pixel_values": torch.zeros(1, 3, 8, 8)})
+    (call, _) = load_calls(photos(tmp_path / "photos"), example, images=options)
+    assert (call.args, list(call.kwargs)) == ((), ["pixel_values"])
+    assert call.kwargs["pixel_values"].shape == (1, 3, 8, 8)
+    two = Call((), {"ids": torch.zeros(1, 4, dtype=torch.int64), "mask": torch.zeros(1, 4)})
+    np.savez(tmp_path / "d.npz", mask=np.ones((3, 4), np.float32), ids=np.arange(12).reshape(3, 4), labels=np.zeros(3))
+    found = load_calls(tmp_path / "d.npz", two)
+    assert [list(c.kwargs) for c in found] == [["ids", "mask"]] * 3
+    assert found[1].kwargs["ids"].tolist() == [[4, 5, 6, 7]]
+    with pytest.raises(InputError, match=r"(?s)mask: must be torch.float32; got torch.int64.*x.to\(torch.float32\)"):
+        load_calls([{"ids": torch.zeros(1, 4, dtype=torch.int64), "mask": torch.zeros(1, 4, dtype=torch.int64)}], two)

@@ -179,3 +179,17 @@ def test_run_and_verify_as_json(cli: Cli) -> None:
     assert bundle["passed"] is True
     assert bundle["cases"][0]["compared"] >= 1
     assert json.loads(cli("verify", GOLDEN / "mlp_portable_weights.ptd", "--json").out)["format"] == "ptd"
+
+
+def test_bench_says_that_it_measures_an_emulator(cli: Cli, tmp_path: Path) -> None:
+    import edgewright as ew
+    from tests.api.models import calls, net
+
+    for target, emulated in (("ethos-u55-128", True), ("xnnpack", False)):
+        path = tmp_path / f"{target}.pte"
+        ew.compile(net(), calls(1)[0], target, quantize="int8", calibration=calls(4), check=False).save(path)
+        shown = cli("bench", path, "--seconds", "0.01").out
+        assert ("Edgewright, emulator" in shown) == emulated
+        assert ("ethos-u55-128 simulated: an emulator's times, not the device's" in shown) == emulated
+        (facts,) = json.loads(cli("bench", path, "--seconds", "0.01", "--json").out)
+        assert facts["simulates"] == (["ethos-u55-128 simulated"] if emulated else [])

@@ -335,3 +335,38 @@ class Exynos(EnnPartitioner):
     def lower(self, group: Graph) -> LoweredBackendModule:
         lowered = super().lower(group)
         return LoweredBackendModule(self.backend.id, b"NNC" + bytes(61), {}, {}, bytes(lowered.processed_bytes))
+
+
+@pytest.fixture(scope="module")
+def image_net(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    import edgewright as ew
+
+    class Mean(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.float().mean((2, 3))
+
+    folder = tmp_path_factory.mktemp("image_net")
+    for dtype in (torch.float32, torch.uint8):
+        exported = torch.export.export(Mean(), (torch.zeros(1, 3, 8, 8, dtype=dtype),))
+        ew.to_edge_transform_and_lower(exported).to_executorch().save(folder / f"{str(dtype)[6:]}.pte")
+    return folder
+
+
+def test_an_image_is_an_input(cli: Cli, tmp_path: Path, image_net: Path) -> None:
+    from PIL import Image
+
+    pixels = np.random.default_rng(0).integers(0, 256, (8, 8, 3), dtype=np.uint8)
+    photo = tmp_path / "photo.png"
+    Image.fromarray(pixels).save(photo)
+    mean = pixels.astype(np.float64).mean((0, 1))
+    normalized = ("--mean", "127", "--std", "128")
+    for kind, options, expected in (("uint8", (), mean), ("float32", normalized, (mean - 127) / 128)):
+        done = cli("run", image_net / f"{kind}.pte", "--inputs", photo, *options, "--output", tmp_path / "y.npy")
+        assert done.code == 0, done.err
+        np.testing.assert_allclose(np.load(tmp_path / "y.npy")[0], expected, rtol=1e-5)
+    refused = cli("run", image_net / "float32.pte", "--inputs", photo)
+    assert (refused.code, "images need the model's mean and std" in refused.err) == (2, True)
+    refused = cli("run", image_net / "uint8.pte", "--inputs", photo, *normalized)
+    assert (refused.code, "gets the pixels" in refused.err) == (2, True)
+    refused = cli("bench", image_net / "uint8.pte", "--inputs", tmp_path / "absent.png")
+    assert (refused.code, "no such file" in refused.err) == (3, True)

@@ -27,7 +27,7 @@ def test_programs_for_this_machine_say_so(
     output = tmp_path / "m.pte"
     done = Cli(capsys)("compile", model, "-o", output, "--backend", backend, "--simulate-only")
     assert done.code == 0, done.err
-    assert f"analytic estimate for {chip}" in done.out
+    assert f"analytic bound for {chip}" in done.out
     found = manifest.read(read_program(output))
     assert found is not None
     assert found["targets"] == [f"{chip} (simulation only: will not run on the chip)"]

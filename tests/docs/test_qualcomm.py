@@ -51,7 +51,7 @@ def test_the_snippets_run() -> None:
     shown = "\n".join(printed)
     for words in (
         "operators delegated to qualcomm",
-        "analytic estimate for SM8650",
+        "analytic bound for SM8650",
         "(1, 10)",
         "'45 TOPS': 'RunLocalAI: 45 TOPS of 8 bits (https://",
     ):

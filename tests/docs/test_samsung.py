@@ -19,5 +19,5 @@ def test_the_snippets_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     for snippet in re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL):
         exec(compile(snippet, "docs/samsung.md", "exec"), names)
     shown = "\n".join(printed)
-    for words in ("analytic estimate for E9955", "torch.Size([1, 10])", "operators delegated to samsung"):
+    for words in ("analytic bound for E9955", "torch.Size([1, 10])", "operators delegated to samsung"):
         assert words in shown

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from edgewright.backends.ethos_u.target import EthosUCompileSpec
-from edgewright.lowering.estimates import MEMORIES, describe
+from edgewright.backends.ethos_u.tosa_file import result_names
+from edgewright.ir.graph import Graph
+from edgewright.lowering.estimates import MEMORIES, describe, layer_name
 
 LABEL = "Vela's estimate"
 _REPORTED = {name.replace("_", ""): name for name in MEMORIES}  # memory names of the in-process compiler
@@ -111,6 +113,17 @@ def _target(spec: EthosUCompileSpec, clock: float) -> dict[str, Any]:
         "clock": clock,
         "macs_per_cycle": spec.macs,
     }
+
+
+def name_layers(estimates: Estimates, device: Graph) -> Estimates:
+    """The estimates with layers named after the user's modules, which Vela does not know: it names its operations after
+    tensors of the TOSA graph. Operations that it adds itself keep the name of the operation before."""
+    modules = dict(zip(result_names(device), map(layer_name, device.ops), strict=True))
+    layers, last = [], next(iter(modules.values()), "")
+    for layer in estimates.layers:
+        last = modules.get(layer.name, last)
+        layers.append(replace(layer, name=last))
+    return replace(estimates, layers=tuple(layers))
 
 
 def _layers(database: Any) -> tuple[LayerEstimate, ...]:

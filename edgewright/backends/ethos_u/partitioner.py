@@ -15,6 +15,7 @@ from torch.export import ExportedProgram
 from edgewright.backends.ethos_u.blob import ALIGNMENT, RANK, Blob, Tensor, write_blob
 from edgewright.backends.ethos_u.debug_info import save_debug_info
 from edgewright.backends.ethos_u.dialect import DIALECT
+from edgewright.backends.ethos_u.estimates import name_layers
 from edgewright.backends.ethos_u.lower import TosaLowering
 from edgewright.backends.ethos_u.npu import supported, without_commands
 from edgewright.backends.ethos_u.ops import BACKEND, TABLES
@@ -113,7 +114,7 @@ class EthosUPartitioner(Partitioner):
         expected = None
         if compiled.performance is not None:
             scratch = compiled.scratch_size + compiled.fast_scratch_size
-            expected = {**compiled.performance.to_dict(), "scratch": scratch}
+            expected = {**name_layers(compiled.performance, device).to_dict(), "scratch": scratch}
         return LoweredBackendModule(self.backend.id, write_blob(compiled), specs, {}, twin, estimates=expected)
 
 

@@ -40,6 +40,12 @@ def write_tosa(graph: Graph) -> bytes:
     return _Writer(graph).run()
 
 
+def result_names(graph: Graph) -> list[str]:
+    """The name of every operator's result in the file."""
+    outputs = {o: f"output_{i}" for i, o in enumerate(graph.outputs)}
+    return [outputs.get(op.outputs[0], f"value_{number}") for number, op in enumerate(graph.ops)]
+
+
 class _Writer:
     def __init__(self, graph: Graph) -> None:
         self.ts = serializer()
@@ -53,19 +59,18 @@ class _Writer:
         for i, value in enumerate(self.graph.inputs):
             self.names[value] = f"input_{i}"
             self.file.addInputTensor(self._tensor(f"input_{i}", value))
-        outputs = {o: f"output_{i}" for i, o in enumerate(self.graph.outputs)}
-        for number, op in enumerate(self.graph.ops):
-            self._op(op, number, outputs)
+        for op, name in zip(self.graph.ops, result_names(self.graph), strict=True):
+            self._op(op, name)
         for value in self.graph.outputs:
             self.file.addOutputTensor(self._tensor(self.names[value], value))
         return bytes(self.file.serialize())
 
-    def _op(self, op: Op, number: int, outputs: dict[Value, str]) -> None:
+    def _op(self, op: Op, name: str) -> None:
         row = TOSA[op.kind.removeprefix(PREFIX)]
         operands = [name for operand in row.operands for name in self._operand(row, op, operand)]
         out = op.outputs[0]
         assert out is not None
-        name = self.names[out] = outputs.get(out, f"value_{number}")
+        self.names[out] = name
         self.block.addTensor(name, list(out.bound), self._type(out))
         self.file.addOperator(getattr(self.ts.Op, row.name.upper()), operands, [name], self._attribute(row, op))
 

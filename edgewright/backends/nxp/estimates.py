@@ -15,6 +15,7 @@ from edgewright.backends.nxp.dialect.table import PREFIX
 from edgewright.backends.nxp.target import NeutronTargetSpec
 from edgewright.ir.analysis import peak_memory
 from edgewright.ir.graph import Graph, Op, Value
+from edgewright.lowering.estimates import layer_name
 
 LABEL = "Edgewright's analytic estimate"
 _START_CYCLES, _BYTES_PER_CYCLE = 500, 8
@@ -46,7 +47,7 @@ def _layer(op: Op, pipes: int, macs: int) -> dict[str, Any]:
     count, compute = _work(kind, inputs, out, pipes, macs)
     load = sum(v.nbytes for v in inputs if v.data is not None) / _BYTES_PER_CYCLE
     cycles = 0 if kind in _NO_COST else math.ceil(max(compute, load)) + _START_CYCLES
-    return {"name": out.name, "operator": kind, "cycles": cycles, "macs": count}
+    return {"name": layer_name(op), "operator": kind, "cycles": cycles, "macs": count}
 
 
 def _work(kind: str, inputs: list[Value], out: Value, pipes: int, macs: int) -> tuple[int, float]:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from edgewright.backends.qualcomm.estimates import estimate
-from edgewright.backends.qualcomm.soc_peaks import ASSUMED, SOURCES, guide, peaks
+from edgewright.backends.qualcomm.soc_peaks import ASSUMED, CALL, SOURCES, guide, peaks
 from edgewright.backends.qualcomm.target import CHIPSETS, QcomChipset
 from edgewright.ir.graph import Graph, Op, QParams, Value
 from edgewright.lowering.estimates import describe
@@ -34,7 +34,7 @@ def test_every_soc_has_figures_with_a_source(soc: QcomChipset) -> None:
         assert figure.value > 0 and figure.derivation
         assert figure.source in SOURCES if figure.source else figure.basis.startswith(f"{ASSUMED}: ")
     made = estimate(convolution(), target_for(soc.name))
-    assert len(made["figures"]) == 3 and all(made["figures"].values())
+    assert len(made["figures"]) == 4 and all(made["figures"].values())
     assert made["memory"]["sram"] <= CHIPSETS[soc].vtcm << 20
 
 
@@ -62,8 +62,9 @@ def test_channels_come_in_whole_tiles() -> None:
 def test_it_is_told_in_a_line_that_says_whose_it_is() -> None:
     said = describe(estimate(convolution(), target_for("SM8550")))
     assert (
-        said.startswith("Edgewright's lower bound, no dispatch: analytic estimate for SM8550: ")
-        and "cycles" in said
+        said.startswith("Edgewright's analytic bound for SM8550: at least ")
+        and " to 18" in said
+        and " µs per inference" in said
         and "DRAM" in said
     )
 
@@ -75,6 +76,7 @@ def test_the_guide_shows_every_figure_with_its_source() -> None:
 
 def test_every_source_is_used_and_has_an_address() -> None:
     figures = [figure for soc in QcomChipset for figure in (peaks(soc).tops, peaks(soc).memory, peaks(soc).clock)]
+    figures.append(CALL)
     said = " ".join(figure.basis for figure in figures)
     for name, (title, address) in SOURCES.items():
         assert name in said and title and address.startswith("https://")

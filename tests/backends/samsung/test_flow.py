@@ -160,7 +160,7 @@ def test_an_estimate_says_whose_it_is() -> None:
     model, inputs = mixed()
     (found,) = lowered(model, inputs).partition_reports["forward"].estimates
     assert (found["basis"], found["target"]) == (
-        "Edgewright's lower bound, no dispatch: analytic estimate",
+        "Edgewright's analytic bound",
         "E9955",
     )
     by_kind = {layer["operator"]: layer for layer in found["layers"]}
