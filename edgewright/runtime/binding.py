@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from edgewright.errors import ExecutionError, FormatError
-from edgewright.formats.operator_signatures import Argument, Kind
+from edgewright.formats.flatbuffer_reader import newer_release
+from edgewright.formats.operator_signatures import OPERATORS, Argument, Kind
 from edgewright.runtime.kernel import Kernel
 from edgewright.runtime.step import Step, Values
 from edgewright.runtime.tensor import TensorSlot
@@ -133,7 +134,9 @@ def _split(
         any_kind = Argument("?", Kind.ANY)
         return [(i, any_kind) for i in inputs], list(args[len(inputs) : -1]), None
     if len(args) != signature.num_values:
-        raise FormatError(f"{kernel.key} takes {signature.num_values} values", value=len(args))
+        rule = f"{kernel.key} takes {signature.num_values} values"
+        added = len(args) > signature.num_values and kernel.key in OPERATORS  # ExecuTorch's own
+        raise newer_release(rule, len(args)) if added else FormatError(rule, value=len(args))
     inputs = args[: len(signature.inputs)]
     scalar = not signature.outputs and not any(a.is_write for a in signature.args)
     outputs = list(args[len(inputs) : len(signature.args)])

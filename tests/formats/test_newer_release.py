@@ -148,6 +148,40 @@ def test_unknown_operators_of_executorch_are_named_as_a_newer_releases(name: str
     assert f"ExecuTorch 1.0 to 1.5 has no {name}: the file is of a newer release" in str(caught.value)
 
 
+def test_arguments_that_an_operator_does_not_have_are_a_newer_releases() -> None:
+    made = one_call("aten::abs.out", [X], [X])
+    (call,) = made.execution_plan[0].chains[0].instructions
+    assert isinstance(call, schema.KernelCall)
+    call.args = [call.args[0], *call.args]
+    with pytest.raises(VersionError, match=f"aten::abs.out takes 3 values: {NEWER}.*; got 4"):
+        Runtime.get().load_program(write_program(made)).load_method()
+    call.args = call.args[:2]  # fewer are damage
+    with pytest.raises(FormatError, match=r"aten::abs.out takes 3 values; got 2") as caught:
+        Runtime.get().load_program(write_program(made)).load_method()
+    assert not isinstance(caught.value, VersionError)
+
+
+def test_numbers_that_enumerations_do_not_have_are_a_newer_releases() -> None:
+    """Where a tensor's data are, and on what device; whether its shape may vary."""
+    made = program()
+    (plan,), tensor = made.execution_plan, made.execution_plan[0].values[0]
+    assert isinstance(tensor, schema.Tensor) and tensor.extra_tensor_info is not None
+    tensor.shape_dynamism, tensor.extra_tensor_info.location, tensor.extra_tensor_info.device_type = 1, 1, 1
+    assert plan.non_const_buffer_device is not None
+    plan.non_const_buffer_device[0].device_type = 1
+    data = write_program(made)
+    for cls, name in (
+        (schema.Tensor, "shape_dynamism"),
+        (schema.ExtraTensorInfo, "location"),
+        (schema.ExtraTensorInfo, "device_type"),
+        (schema.NonConstBufferDevice, "device_type"),
+    ):
+        (slot,) = [s for s in slots_of(cls) if s.name == name]
+        at = positions(data, cls, read_program)[0]
+        with pytest.raises(VersionError, match=f"{name}.*{NEWER}.*got 99"):
+            read_program(with_number(data, at, slot.index, "b", 99))
+
+
 def test_operators_of_others_are_not_said_to_be_executorchs() -> None:
     made = one_call("aten::abs.out", [X], [X])
     made.execution_plan[0].operators[0].name = "mine::abs"
