@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from edgewright.files import Source
     from edgewright.formats.ptd import PtdEntry
     from edgewright.runtime.shape_variants import ShapeSpecializer
+    from edgewright.runtime.variant_cache import VariantCache
 
 
 class Method:
@@ -52,6 +53,7 @@ class Method:
     def __init__(
         self, program: schema.Program, plan: schema.ExecutionPlan, data: Mapping[str, PtdEntry], limits: Limits,
         twin: Source | None = None, threads: int | None = None, shared: SharedState | None = None,
+        variants: VariantCache | None = None,
     ) -> None:  # fmt: skip
         check_instance("program", program, schema.Program, "Runtime.get().load_program(path).load_method() loads one.")
         self._program = program
@@ -64,15 +66,19 @@ class Method:
         self._table = ValueTable(program, plan, data, limits, shared)
         self._replaced = replaced_values(plan, kernels)
         constants = constant_arguments(plan, self._table.values, self._replaced)
-        self._delegates = load_delegates(program, plan, data, limits.memory, twin, threads, constants)
+        # With specializations on disk, delegates are loaded when a call needs them.
+        stock = all(kernel.stock for kernel in kernels)
+        known = variants.delegates() if variants is not None and stock else None
+        known = known if known is not None and len(known) == len(plan.delegates) else None
+        self._delegates = load_delegates(program, plan, data, limits.memory, twin, threads, constants, known)
         self._chains = [self._bind(index, chain, kernels) for index, chain in enumerate(plan.chains)]
         self._steps = [step for chain in self._chains for step in chain]
         mark_aliasable_inputs(plan, self._table.values, self._steps)
-        if plan.operators:
+        if plan.operators and known is None:
             from edgewright.runtime.jit.segments import compile_segments  # a program of delegates only needs none
 
             compile_segments(plan, self._table.values, self._chains, limits.memory, threads)
-        self._specializer = self._find_specializer(threads)
+        self._specializer = self._find_specializer(threads, variants, known is not None)
         self._current_chains = self._chains  # those specialized to the current input shapes
         self._prepare()
         # A segment counts as the instructions it replaces; only straight chains have segments.
@@ -83,13 +89,19 @@ class Method:
         log_message("debug", "runtime", "loaded %s: %d instructions, %d planned bytes", plan.name,
                     self.metadata.instructions, self.metadata.planned_bytes)  # fmt: skip
 
-    def _find_specializer(self, threads: int | None) -> ShapeSpecializer | None:
+    def _find_specializer(
+        self, threads: int | None, variants: VariantCache | None, known: bool
+    ) -> ShapeSpecializer | None:
+        """``known``: there are specializations on disk."""
         dynamic = any(isinstance(v, TensorSlot) and v.dynamic for v in self._table.values)
         if not dynamic or not self._plan.operators:
             return None
-        from edgewright.runtime.shape_variants import make_specializer
+        from edgewright.runtime.shape_variants import ShapeSpecializer, can_specialize
 
-        return make_specializer(self._plan, self._table.values, self._chains, self._limits.memory, threads)
+        values, chains = self._table.values, self._chains
+        if not known and not can_specialize(self._plan, values, chains):
+            return None
+        return ShapeSpecializer(self._plan, values, chains, self._limits.memory, threads, variants, self._delegates)
 
     def _find_fast_path(self) -> FastPath | None:
         values, plan = self._table.values, self._plan

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, ClassVar
 
 from edgewright.backends.registry import available_delegates
 from edgewright.engine.jit.thread_count import thread_count
+from edgewright.engine.runner import native_available
 from edgewright.errors import FormatError, MissingDataError, UsageError
-from edgewright.files import Source, open_source
+from edgewright.files import Source, open_source, text_path
 from edgewright.forks import renew_in_child
 from edgewright.formats.pte_reader import read_program
-from edgewright.formats.schema import Program
+from edgewright.formats.schema import Dynamism, ExecutionPlan, Program, Tensor
 from edgewright.hints import did_you_mean
 from edgewright.runtime.arguments import check_instance
 from edgewright.runtime.metadata import MethodMetadata, describe
@@ -24,6 +25,7 @@ from edgewright.runtime.values import Limits
 
 if TYPE_CHECKING:
     from edgewright.formats.ptd import PtdEntry
+    from edgewright.runtime.variant_cache import VariantCache
 
 
 class Runtime:
@@ -58,9 +60,11 @@ class Runtime:
             open_source(twin, "twin")  # fails now if it cannot be read; the contents are read on first use
         program = read_program(source)
         twin_source = find_twin_file(source) if twin is None else twin
-        return LoadedProgram(
+        loaded = LoadedProgram(
             program, _merge_data(data), Limits() if limits is None else limits, twin_source, self.threads
         )
+        loaded.path = text_path(source)
+        return loaded
 
     @property
     def operators(self) -> list[str]:
@@ -74,7 +78,9 @@ class Runtime:
 
 
 class LoadedProgram:
-    """A verified program and its external data."""
+    """A verified program and its external data. ``path``: of its file, if it is one."""
+
+    path: str | None = None
 
     def __init__(
         self, program: Program, data: Mapping[str, PtdEntry], limits: Limits, twin: Source | None = None,
@@ -117,9 +123,20 @@ class LoadedProgram:
         try:
             plan = self.program.execution_plan[index]
             shared = self._shared_state() if any(map(is_shared, plan.values)) else None
-            return Method(self.program, plan, self._data, self._limits, self._twin, self._threads, shared)
+            variants = self._variants(plan)
+            return Method(self.program, plan, self._data, self._limits, self._twin, self._threads, shared, variants)
         except FormatError as error:
             raise error.inside(f"execution_plan[{index}]") from None
+
+    def _variants(self, plan: ExecutionPlan) -> VariantCache | None:
+        """The stored specializations of a method with dynamic shapes and delegates."""
+        dynamic = any(isinstance(v, Tensor) and v.shape_dynamism != Dynamism.STATIC for v in plan.values)
+        if not dynamic or not plan.delegates or not plan.operators or self._data or not native_available():
+            return None
+        from edgewright.runtime.variant_cache import VariantCache, file_digest
+
+        digest = file_digest(self.path)
+        return None if digest is None else VariantCache(digest, plan.name or "", self._limits.memory, self._threads)
 
     def _shared_state(self) -> SharedState | None:
         with self._loading:

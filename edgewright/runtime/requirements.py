@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from edgewright.backends.registry import available_delegates, describe_backend, find_delegate
@@ -12,6 +13,7 @@ from edgewright.formats.executorch_releases import NEWEST, OLDEST
 from edgewright.runtime.binding import written_values
 from edgewright.runtime.delegates import Delegate, DelegateBlob, make_delegate
 from edgewright.runtime.kernel import Kernel
+from edgewright.runtime.lazy_delegate import LazyDelegate
 from edgewright.runtime.registry import all_kernels
 from edgewright.runtime.step import Values
 from edgewright.runtime.tensor import Array, TensorSlot
@@ -61,22 +63,25 @@ def require_delegates(plan: schema.ExecutionPlan) -> None:
 def load_delegates(
     program: schema.Program, plan: schema.ExecutionPlan, data: Mapping[str, PtdEntry], memory: int, twin: Source | None,
     threads: int | None, constants: Sequence[Mapping[int, Array]],
+    known: Sequence[tuple[int, Sequence[int]]] | None = None,
 ) -> list[Delegate]:  # fmt: skip
-    """The delegates of a plan. ``constants``: the arguments of each one's calls that are constants, by position."""
+    """The delegates of a plan. ``constants``: the arguments of each one's calls that are constants, by position.
+    ``known``: each one's number of inputs and the positions of bound ones, if delegates shall be loaded when they are
+    used."""
     named_data = {item.key: program.segment(item.segment_index) for item in program.named_data or ()}
     named_data.update({key: entry.data for key, entry in data.items()})
     twins = Twins(named_data, twin, memory)
     dynamic = any(isinstance(v, schema.Tensor) and v.shape_dynamism != schema.Dynamism.STATIC for v in plan.values)
     deferred = not dynamic and bool(plan.operators) and len(plan.delegates) >= _MIN_DELEGATES_TO_INLINE
-    loaded = []
-    for delegate, arguments in zip(plan.delegates, constants, strict=True):
+    loaded: list[Delegate] = []
+    for at, (delegate, arguments) in enumerate(zip(plan.delegates, constants, strict=True)):
         specs = {spec.key: bytes(spec.value) for spec in delegate.compile_specs or ()}
         blob = DelegateBlob(
             delegate.id, program.blob(delegate), specs, named_data, memory, twins.find, threads=threads,
             dynamic=dynamic, method=plan.name or "forward", deferred=deferred, twins_digest=lambda: twins.digest,
             constants=arguments,
         )  # fmt: skip
-        loaded.append(make_delegate(blob))
+        loaded.append(make_delegate(blob) if known is None else LazyDelegate(partial(make_delegate, blob), *known[at]))
     return loaded
 
 

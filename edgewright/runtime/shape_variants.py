@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,7 +31,7 @@ from edgewright.runtime.infer_shapes import (
     runtime_scalar,
     size_scalar,
 )
-from edgewright.runtime.jit.graph_builder import MIN_MACS, GraphBuilder, TransposeCache
+from edgewright.runtime.jit.graph_builder import MIN_MACS, GraphBuilder, TransposeCache, scalar_slot
 from edgewright.runtime.jit.segments import COMPUTE_KERNELS, SegmentBuilder, SegmentStep, can_analyze
 from edgewright.runtime.step import Step, Values
 from edgewright.runtime.tensor import Shape, TensorSlot
@@ -40,36 +40,37 @@ if TYPE_CHECKING:
     from edgewright.engine.jit.driver import CompiledGraph
     from edgewright.engine.jit.shape_specialization import Specializer as EngineForms
     from edgewright.engine.profile import Profile
+    from edgewright.runtime.delegates import Delegate
+    from edgewright.runtime.variant_cache import VariantCache
 
 _MAX_VARIANTS = 8
 _INVALID = (EdgewrightError, ValueError, LookupError, TypeError, ArithmeticError)  # the kernels report what is wrong
 log = logging.getLogger("edgewright.runtime")
 
 
-def make_specializer(
-    plan: schema.ExecutionPlan, values: Values, chains: list[list[Step]], memory: int, threads: int | None
-) -> ShapeSpecializer | None:
-    """The specializer of a method with dynamic input shapes; None if it is static or its shapes cannot be inferred."""
+def can_specialize(plan: schema.ExecutionPlan, values: Values, chains: list[list[Step]]) -> bool:
+    """Whether a method has dynamic input shapes from which all others can be inferred, and repays it."""
     steps = [step for chain in chains for step in chain]
     tensors = [values[i] for i in plan.inputs]
     if not all(isinstance(v, TensorSlot) for v in tensors) or not any(v.dynamic for v in tensors):
-        return None
+        return False
     expensive = any(
         isinstance(s, DelegateStep) or (isinstance(s, KernelStep) and s.kernel.key in COMPUTE_KERNELS) for s in steps
     )
     viewed = {i for s in steps if is_view(s) for i in (*s.inputs, *s.outputs)}
     written = {i for s in steps for i in s.mutated}
-    if not (expensive and native_available() and all(map(can_infer, steps)) and can_analyze(steps)) or viewed & written:
-        return None
-    return ShapeSpecializer(plan, values, chains, memory, threads)
+    inferred = expensive and native_available() and all(map(can_infer, steps)) and can_analyze(steps)
+    return inferred and not viewed & written
 
 
 class ShapeSpecializer:
-    """Chains of a method specialized to the shapes of its inputs."""
+    """Chains of a method specialized to the shapes of its inputs. ``variants``: those of earlier processes."""
 
     def __init__(
-        self, plan: schema.ExecutionPlan, values: Values, chains: list[list[Step]], memory: int, threads: int | None
-    ) -> None:
+        self, plan: schema.ExecutionPlan, values: Values, chains: list[list[Step]], memory: int, threads: int | None,
+        variants: VariantCache | None = None, delegates: Sequence[Delegate] = (),
+    ) -> None:  # fmt: skip
+        self.variants, self.delegates = variants, delegates
         self.plan, self.values, self.chains, self.memory, self.threads = plan, values, chains, memory, threads
         self.transposed: TransposeCache = {}
         self._by_shapes: OrderedDict[tuple[Shape, ...], list[list[Step]]] = OrderedDict()
@@ -81,7 +82,8 @@ class ShapeSpecializer:
 
         key = (chain, start, numerics)
         if key not in self.engines:
-            self.engines[key] = EngineForms(self.threads, numerics, self.memory)
+            store = None if self.variants is None else self.variants.store
+            self.engines[key] = EngineForms(self.threads, numerics, self.memory, store=store)
         return self.engines[key]
 
     def chains_for(self, values: Values) -> list[list[Step]]:
@@ -91,11 +93,30 @@ class ShapeSpecializer:
             return self.chains
         key = tuple(slot.array.shape for slot in slots)
         if key not in self._by_shapes:
-            self._by_shapes[key] = self._specialize(dict(zip(self.plan.inputs, key, strict=True)))
+            self._by_shapes[key] = self._load(key) or self._specialize_and_save(key)
             while len(self._by_shapes) > _MAX_VARIANTS:
                 self._by_shapes.popitem(last=False)
         self._by_shapes.move_to_end(key)
         return self._by_shapes[key]
+
+    def _load(self, shapes: tuple[Shape, ...]) -> list[list[Step]] | None:
+        """The specialization of an earlier process."""
+        loaded = None if self.variants is None else self.variants.load(shapes)
+        if loaded is None or len(self.chains) != 1:
+            return None
+        chain = list(self.chains[0])
+        step = restore(*loaded, self.values, chain)
+        chain[step.end - step.length] = step
+        return [chain]
+
+    def _specialize_and_save(self, shapes: tuple[Shape, ...]) -> list[list[Step]]:
+        chains = self._specialize(dict(zip(self.plan.inputs, shapes, strict=True)))
+        step, variants = _single_segment(chains), self.variants
+        if variants is None or step is None:
+            return chains
+        if variants.save(shapes, step.compiled, step.describe(self.values)):
+            variants.save_delegates([(d.input_count, list(d.bound_inputs)) for d in self.delegates])
+        return chains
 
     def _specialize(self, input_shapes: dict[int, Shape]) -> list[list[Step]]:
         shapes = ShapeInference(self.values, input_shapes)
@@ -186,8 +207,25 @@ class SpecializedSegmentStep(SegmentStep):
         calls: list[Step], end: int, guards: Sequence[tuple[TensorSlot, int, bool]], numbers: dict[int, Any],
     ) -> None:  # fmt: skip
         super().__init__(_SpecializedRunner(compiled), inputs, [slot for slot, *_ in outputs], calls, end, guards)
+        self.compiled = compiled
         self._result_slots, self._numbers = outputs, numbers
         self.scalars: dict[int, TensorSlot] = {}
+
+    def describe(self, values: Values) -> dict[str, Any]:
+        """What ``restore`` makes this step of, with a compiled graph: slots are described by their indices."""
+        index: dict[TensorSlot, list[Any]] = {
+            slot: [i] for i, slot in enumerate(values) if isinstance(slot, TensorSlot)
+        }
+        index |= {slot: [i, "scalar"] for i, slot in self.scalars.items()}
+        numbers = {
+            i: [number.index, number.offset] if isinstance(number, RuntimeInt) else number
+            for i, number in self._numbers.items()
+        }
+        return {
+            "start": self.end - self.length, "end": self.end, "inputs": [index[slot] for slot in self.input_slots],
+            "outputs": [[index[slot], shape, view] for slot, shape, view in self._result_slots],
+            "guards": [[index[slot], size, wrap] for slot, size, wrap in self._guards], "numbers": numbers,
+        }  # fmt: skip
 
     def _guards_hold(self, table: Values) -> bool:
         for index, slot in self.scalars.items():
@@ -214,6 +252,42 @@ class SpecializedSegmentStep(SegmentStep):
     def _target(slot: TensorSlot, shape: Shape) -> Any:
         slot.resize(shape)
         return None if slot.array is None else _stored(slot)
+
+
+def restore(
+    compiled: CompiledGraph, binding: Mapping[str, Any], values: Values, chain: Sequence[Step]
+) -> SpecializedSegmentStep:
+    """The step that ``describe`` has described."""
+    scalars: dict[int, TensorSlot] = {}
+
+    def slot(described: Sequence[Any]) -> TensorSlot:
+        if len(described) > 1:
+            return scalars.setdefault(described[0], scalar_slot())
+        found: TensorSlot = values[described[0]]
+        return found
+
+    inputs = [slot(d) for d in binding["inputs"]]
+    outputs = [(slot(d), tuple(shape), view) for d, shape, view in binding["outputs"]]
+    guards = [(slot(d), size, wrap) for d, size, wrap in binding["guards"]]
+    numbers = {int(i): RuntimeInt(*n) if isinstance(n, list) else n for i, n in binding["numbers"].items()}
+    start, end = binding["start"], binding["end"]
+    step = SpecializedSegmentStep(compiled, inputs, outputs, list(chain[start:end]), end, guards, numbers)
+    step.scalars = scalars
+    return step
+
+
+def _single_segment(chains: list[list[Step]]) -> SpecializedSegmentStep | None:
+    """The only segment of a method, if everything else is kernel calls, which need no delegate."""
+    if len(chains) != 1:
+        return None
+    steps: list[Step] = []
+    at = 0
+    while at < len(chains[0]):
+        steps.append(chains[0][at])
+        at += steps[-1].length
+    segments = [step for step in steps if isinstance(step, SpecializedSegmentStep)]
+    only_calls = all(isinstance(step, KernelStep) for step in steps if step not in segments)
+    return segments[0] if len(segments) == 1 and only_calls else None
 
 
 def _stored(slot: TensorSlot) -> Any:

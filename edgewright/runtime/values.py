@@ -88,7 +88,7 @@ class ValueTable:
         self.pool = MemoryPool(limits.memory)
         self.initial: list[tuple[Array, Any]] = []  # planned memory and its initial contents
         self.values = [self._value(v) for v in plan.values]
-        self._reset_own()
+        self._restore_initial()  # the rest is zeros, which take no memory until they are used
 
     def reset(self) -> None:
         """Restore mutable state to its initial contents, for all methods that share it; zeros if the file has none."""
@@ -98,6 +98,9 @@ class ValueTable:
 
     def _reset_own(self) -> None:
         self.memory.clear()
+        self._restore_initial()
+
+    def _restore_initial(self) -> None:
         for memory, data in self.initial:
             memory[:] = np.frombuffer(data, np.uint8, memory.size)
 

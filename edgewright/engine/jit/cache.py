@@ -15,7 +15,7 @@ import os
 import stat
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -23,11 +23,13 @@ from pathlib import Path
 from edgewright.logs import log_message
 
 MAX_BYTES = 256 << 20  # least recently used entries are evicted first
+MAX_WEIGHTS = 8 << 30  # of files of packed weights, which are not counted above
 MAX_ENTRIES = 4096  # keeps a directory scan within milliseconds
 _TRIM_SHARE = 64  # a process scans the folder once it has stored this fraction of either limit
 _MAGIC = b"EWCACHE1"
 HEADER = len(_MAGIC) + 8 + 32  # length and digest
-_SUFFIX = ".o"
+_SUFFIX, _WEIGHTS_SUFFIX = ".o", ".weights"
+_SAMPLES, _SAMPLE = 256, 4096  # of a file of weights: pieces and their bytes
 _ABANDONED_AFTER = 3600  # seconds after which a temporary file counts as abandoned
 _HAS_DIR_FD = os.open in os.supports_dir_fd  # not on Windows, where the folder's ACL protects it
 
@@ -119,11 +121,42 @@ class Cache:
             if folder is None:
                 return
             try:
-                _write(folder, key + _SUFFIX, _header(key, payload) + payload)
+                _write(folder, key + _SUFFIX, [_header(key, payload), payload])
                 self._untrimmed[0] += 1
                 self._untrimmed[1] += len(payload)
             except OSError as error:  # a full disk must not end an inference
                 self._disable(f"it cannot be written to: {error.strerror}")
+
+    def view_weights(self, key: str) -> memoryview | None:
+        """Like ``view``, of a file of weights. Only samples of it are compared with its digest: files of weights are
+        large, and most of their pages may never be used."""
+        with self._open() as folder:
+            data = None if folder is None else _read(folder, key + _WEIGHTS_SUFFIX)
+            if data is None:
+                return None
+            payload = data[HEADER:]
+            if data[:HEADER] != _sampled_header(key, payload):
+                _remove(folder, key + _WEIGHTS_SUFFIX)
+                return None
+            return payload
+
+    def put_weights(self, key: str, parts: Sequence[memoryview | bytes]) -> None:
+        """Store a file of weights, whose contents are ``parts`` one after the other, and evict the least recently used
+        files beyond the limit."""
+        with self._open(create=True) as folder:
+            if folder is None:
+                return
+            try:
+                _write(folder, key + _WEIGHTS_SUFFIX, [_sampled_header(key, _Concatenation(parts)), *parts])
+            except OSError as error:  # a full disk must not end an inference
+                self._disable(f"it cannot be written to: {error.strerror}")
+                return
+            entries = [entry for entry in _entries(folder) if entry.name.endswith(_WEIGHTS_SUFFIX)]
+            total = sum(entry.size for entry in entries)
+            for entry in entries[:-1]:
+                if total > MAX_WEIGHTS:
+                    _remove(folder, entry.name)
+                    total -= entry.size
 
     def trim(self) -> None:
         """Evict least recently used entries until both limits hold.
@@ -135,7 +168,7 @@ class Cache:
             return
         self._untrimmed = [0, 0]
         with self._open() as folder:
-            entries = [] if folder is None else _entries(folder)
+            entries = [] if folder is None else [e for e in _entries(folder) if e.name.endswith(_SUFFIX)]
             total = sum(entry.size for entry in entries)
             for at, entry in enumerate(entries):
                 if total <= self.limit and len(entries) - at <= MAX_ENTRIES:
@@ -237,6 +270,32 @@ def _header(key: str, payload: bytes | memoryview) -> bytes:
     return _MAGIC + len(payload).to_bytes(8, "little") + digest.digest()
 
 
+class _Concatenation:
+    """The bytes of several buffers, one after the other."""
+
+    def __init__(self, parts: Sequence[memoryview | bytes]) -> None:
+        self._parts = parts
+
+    def __len__(self) -> int:
+        return sum(len(part) for part in self._parts)
+
+    def __getitem__(self, at: slice) -> bytes:
+        start, stop, pieces = at.start, at.stop, []
+        for part in self._parts:
+            pieces.append(bytes(part[max(start, 0) : max(stop, 0)]))
+            start, stop = start - len(part), stop - len(part)
+        return b"".join(pieces)
+
+
+def _sampled_header(key: str, payload: memoryview | _Concatenation) -> bytes:
+    """A header with a digest of the key, the first bytes, and samples of the rest."""
+    digest, size = hashlib.sha256(key.encode()), len(payload)
+    step = max(size // _SAMPLES, _SAMPLE)
+    for start in range(0, size, step):
+        digest.update(payload[start : start + _SAMPLE])
+    return _MAGIC + size.to_bytes(8, "little") + digest.digest()
+
+
 def _at(folder: int | str, name: str) -> tuple[str, int | None]:
     return (name, folder) if isinstance(folder, int) else (os.path.join(folder, name), None)
 
@@ -259,13 +318,14 @@ def _read(folder: int | str, name: str) -> memoryview | None:
         return None
 
 
-def _write(folder: int | str, name: str, data: bytes) -> None:
+def _write(folder: int | str, name: str, parts: Sequence[bytes | memoryview]) -> None:
     temporary = f".{os.urandom(8).hex()}.tmp"
     path, at = _at(folder, temporary)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
     try:
         with os.fdopen(os.open(path, flags, 0o600, dir_fd=at), "wb") as file:
-            file.write(data)
+            for part in parts:
+                file.write(part)
         os.replace(path, _at(folder, name)[0], src_dir_fd=at, dst_dir_fd=at)
     except BaseException:
         _remove(folder, temporary)
@@ -285,7 +345,7 @@ def _entries(folder: int | str) -> list[CacheEntry]:
         for file in files:
             with contextlib.suppress(OSError):  # gone meanwhile
                 status = file.stat(follow_symlinks=False)
-                if file.name.endswith(_SUFFIX):
+                if file.name.endswith((_SUFFIX, _WEIGHTS_SUFFIX)):
                     entries.append(CacheEntry(file.name, status.st_size, status.st_mtime))
                 elif file.name.endswith(".tmp") and time.time() - status.st_mtime > _ABANDONED_AFTER:
                     _remove(folder, file.name)

@@ -14,7 +14,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -27,13 +27,14 @@ from edgewright.engine.jit.build import FINGERPRINT
 from edgewright.engine.jit.cache import HEADER, cache_key, default_cache
 from edgewright.engine.jit.driver import CompiledGraph
 from edgewright.engine.jit.elf import CodegenError, CodeImage
+from edgewright.engine.jit.weight_store import WeightStore
 from edgewright.engine.plan import ALIGN, SLACK, Address, BoundsCheck, KernelArg, Plan, Step, TensorSpec
 from edgewright.engine.tuning_params import tuned_fingerprint
 from edgewright.ir.core.index_bounds import OutOfRangePolicy
 from edgewright.ir.dtypes import dtype_name, parse_dtype
 from edgewright.ir.numerics import Numerics
 
-_BUFFERS = ("arena", "weights", "input", "output")
+_BUFFERS = ("arena", "weights", "input", "output", "shared")
 _MAX_WEIGHTS = 32 << 20  # bytes: larger plans would evict everything else
 _LENGTH = 8  # bytes of the header's length field
 
@@ -95,33 +96,52 @@ def load_compiled(origin: PlanSource, key: str, isa: ISA, threads: int) -> Compi
 
 def load_plan(origin: PlanSource, key: str, isa: ISA) -> Plan | None:
     """The plan stored under ``key``, if its named data is unchanged."""
+
+    def unchanged(header: Mapping[str, Any]) -> bool:
+        return bool(header["data"] == origin.data_digest(header["names"]))
+
+    entry = read_entry(key, isa, unchanged)
+    return None if entry is None else entry[0]
+
+
+def read_entry(
+    key: str, isa: ISA, accepts: Callable[[Mapping[str, Any]], bool], store: WeightStore | None = None
+) -> tuple[Plan, Mapping[str, Any]] | None:
+    """The plan stored under ``key``, and the header of its entry, if ``accepts(header)``. ``store``: has the weights
+    that plans share."""
     payload = default_cache().view(key)
     if payload is None:
         return None
     try:
         start = _LENGTH + int.from_bytes(payload[:_LENGTH], "little")
         header = json.loads(bytes(payload[_LENGTH:start]))
-        if header["data"] != origin.data_digest(header["names"]):
+        if not accepts(header):
             return None
         code = bytes(payload[start : start + _check_type(header["code"], int)])
         start, size = _align_payload(start + len(code)), _check_type(header["weights"], int)
         weights = np.frombuffer(payload, np.uint8)[start : start + size]
         symbols = {name: _check_type(at, int) for name, at in header["symbols"].items()}
-        complete = weights.nbytes == size and all(at < len(code) for at in symbols.values())
-        return _plan(header, CodeImage(code, symbols), weights, isa) if complete else None
+        if weights.nbytes != size or any(at >= len(code) for at in symbols.values()):
+            return None
+        shared = [] if store is None else [store.at([_check_type(n, int) for n in p]) for p in header["shared"]]
+        return replace(_plan(header, CodeImage(code, symbols), weights, isa), shared=shared), header
     except (ValueError, LookupError, TypeError):
         return None
 
 
 def save_compiled(graph: CompiledGraph, origin: PlanSource, key: str) -> None:
     """Store a plan and its image, unless it has Python steps or very large weights."""
+    names = sorted(origin.used)
+    write_entry(key, graph, lambda: {"names": names, "data": origin.data_digest(names)})
+
+
+def write_entry(key: str, graph: CompiledGraph, facts: Callable[[], Mapping[str, Any]]) -> bool:
+    """Store a plan and its image with ``facts`` in the header; False if it has Python steps or very large weights."""
     plan, image = graph.plan, graph.image
     if plan.weights.nbytes > _MAX_WEIGHTS or any(step.python is not None for step in plan.steps):
-        return
-    names = sorted(origin.used)
+        return False
     header = {
-        "names": names,
-        "data": origin.data_digest(names),
+        **facts(),
         "sizes": [plan.arena_size, plan.scratch_size],
         "edges": [[[t.name, dtype_name(t.dtype), t.shape] for t in tensors] for tensors in (plan.inputs, plan.outputs)],
         "steps": [_encode_step(step) for step in plan.steps],
@@ -135,6 +155,7 @@ def save_compiled(graph: CompiledGraph, origin: PlanSource, key: str) -> None:
     prefix = b"".join((len(text).to_bytes(_LENGTH, "little"), text, image.code))
     prefix = prefix.ljust(_align_payload(len(prefix)), b"\0")
     default_cache().put(key, b"".join((prefix, plan.weights.tobytes(), bytes(SLACK))))
+    return True
 
 
 def _align_payload(start: int) -> int:

@@ -25,6 +25,7 @@ from edgewright.ir.graph import Array, Graph
 from edgewright.ir.numerics import FLOAT32, Numerics
 
 if TYPE_CHECKING:
+    from edgewright.engine.jit.weight_store import WeightStore
     from edgewright.engine.profile import Profile
 
 Shape = tuple[int, ...]
@@ -37,13 +38,15 @@ class Specializer:
 
     Where possible, kernels take sizes and strides as arguments and weights are packed independently of shapes, so a
     specialization usually needs no new machine code. Steps whose kernels are compiled for one shape say so in profiles.
-    ``compilations`` counts specializations that needed new code.
+    ``compilations`` counts specializations that needed new code. ``store``: where packed weights are kept.
     """
 
     def __init__(
-        self, threads: int | None, numerics: Numerics, memory: int, cpu: str | None = None, dynamic: bool = True
-    ) -> None:
+        self, threads: int | None, numerics: Numerics, memory: int, cpu: str | None = None, dynamic: bool = True,
+        store: WeightStore | None = None,
+    ) -> None:  # fmt: skip
         self.threads, self.numerics, self.memory, self.cpu = threads, numerics, memory, cpu
+        self.store = store
         self.compilations = 0
         self._shared = SharedWeights() if dynamic else None
         self._first_count = 0  # shared arrays of the first plan
@@ -54,6 +57,9 @@ class Specializer:
         plan = make_plan(graph, self.threads, self.numerics, self.cpu, self.memory, shared=self._weights())
         if self._shared is not None:
             self._first_count = self._first_count or len(self._shared.arrays)
+            if self.store is not None:
+                self.store.persist(self._shared.arrays)
+                plan = replace(plan, shared=self._shared.arrays)
         kernels = {step.kernel for step in plan.steps if step.python is None}
         image = next((image for image in self._images if kernels <= image.symbols.keys()), None)
         if image is not None:

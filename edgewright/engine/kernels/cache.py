@@ -3,8 +3,9 @@
 Attention is FlashAttention (Dao et al., 2022): a unit of work takes a tile of queries over blocks of keys with an
 online softmax, so memory does not grow with the number of keys, and only keys that count are read. The queries of all
 heads that share a head of keys are the rows of one tile (grouped-query attention). Scores are in base 2: queries are
-multiplied by scale * log2(e) once. A single position, as in decoding, has few rows; there the work is also divided
-along the keys, and a second step merges the parts (Dao et al., "Flash-Decoding", 2023).
+multiplied by scale * log2(e) once. A single position, as in decoding, has few rows; there the work is divided along the
+keys instead of the heads, so that the cache is read from one end to the other, and a second step merges the parts (Dao
+et al., "Flash-Decoding", 2023).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 
 from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, const, vec
 from edgewright.engine.codegen.math_float32 import exp2_nonpositive
-from edgewright.engine.codegen.vector import fast_max, fma, transpose
+from edgewright.engine.codegen.vector import CACHE_LINE, fast_max, fma, prefetch, transpose
 from edgewright.engine.isa import ISA
 from edgewright.engine.kernels.gather import copy_row
 from edgewright.engine.kernels.norm_softmax import LOG2E, reduce_lanes
@@ -56,8 +57,9 @@ def emit_position_copy(module: Module, name: str, run: int, item: int, update: b
 class CachedAttentionSpec:
     """``shared`` heads of queries for each of ``groups`` heads of keys, of ``width`` elements.
 
-    ``tile``: positions of a unit. ``parts``: into which the keys of a unit are divided; with more than one, units write
-    unnormalized results to temporary memory, and ``tile`` is 1. ``mask``: all keys count, and a mask is added.
+    ``tile``: positions of a unit. ``parts``: into which the keys are divided; with more than one, ``tile`` is 1, and a
+    unit takes all heads over its part and writes unnormalized results to temporary memory. ``mask``: all keys count,
+    and a mask is added.
     """
 
     groups: int
@@ -93,11 +95,11 @@ class CachedAttentionSpec:
     def by_dots(self) -> bool:
         """Whether scores are dot products of rows as they are stored; else keys are transposed first, which pays off
         for many rows."""
-        return self.tile == 1
+        return self.parts > 1
 
     def offsets(self, isa: ISA) -> dict[str, int]:
         """Byte offsets in scratch, and its size as ``end``."""
-        rows = self.padded(isa)
+        rows = self.padded(isa) * (self.groups if self.by_dots else 1)
         sizes = {
             "query": rows * self.width, "weights": rows * self.block, "sums": rows * self.width, "top": rows,
             "total": rows, "factor": rows, "keys": 0 if self.by_dots else self.width * self.block,
@@ -110,7 +112,7 @@ class CachedAttentionSpec:
 
     @property
     def part_size(self) -> int:
-        """Bytes of a part's result: sums, then the largest score and the total of each row."""
+        """Bytes of a group's result in a part: sums, then the largest score and the total of each row."""
         return -(-4 * self.shared * (self.width + 2) // 64) * 64
 
 
@@ -132,29 +134,67 @@ class _Unit:
     # ---------------------------------------------------------------------------------------------------- one unit
 
     def emit(self, unit: Reg) -> None:
+        """A tile of positions of one group."""
         f, spec = self.f, self.spec
         group, rest = f.op("urem", unit, spec.groups), f.op("udiv", unit, spec.groups)
-        part, rest = f.op("urem", rest, spec.parts), f.op("udiv", rest, spec.parts)
         tile, batch = f.op("urem", rest, self.tiles), f.op("udiv", rest, self.tiles)
         first = f.mul(tile, spec.tile)
+        positions = self._begin(first)
         rows = f.op("add", f.op("mul", batch, self.count), first)
         offset = f.add(f.mul(rows, self.query_stride), f.mul(group, 4 * spec.shared * spec.width))
+        self._load_queries(f.gep(self.query, offset), positions)
+        begin, self.end = self._range(positions, const(0, I64))
+        keys, values = self._cache_rows(batch, group)
+        f.for_range(begin, self.end, lambda k: self._block(keys, values, k), spec.block)
+        self._store_rows(f.gep(self.out, offset), positions)
+
+    def emit_part(self, unit: Reg) -> None:
+        """A part of the keys, all groups."""
+        f, spec = self.f, self.spec
+        part, batch = f.op("urem", unit, spec.parts), f.op("udiv", unit, spec.parts)
+        positions = self._begin(const(0, I64))
+        begin, self.end = self._range(positions, part)
+        queries = f.gep(self.query, f.mul(batch, self.query_stride))
+        self._for_each_group(
+            lambda group: self._load_queries(f.gep(queries, f.mul(group, 4 * spec.shared * spec.width)), positions)
+        )
+
+        def block(k: Reg) -> None:
+            self._for_each_group(lambda group: self._block(*self._cache_rows(batch, group), k))
+
+        f.for_range(begin, self.end, block, spec.block)
+        target = f.gep(self.parts_memory, f.mul(unit, spec.groups * spec.part_size))
+        self._for_each_group(lambda group: self._store_part(f.gep(target, f.mul(group, spec.part_size))))
+
+    def _begin(self, first: Reg) -> Reg:
+        """Start a tile of positions; returns how many there are."""
+        f, spec = self.f, self.spec
         self.rest = f.op("sub", self.count, first)
         positions = f.call("llvm.umin.i64", I64, self.rest, const(spec.tile, I64))
         tiles = f.op("udiv", f.add(f.mul(positions, spec.shared), self.row_tile - 1), self.row_tile)
         self.rows = f.mul(tiles, self.row_tile)  # those beyond the tile's positions are padding
-        self._load_queries(f.gep(self.query, offset), positions)
-        base = f.add(f.mul(f.op("mul", batch, self.size), self.key_stride), f.mul(group, 4 * spec.width))
         self.position = f.op("add", self.start, first)
-        begin, end = self._range(positions, part)
-        keys, values = f.gep(self.key, base), f.gep(self.value, base)
         self.mask_row = f.gep(self.mask, f.mul(f.op("mul", first, self.size), 4))
-        self.end = end
-        f.for_range(begin, end, lambda k: self._block(keys, values, k), spec.block)
-        if spec.parts > 1:
-            self._store_part(f.gep(self.parts_memory, f.mul(unit, spec.part_size)))
-        else:
-            self._store_rows(f.gep(self.out, offset), positions)
+        return positions
+
+    def _for_each_group(self, body: Callable[[Reg], None]) -> None:
+        """``body(group)`` with the group's rows of scratch."""
+        f, at, rows = self.f, self.at, self.spec.padded(self.isa)
+        sizes = {"query": self.spec.width, "weights": self.spec.block, "sums": self.spec.width}
+
+        def once(group: Reg, _: list[Reg]) -> list[Reg]:
+            self.at = {name: f.gep(p, f.mul(group, 4 * rows * sizes.get(name, 1))) for name, p in at.items()}
+            body(group)
+            return []
+
+        f.loop(self.spec.groups, [], once)
+        self.at = at
+
+    def _cache_rows(self, batch: Reg, group: Reg) -> tuple[Reg, Reg]:
+        """The group's first key and value."""
+        f = self.f
+        base = f.add(f.mul(f.op("mul", batch, self.size), self.key_stride), f.mul(group, 4 * self.spec.width))
+        return f.gep(self.key, base), f.gep(self.value, base)
 
     def _range(self, positions: Reg, part: Reg) -> tuple[Reg, Reg]:
         """The keys of a unit."""
@@ -233,6 +273,8 @@ class _Unit:
         def some(k: Reg, _: list[Reg]) -> list[Reg]:
             address = self._key_address(keys, f.op("add", first, k))
             addresses = [address(i) for i in range(lanes)]
+            for key in addresses:
+                self._prefetch(key)
 
             def row(j: Reg, _: list[Reg]) -> list[Reg]:
                 query = f.gep(self.at["query"], f.mul(j, 4 * spec.width))
@@ -248,6 +290,15 @@ class _Unit:
             return []
 
         f.loop(spec.block, [], some, lanes)
+
+    def _prefetch(self, row: Reg) -> None:
+        """Prefetch the row of the next block that corresponds to a key or value of this one."""
+        for line in range(0, 4 * self.spec.width, CACHE_LINE):
+            prefetch(self.f, row, self.spec.block * self.key_stride + line, into_l1=False)
+
+    def _prefetch_value(self, values: Reg, k: Reg) -> list[Reg]:
+        self._prefetch(self.f.gep(values, self.f.mul(k, self.key_stride)))
+        return []
 
     def _transpose_keys(self, keys: Reg, first: Reg) -> None:
         """A block of keys as [width, block]."""
@@ -360,6 +411,9 @@ class _Unit:
         f, spec = self.f, self.spec
         vectors, rows = self._vectors(spec.width), range(self.row_tile)
 
+        if spec.by_dots:
+            f.loop(spec.block, [], lambda k, _: self._prefetch_value(values, k))
+
         def columns(c: Reg, _: list[Reg]) -> list[Reg]:
             sums = f.gep(self.at["sums"], f.add(f.mul(j, 4 * spec.width), f.mul(c, 4)))
             start = []
@@ -425,13 +479,13 @@ def sum_lanes_of(f: Function, vectors: list[Reg]) -> Reg:
 
 
 def emit_cached_attention(module: Module, name: str, isa: ISA, spec: CachedAttentionSpec) -> None:
-    """Work units are tiles of positions, divided into parts of the keys, by groups of heads.
+    """Work units are tiles of positions by groups of heads, or parts of the keys.
 
     Arguments: queries, keys, values, output, position, mask; positions, length of the cache, tiles, parts.
     """
     f = module.kernel(name)
     unit = _Unit(f, isa, spec)
-    f.for_range(f.arg("begin"), f.arg("end"), unit.emit)
+    f.for_range(f.arg("begin"), f.arg("end"), unit.emit_part if spec.parts > 1 else unit.emit)
     f.ret()
 
 

@@ -21,7 +21,7 @@ from edgewright.ir.graph import Value
 
 _POSITIONS = (np.dtype(np.int64), np.dtype(np.int32))
 _RATE = 40.0  # approximate multiply-adds per nanosecond on one core
-_PARTS = 4  # of the keys of a single position, for threads to share
+_PARTS = 8  # of the keys of a single position, for threads to share
 _TILE_ROWS = 48  # of a unit: enough to repay transposing the keys, few enough to stay in L1
 _MAX_KEYS = 1 << 20
 
@@ -109,14 +109,15 @@ class CachedAttention(DenseLowering):
 
     @property
     def _units(self) -> int:
-        return self.batch * self.spec.groups * self.spec.parts * self._tiles
+        spec = self.spec
+        return self.batch * (spec.parts if spec.parts > 1 else spec.groups * self._tiles)
 
     @property
     def _tiles(self) -> int:
         return -(-self.count // self.spec.tile)
 
     def temporaries(self, context: LoweringContext) -> list[int]:
-        return [self._units * self.spec.part_size] if self.spec.parts > 1 else []
+        return [self._units * self.spec.groups * self.spec.part_size] if self.spec.parts > 1 else []
 
     def emit(self, context: LoweringContext) -> None:
         spec, isa, args = self.spec, context.isa, self.node.op.args

@@ -106,7 +106,7 @@ class GraphBuilder(LoweringContext):
         """The integer of value ``index`` of the method as an input of the graph; before each run it is checked to be
         from 0 to ``size`` - 1."""
         if index not in self.scalars:
-            self.scalars[index] = TensorSlot(ScalarType.INT64, (), ())
+            self.scalars[index] = scalar_slot()
         slot = self.scalars[index]
         self.guards.add((slot, size, False))
         return self.get(self.source(slot))
@@ -246,6 +246,11 @@ class GraphBuilder(LoweringContext):
         value = Value("v", view.dtype, view.bound, identity(len(view.bound)))
         self.emit("core.view", self.make(value), self=self.get(self.source(slot)), size=list(view.bound))
         self.bind_result(view, value)
+
+
+def scalar_slot() -> TensorSlot:
+    """The slot of an input that is an integer of the value table."""
+    return TensorSlot(ScalarType.INT64, (), ())
 
 
 def _substitute(argument: Any, values: Mapping[Value, Value]) -> Any:
