@@ -10,14 +10,17 @@ from edgewright.compat.run import run as run_script
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("-m", dest="module", action="store_true", help="treat the next argument as a module name, like python -m")
+    add("--simulate-only", action="store_true",
+        help="compile programs that run on this machine only, where a vendor's compiler would be needed")  # fmt: skip
     add("script", help="the script, or with -m the module")
     add("arguments", nargs=argparse.REMAINDER, help="arguments of the script")
     parser.epilog = (
         "examples:\n"
         "  edgewright compat export.py --model mv2\n"
+        "  edgewright compat --simulate-only samsung.py    # without Samsung's SDK\n"
         "  edgewright compat -m executorch.examples.xnnpack.aot_compiler --model_name add"
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    return run_script(args.script, args.arguments, module=args.module)
+    return run_script(args.script, args.arguments, module=args.module, for_simulation=args.simulate_only)

@@ -13,16 +13,18 @@ from pathlib import Path
 from edgewright.compat.finder import installed
 from edgewright.compat.table import table
 from edgewright.errors import EdgewrightError, FileAccessError
+from edgewright.lowering.partition.simulation import simulate_only
 
 _FAILED = 1
 
 
-def run(script: str, arguments: Sequence[str] = (), *, module: bool = False) -> int:
-    """Run ``script`` like ``python script`` and return its exit code. ``module``: a module name (``python -m``)."""
+def run(script: str, arguments: Sequence[str] = (), *, module: bool = False, for_simulation: bool = False) -> int:
+    """Run ``script`` like ``python script`` and return its exit code. ``module``: a module name (``python -m``).
+    ``for_simulation``: compile programs for this machine only, without vendors' software."""
     if not module and not Path(script).is_file():
         raise FileAccessError(script, "is not a file", remedy="Give the path of a script, or -m and a module's name.")
     first = "" if module else str(Path(script).resolve().parent)
-    with installed(), _script_environment([script, *arguments], first):
+    with installed(), simulate_only(for_simulation), _script_environment([script, *arguments], first):
         try:
             if module:
                 runpy.run_module(script, run_name="__main__", alter_sys=True)

@@ -30,6 +30,23 @@ _BINDINGS = {
 _BUNDLES = "edgewright.compat.devtools"
 _INSPECTOR = from_module("edgewright.compat.inspector", "Event EventBlock Inspector PerfData TimeScale")
 _RECORDS = from_module("edgewright.program.etrecord", "ETRecord generate_etrecord")
+# Imported by example scripts at their top, by module; using one is an error that names the nearest equivalent.
+_IMPORTED = {
+    "devtools.inspector._intermediate_output_capturer": "IntermediateOutputCapturer",
+    "devtools.visualization.visualization_utils": "visualize_with_clusters",
+    "exir.debug_handle_utils": "DEBUG_HANDLE_KEY",
+    "exir.passes.external_constants_pass": "delegate_external_constants_pass_unlifted",
+    "exir.passes.init_mutable_pass": "InitializedMutableBufferPass",
+    "extension.llm.custom_ops": "custom_ops model_sharding",
+    "extension.llm.export.builder": "DType LLMEdgeManager",
+    "extension.llm.export.partitioner_lib": "get_coreml_partitioner get_openvino_partitioner get_qnn_partitioner "
+    "get_tosa_partitioner get_vgf_partitioner get_vulkan_partitioner get_xnnpack_partitioner",
+    "extension.llm.export.quantizer_lib": "get_coreml_quantizer get_ethosu_quantizer get_ov_quantizer "
+    "get_pt2e_quantization_params get_pt2e_quantizers get_qnn_quantizer get_tosa_quantizer get_vgf_quantizer "
+    "get_vulkan_quantizer",
+    "util.activation_memory_profiler": "generate_memory_trace",
+    "util.python_profiler": "CProfilerFlameGraph",
+}
 
 _GENERAL = CompatNames(
     names={
@@ -44,6 +61,9 @@ _GENERAL = CompatNames(
             "DontPartitionModule": "edgewright.lowering.partition.exclude",
             "DontPartitionName": "edgewright.lowering.partition.exclude",
         },
+        "executorch.exir.backend.partitioner": from_module(
+            "edgewright.lowering.partition.partitioner", "DelegationSpec Partitioner PartitionResult"
+        ),
         "executorch.exir.capture._config": {
             "EdgeCompileConfig": "edgewright",
             "ExecutorchBackendConfig": "edgewright",
@@ -89,18 +109,21 @@ _GENERAL = CompatNames(
     },
     absent={
         "executorch.devtools": "edgewright.runtime.Profile and `edgewright inspect`",
+        "executorch.devtools.inspector": "`edgewright compare` compares layer by layer",
         "executorch.devtools.visualization": "`edgewright inspect`; Model Explorer opens the .pte",
         "executorch.exir": "edgewright has to_edge, to_edge_transform_and_lower and their options",
         "executorch.exir:capture": "torch.export.export, then edgewright.to_edge",
         "executorch.exir:CaptureConfig": "pass its fields to torch.export.export",
         "executorch.exir.backend.backend_api": "to_edge(...).to_backend(partitioner)",
         "executorch.exir.passes.quantize_io_pass": "edgewright.quantize.integer_io.integer_io, before lowering",
+        "executorch.exir.passes": "external_constants of ExecutorchBackendConfig; state is initialized by default",
         "executorch.extension": "edgewright.runtime",
-        "executorch.extension.llm": "language models are not among Edgewright's targets yet",
+        "executorch.extension.llm": "`edgewright llm compile` compiles language models, edgewright.llm runs them",
+        "executorch.util": "edgewright.runtime.Profile and `edgewright size`",
         "executorch.kernels": "kernels are registered with edgewright.runtime.register_kernel",
     },
-    import_only=frozenset({"executorch.devtools.visualization.visualization_utils:visualize_with_clusters"}),
-    scripts=("executorch.examples",),
+    import_only=frozenset(f"{ROOT}.{module}:{name}" for module, names in _IMPORTED.items() for name in names.split()),
+    scripts=("executorch.examples", "executorch.extension.llm.export.config"),
 )
 
 

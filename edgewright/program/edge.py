@@ -31,6 +31,7 @@ from edgewright.hints import did_you_mean
 from edgewright.lowering.kernel_resolution import KernelSet, kernel_set
 from edgewright.lowering.partition.partitioner import Partitioner
 from edgewright.lowering.partition.report import PartitionReport, merge
+from edgewright.lowering.partition.simulation import is_simulate_only
 from edgewright.program import manifest
 from edgewright.program.assemble import add_named_data, assemble
 from edgewright.program.config import EdgeCompileConfig, ExecutorchBackendConfig
@@ -187,7 +188,11 @@ class EdgeProgramManager:
                                  value=type(method_partitioner).__name__, remedy=remedy)  # fmt: skip
             preserved = [*method_partitioner.no_decompose, *affine_operators()]
             method_partitioner.runtime = self.kernels.name
+            if is_simulate_only():
+                method_partitioner.simulate()
             lowered[name] = method_partitioner.delegate(self._prepare(self._exported[name], preserved), name)
+        for exclusion in {e: None for p in by_method.values() for e in p.name_exclusions}:
+            exclusion.warn_unused()
         manager = EdgeProgramManager(lowered, self.constant_methods, self.compile_config)
         reports = {
             name: merge(self.partition_reports.get(name), method_partitioner.reports[name])

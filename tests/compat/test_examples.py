@@ -66,14 +66,14 @@ CASES = {
 }  # fmt: skip
 
 
-def run(folder: Path, command: str) -> str:
-    """Run one of ExecuTorch's scripts as a user would; what it printed."""
+def run(folder: Path, command: str, *options: str, path: str = f"{NEUTRON}:{ROOT}") -> str:
+    """Run one of ExecuTorch's scripts as a user would; what it printed. ``options``: of ``edgewright compat``."""
     script, *arguments = command.split()
     (folder / "torchvision_library.py").write_text(TORCHVISION)
-    start = [sys.executable, "-m", "edgewright", "--import", "torchvision_library", "compat", "-m"]
+    start = [sys.executable, "-m", "edgewright", "--import", "torchvision_library", "compat", *options, "-m"]
     done = subprocess.run(
         [*start, f"executorch.{script}", *arguments], cwd=folder, capture_output=True, text=True, timeout=600,
-        check=False, env=os.environ | {"PYTHONPATH": f"{NEUTRON}:{ROOT}"},
+        check=False, env=os.environ | {"PYTHONPATH": path},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -107,3 +107,11 @@ def test_scripts_that_read_what_others_wrote(tmp_path: Path) -> None:
     told = run(tmp_path, "backends.arm.scripts.get_ethosu_scratch_from_pte add_arm_delegate_ethos-u55-128.pte")
     assert all(IDENTIFIER.encode() in p.read_bytes() for p in tmp_path.glob("*etrecord*"))
     assert f"max_scratch_size={read_blob(program.blob(plan.delegates[0])).scratch_size} bytes" in told
+
+
+@pytest.mark.slow
+def test_a_script_for_neutron_without_its_converter(tmp_path: Path) -> None:
+    (command,) = (c for c in CASES if "nxp" in c)
+    run(tmp_path, command, "--simulate-only", path=str(ROOT))
+    method = Runtime.get().load_program(tmp_path / CASES[command][0]).load_method("forward")
+    assert method.execute([np.ones((1, 3, 32, 32), np.float32)])[0].shape == (1, 10)

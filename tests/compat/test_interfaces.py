@@ -19,10 +19,16 @@ from edgewright.backends.ethos_u import (
     EthosUQuantizer,
     get_symmetric_quantization_config,
 )
+from edgewright.backends.qualcomm import (
+    QnnPartitioner,
+    generate_htp_compiler_spec,
+    generate_qnn_executorch_compiler_spec,
+)
 from edgewright.backends.qualcomm.export_utils import setup_common_args_and_variables
 from edgewright.backends.xnnpack import XnnpackPartitioner
 from edgewright.compat.finder import installed
 from edgewright.errors import UsageError
+from edgewright.lowering.partition import DontPartition, DontPartitionModule, DontPartitionName
 from edgewright.quantize.pt2e import convert_pt2e, prepare_pt2e
 from edgewright.runtime import Runtime
 
@@ -155,6 +161,34 @@ def test_debugging_information_beside_the_tosa_graph(exported: torch.export.Expo
     assert convolution["aten_info"]["node_name"] == "conv2d" and convolution["torch_info"]["nn_module_stack"] == "0"
     with pytest.raises(UsageError, match=r"DebugMode\.JSON"):
         spec.dump_debug_info(EthosUCompileSpec.DebugMode.TOSA)
+
+
+class Relus(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(torch.tanh(torch.relu(x)) - 0.5)
+
+
+def qualcomm(nodes: set[str]) -> QnnPartitioner:
+    specs = generate_qnn_executorch_compiler_spec("SM8650", generate_htp_compiler_spec(use_fp16=True))
+    return QnnPartitioner(specs, skip_node_id_set=nodes, simulate_only=True)
+
+
+@pytest.mark.parametrize("make", [qualcomm, lambda nodes: XnnpackPartitioner(exclude=[DontPartitionName(*nodes)])])
+def test_nodes_by_the_names_that_executorch_gives_them(make: Any, caplog: pytest.LogCaptureFixture) -> None:
+    program = torch.export.export(Relus(), (torch.ones(2, 4),))
+    lowered = to_edge_transform_and_lower(program, partitioner=[make({"aten_relu_default_1", "aten_rellu_default"})])
+    (left,) = lowered.partition_reports["forward"].rejected
+    assert (left.operator, left.node) == ("relu", "relu_1")
+    (warning,) = (r.getMessage() for r in caplog.records if "nothing is called" in r.getMessage())
+    assert "'aten_rellu_default'" in warning and "Did you mean" in warning and "aten_relu_default" in warning
+
+
+@pytest.mark.parametrize("excluded", [DontPartition("conv3d"), DontPartitionModule("features.9")])
+def test_exclusions_that_match_nothing(
+    excluded: Any, exported: torch.export.ExportedProgram, caplog: pytest.LogCaptureFixture
+) -> None:
+    to_edge_transform_and_lower(exported, partitioner=[XnnpackPartitioner(exclude=[excluded])])
+    assert f"{type(excluded).__name__}: nothing is called" in caplog.text
 
 
 # ------------------------------------------------------------------------------------------------------- quantizers

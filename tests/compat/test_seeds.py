@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[2]
 
 def run(
     page: str, folder: Path, *arguments: str, parts: Sequence[int] | None = None, more: str = "", code: int = 0,
-    **environment: str,
+    options: Sequence[str] = (), **environment: str,
 ) -> str:  # fmt: skip
     """Run a page's blocks (or some, ``parts``) as one script; what it printed. ``more`` looks at what they made."""
     preamble = (PREAMBLES / f"{page}.py").read_text()
@@ -38,8 +38,8 @@ def run(
     script = folder / "page.py"
     script.write_text("\n".join([preamble, *chosen, more]))
     done = subprocess.run(
-        [sys.executable, "-m", "edgewright", "compat", str(script), *arguments], cwd=folder, timeout=600, text=True,
-        capture_output=True, check=False, env=os.environ | {"PYTHONPATH": str(ROOT)} | environment,
+        [sys.executable, "-m", "edgewright", "compat", *options, str(script), *arguments], cwd=folder, timeout=600,
+        text=True, capture_output=True, check=False, env=os.environ | {"PYTHONPATH": str(ROOT)} | environment,
     )  # fmt: skip
     assert done.returncode == code, done.stderr
     return done.stdout if code == 0 else done.stderr
@@ -109,6 +109,14 @@ def test_samsung_without_its_compiler(tmp_path: Path) -> None:
     assert "page.py:24: et_program = to_edge_transform_and_lower(" in told
     assert "Exynos AI LiteCore: is not installed" in told
     assert not (tmp_path / "mv2_xnnpack.pte").exists()  # the name that the page has
+
+
+@pytest.mark.slow
+def test_samsung_for_this_machine_only(tmp_path: Path) -> None:
+    run("samsung", tmp_path, options=["--simulate-only"], EXYNOS_AI_LITECORE_ROOT="")
+    assert delegates(tmp_path / "mv2_xnnpack.pte") == ["EnnBackend"]
+    method = Runtime.get().load_program(tmp_path / "mv2_xnnpack.pte").load_method("forward")
+    assert method.execute([np.ones((1, 3, 224, 224), np.float32)])[0].shape == (1, 10)
 
 
 @pytest.mark.slow

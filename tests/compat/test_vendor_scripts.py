@@ -7,9 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from edgewright.formats.pte_reader import read_program
+from edgewright.runtime import Runtime
+from edgewright.runtime.metadata import TensorInfo
 from tests.backends.samsung.standin_sdk import build_sdk
 
 ROOT = Path(__file__).parents[2]
@@ -77,9 +80,10 @@ print(save_pte_program(program, "net"))
 
 
 def run(folder: Path, script: str, *arguments: str, **environment: str) -> list[str]:
-    """The delegates of the program that a script saves."""
+    """The delegates of the program that a script saves. Options before the script's name are the command's."""
     (folder / "export.py").write_text(script)
-    words = [sys.executable, "-m", "edgewright.compat", "export.py", *arguments]
+    options = [a for a in arguments if a == "--simulate-only"]
+    words = [sys.executable, "-m", "edgewright.compat", *options, "export.py", *arguments[len(options) :]]
     done = subprocess.run(
         words, cwd=folder, text=True, timeout=300, capture_output=True, check=False, env=os.environ | environment
     )
@@ -98,3 +102,16 @@ def test_nxp(tmp_path: Path) -> None:
 def test_samsung(precision: str, tmp_path: Path) -> None:
     sdk = build_sdk(tmp_path / "sdk")
     assert run(tmp_path, SAMSUNG, precision, EXYNOS_AI_LITECORE_ROOT=str(sdk)) == ["EnnBackend"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("script", "argument"), [(NXP, ""), (SAMSUNG, "A8W8"), (SAMSUNG, "float")])
+def test_without_a_compiler(script: str, argument: str, tmp_path: Path) -> None:
+    """The program runs here, and says that it is for this machine only."""
+    (backend,) = run(tmp_path, script, "--simulate-only", argument, EXYNOS_AI_LITECORE_ROOT="", PYTHONPATH=str(ROOT))
+    assert backend == ("NeutronBackend" if script == NXP else "EnnBackend")
+    assert b"simulation only" in (tmp_path / "net.pte").read_bytes()
+    method = Runtime.get().load_program(tmp_path / "net.pte").load_method("forward")
+    (info,) = method.metadata.inputs
+    assert isinstance(info, TensorInfo)
+    assert len(method.execute([np.ones(info.shape, info.dtype)])) == 1

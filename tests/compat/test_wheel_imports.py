@@ -58,11 +58,17 @@ def test_every_import_is_ours_or_refused_in_words() -> None:
                 MissingCounterpartError, match=r"no counterpart in Edgewright\n  (Nearest|Did you mean)"
             ):
                 take(module, name)
-    assert len(ours) >= 90, sorted(set(names) - ours)
+    assert len(ours) >= 130, sorted(set(names) - ours)
 
 
-@pytest.mark.parametrize("script", ["nxp/aot_neutron_compile.py", "xnnpack/aot_compiler.py"])
-def test_scripts_that_need_nothing_that_is_absent(script: str) -> None:
-    (path,) = (p for p in scripts() if str(p).endswith(script))
-    absent = {n for n in imported(path.read_text(encoding="utf-8")) if not is_executorch_only(n[0]) and not is_ours(*n)}
-    assert absent <= {("executorch.extension.llm.custom_ops", "custom_ops")}, absent
+def test_examples_resolve_all_their_imports() -> None:
+    """Names that are absent can be imported for an option that is not used; Arm's scripts for VGF are left out."""
+    examples = [path for path in scripts() if "examples" in path.parts]
+    assert len(examples) > 60
+    absent = {
+        (path.name, *name)
+        for path in examples
+        for name in imported(path.read_text(encoding="utf-8"))
+        if not is_executorch_only(name[0]) and not is_ours(*name)
+    }
+    assert not absent

@@ -28,6 +28,7 @@ from edgewright.files import write_file
 from edgewright.formats.twin_writer import write_twin
 from edgewright.frontend.delegate import LoweredBackendModule
 from edgewright.ir.graph import Graph, Op
+from edgewright.lowering.partition.exclude import Excluder, node_names
 from edgewright.lowering.partition.partitioner import Partitioner
 
 
@@ -57,7 +58,7 @@ class NeutronPartitioner(Partitioner):
         self.delegation = custom_delegation_options or CustomDelegationOptions()
         self.files: list[bytes] = []  # TFLite file of each partition
         names = self.options.operators_not_to_delegate
-        super().__init__([_exclude_by_name(names)] if names else [], verbose=verbose)
+        super().__init__([_NotDelegated(*names)] if names else [], verbose=verbose)
 
     @classmethod
     def for_target(cls, target: str | None) -> NeutronPartitioner:
@@ -71,6 +72,10 @@ class NeutronPartitioner(Partitioner):
     @classmethod
     def for_spec(cls, spec: Sequence[Any], *, simulate_only: bool = False) -> NeutronPartitioner:
         return cls(for_simulation(spec) if simulate_only else spec)
+
+    def simulate(self) -> None:
+        self.compile_spec = for_simulation(self.compile_spec)
+        self.options = read_options(self.compile_spec)
 
     def target(self) -> NeutronTargetSpec:
         return self.target_spec
@@ -130,14 +135,16 @@ def check_target(spec: Any, target: str = DEFAULT) -> NeutronTargetSpec:
     return spec
 
 
-def _exclude_by_name(names: Sequence[str]) -> Any:
-    """Filter for ``operators_not_to_delegate``: substrings of ExecuTorch's node names or of the operator kind."""
+class _NotDelegated(Excluder):
+    """``operators_not_to_delegate``: parts of the names of ExecuTorch's nodes or of operators."""
 
-    def check(op: Op, node: fx.Node | None = None) -> str | None:
-        candidates = (op.origin.node, op.kind.replace("::", "_").replace(".", "_"))
-        return "excluded by operators_not_to_delegate" if any(n in k for n in names for k in candidates) else None
+    def __init__(self, *names: str) -> None:
+        super().__init__(*names, exact=False)
+        self.subject = "operators_not_to_delegate"
 
-    return check
+    def reason(self, op: Op, node: fx.Node | None) -> str | None:
+        kind = op.kind.replace("::", "_").replace(".", "_")
+        return f"excluded by {self.subject}" if self.matches(*node_names(op, node), kind) else None
 
 
 def export_tflite(exported: ExportedProgram, target: str = DEFAULT) -> list[bytes]:

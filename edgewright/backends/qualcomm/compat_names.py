@@ -16,6 +16,30 @@ _QNN_UTILS = {
 }
 _QNN_SCRIPT_HELPERS = "edgewright.backends.qualcomm.script_helpers"
 _QNN_PASSES = from_module(_QNN_SCRIPT_HELPERS, "QCOM_PASS_ACTIVATE_KEY QCOM_PASS_ARGS_KWARGS_DEFAULTS_KEY")
+# Imported by example scripts at their top, by module; using one is an error that names the nearest equivalent.
+_IMPORTED = {
+    "_passes": "FoldQDQ I64toI32 SeqMSE TagQuantIO",
+    "_passes.build_quant_io": "BuildQuantIo",
+    "_passes.qnn_pass_manager": "FoldQDQ I64toI32 TagQuantIO",
+    "builders.custom_ops": "_hadamard_matrix",
+    "builders.utils": "is_graph_output",
+    "custom_op.annotator": "CustomOpsQuantAnnotator IOQuantConfig",
+    "custom_op.interface": "QnnCustomOpPackageBuilder",
+    "debugger.qcom_numerical_comparator_sample": "QcomCosineSimilarityComparator QcomMSEComparator QcomSQNRComparator",
+    "debugger.qnn_intermediate_debugger": "OutputFormat QNNIntermediateDebugger",
+    "debugger.utils": "generate_optrace",
+    "python.PyQnnManagerAdaptor": "QnnManager",
+    "quantizer.custom_annotation": "annotate_eurobert annotate_kv_8bit annotate_mimi_decoder",
+    "quantizer.observers.per_channel_param_observer": "PerChannelParamObserverWithLossEvaluation",
+    "quantizer.qconfig": "QuantizationConfig _derived_bias_quant_spec",
+    "quantizer.quant_recipe": "ByNameRegex ByNodeTarget QuantGranularity QuantRecipe",
+    "serialization.qc_schema": "QnnExecuTorchGpuPrecision QnnExecuTorchLpaiTargetEnv QnnExecuTorchOpPackagePlatform "
+    "QnnExecuTorchOpPackageTarget _soc_info_table",
+    "utils.check_qnn_version": "describe_sdk_build_id is_qnn_sdk_version_less_than",
+    "utils.constants": "QCOM_DTYPE QCOM_QUANT_ATTRS_MAP QCOM_QUANT_MAX QCOM_QUANT_MIN QCOM_SCALE QCOM_ZERO_POINT",
+    "utils.utils": "QNN_QUANT_TYPE_MAP QNN_TENSOR_TYPE_MAP from_context_binary generate_gpu_compiler_spec "
+    "generate_lpai_compiler_spec generate_qnn_executorch_option skip_annotation",
+}
 
 NAMES = CompatNames(
     names={
@@ -55,22 +79,12 @@ NAMES = CompatNames(
         f"{_ET}.python": "edgewright.backends.qualcomm talks to Qualcomm's libraries itself",
         f"{_ET}._passes": "rows and layouts need no passes; your own go into passes_job",
         f"{_ET}.builders": "OpSpec rows of edgewright.backends.qualcomm.ops",
-        f"{_ET}.quantizer.custom_annotation": "set_submodule_qconfig_list of QnnQuantizer",
+        f"{_ET}.quantizer.custom_annotation": "set_submodule_qconfig_list of QnnQuantizer; "
+        "add_custom_quant_annotations takes functions of your own",
+        f"{_ET}.quantizer.observers": "act_observer of set_default_quant_config takes observers of torchao",
+        f"{_ET}.quantizer.qconfig": "get_qnn_quantization_config of edgewright.backends.qualcomm",
         f"{_ET}.quantizer.quant_recipe": "recipes: --recipe of `edgewright compile`",
     },
-    import_only=frozenset(
-        {
-            *(f"{_ET}._passes.qnn_pass_manager:{name}" for name in ("FoldQDQ", "I64toI32", "TagQuantIO")),
-            f"{_ET}.builders.custom_ops:_hadamard_matrix",
-            f"{_ET}.python.PyQnnManagerAdaptor:QnnManager",
-            *(f"{_ET}.serialization.qc_schema:QnnExecuTorch{name}" for name in ("GpuPrecision", "LpaiTargetEnv")),
-            *(
-                f"{_ET}.utils.utils:{name}"
-                for name in ("QNN_QUANT_TYPE_MAP", "QNN_TENSOR_TYPE_MAP", "from_context_binary")
-            ),
-            *(f"{_ET}.utils.utils:generate_{name}" for name in ("gpu_compiler_spec", "lpai_compiler_spec")),
-            *(f"{_ET}.utils.utils:{name}" for name in ("generate_qnn_executorch_option", "skip_annotation")),
-        }
-    ),
+    import_only=frozenset(f"{_ET}.{module}:{name}" for module, names in _IMPORTED.items() for name in names.split()),
     scripts=(f"{_ET}.tests",),
 )

@@ -2,45 +2,45 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
+from torch import fx
+
 from edgewright.errors import UsageError
-from edgewright.hints import did_you_mean
 from edgewright.ir.aten.ops import OPS
 from edgewright.ir.graph import Op
+from edgewright.lowering.partition.exclude import Excluder, node_names, warn_unknown
 
-log = logging.getLogger("edgewright.qualcomm")
 NODES, OPERATORS = "skip_node_id_set", "skip_node_op_set"
-_MAX_LISTED = 8  # names listed in a warning
 
 
-class NameExclusions:
-    """Excludes operators by name: returns the reason, or None. Nodes may be named as in the exported program or as
-    after decomposition; operators as in torch (``aten.add.Tensor``) or in the op table. Records all names that occur,
-    to warn about names that match nothing."""
+class NameExclusions(Excluder):
+    """Excludes operators by name: returns the reason, or None. Nodes may be named as in the exported program, as after
+    decomposition, or as in ExecuTorch; operators as in torch (``aten.add.Tensor``) or in the op table. Records the
+    names that occur, to warn about those that match nothing."""
 
     def __init__(self, nodes: Any = None, operators: Any = None) -> None:
-        self.names = {NODES: _names(NODES, nodes), OPERATORS: _names(OPERATORS, operators)}
+        self.sets = {NODES: _names(NODES, nodes), OPERATORS: _names(OPERATORS, operators)}
+        self._warned: set[str] = set()
         self.seen: dict[str, dict[str, None]] = {NODES: {}, OPERATORS: {}}  # in order of appearance
 
-    def __call__(self, op: Op) -> str | None:
+    def reason(self, op: Op, node: fx.Node | None) -> str | None:
         row = OPS.get(op.kind) or OPS.of(op)
         aliases = () if row is None else (row.name, *row.aten)
-        names = {NODES: (op.origin.node, *op.origin.exported_nodes), OPERATORS: (op.kind, *aliases)}
+        names = {NODES: node_names(op, node), OPERATORS: (op.kind, *aliases)}
         for option, candidates in names.items():
             self.seen[option].update(dict.fromkeys(candidates))
         return next(
-            (f"is in {option}" for option, candidates in names.items() if self.names[option] & set(candidates)), None
+            (f"is in {option}" for option, candidates in names.items() if self.sets[option] & set(candidates)), None
         )
 
     def warn_unused(self) -> None:
         """Warn about names that match no operator."""
-        for option, names in self.names.items():
+        for option, names in self.sets.items():
             candidates = [name for name in self.seen[option] if option == NODES or name.count(".") > 1]
-            for name in sorted(names - self.seen[option].keys()):
-                hint = did_you_mean(name, candidates) or f"There are {', '.join(candidates[:_MAX_LISTED])}."
-                log.warning("%s: nothing is called %r, so nothing is excluded. %s", option, name, hint)
+            for name in sorted(names - self.seen[option].keys() - self._warned):
+                self._warned.add(name)
+                warn_unknown(option, name, candidates)
 
 
 def _names(option: str, names_arg: Any) -> frozenset[str]:

@@ -38,7 +38,6 @@ from edgewright.hints import did_you_mean
 from edgewright.ir.aten.ops import OPS
 from edgewright.ir.graph import Graph, Op
 from edgewright.ir.verify import verify
-from edgewright.lowering.partition.exclude import as_exclusion
 from edgewright.lowering.partition.partitioner import Partitioner
 from edgewright.lowering.partition.report import PartitionReport
 from edgewright.lowering.passes import apply
@@ -71,10 +70,7 @@ class QnnPartitioner(Partitioner):
     ) -> None:  # fmt: skip
         super().__init__(exclude, verbose=verbose)
         reject_skip_mutable_buffer(skip_mutable_buffer)
-        self.name_exclusions = (
-            name_exclusions if name_exclusions is not None else NameExclusions(skip_node_id_set, skip_node_op_set)
-        )
-        self.exclude.append(as_exclusion(self.name_exclusions))
+        self.exclude.append(name_exclusions or NameExclusions(skip_node_id_set, skip_node_op_set))
         self.integer_state = integer_state
         self.simulate_only = simulate_only
         self.compiler_specs = compiler_specs
@@ -102,6 +98,9 @@ class QnnPartitioner(Partitioner):
     @classmethod
     def for_spec(cls, spec: Sequence[Any], *, simulate_only: bool = False) -> QnnPartitioner:
         return cls(spec, simulate_only=simulate_only)
+
+    def simulate(self) -> None:
+        self.simulate_only, self.shared = True, None
 
     def target(self) -> QnnTarget:
         return self._target
@@ -212,7 +211,6 @@ def to_edge_transform_and_lower_to_qnn(
         shapes = _shapes(dynamic_shapes, name, several)
         exported[name] = _export(name, method_module, _for_method(inputs, name), shapes)
     lowered = to_edge_transform_and_lower(exported, transform_passes, partitioners, constant_methods)
-    name_exclusions.warn_unused()
     for (partitioner,) in partitioners.values():
         _warn_empty(partitioner.reports.values())
     targets = {p.target() for (p,) in partitioners.values() if p.shared is not None}

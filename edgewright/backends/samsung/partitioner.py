@@ -67,6 +67,9 @@ class EnnPartitioner(Partitioner):
             specs = [CompileSpec(key=KEY, value=replace(EnnTarget.of(specs), simulate_only=True).value)]
         return cls(specs)
 
+    def simulate(self) -> None:
+        self._target = replace(self._target, simulate_only=True)
+
     def target(self) -> EnnTarget:
         return self._target
 

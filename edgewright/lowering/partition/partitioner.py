@@ -23,7 +23,7 @@ from edgewright.ir.graph import Graph, Op, Origin
 from edgewright.ir.verify import verify
 from edgewright.lowering.kernel_resolution import composites, kernel_set
 from edgewright.lowering.partition.apply import Application
-from edgewright.lowering.partition.exclude import as_exclusion
+from edgewright.lowering.partition.exclude import Excluder, as_exclusion
 from edgewright.lowering.partition.report import PartitionReport
 from edgewright.lowering.passes import apply
 from edgewright.lowering.passes.constant_folding import fold_constants
@@ -84,6 +84,9 @@ class Partitioner:
         """For a user's compile spec. Backends with ``BackendInfo.read_spec`` override it."""
         raise UsageError(f"backend {cls.backend.name!r}", "has no compile spec", value=type(spec).__name__)
 
+    def simulate(self) -> None:
+        """Compile for the host only from now on, if the backend can (``BackendInfo.simulates``)."""
+
     def for_inspection(self) -> Partitioner:
         """This partitioner for a program with intermediate results as outputs, which runs a few times on the host.
 
@@ -131,6 +134,11 @@ class Partitioner:
         self.reports["forward"] = application.report
         specs = [CompileSpec(key=key, value=value) for key, value in self.program_specs().items()]
         return PartitionResult(prepared, {tag: DelegationSpec(self.backend.id, specs) for tag in tags})
+
+    @property
+    def name_exclusions(self) -> list[Excluder]:
+        """The exclusions by name, which may match nothing."""
+        return [exclusion for exclusion in self.exclude if isinstance(exclusion, Excluder)]
 
     def program_specs(self) -> Mapping[str, bytes]:
         """The compile specs of every partition in the file."""
