@@ -14,13 +14,13 @@ from edgewright.cli.language_model import (
     generation_options,
     interruptible,
     load_model,
-    write,
 )
+from edgewright.cli.reply_output import reply_output
 from edgewright.console import console, note, print_error
 from edgewright.errors import EdgewrightError, UsageError
 from edgewright.hints import did_you_mean
 from edgewright.llm.generate import LanguageModel
-from edgewright.llm.generation import CANCELLED, Statistics
+from edgewright.llm.generation import CANCELLED, LENGTH, Statistics
 
 EXAMPLES = """examples:
   edgewright chat lm.pte
@@ -101,7 +101,7 @@ class Conversation:
         messages = [*self._messages, {"role": "user", "content": text}]
         try:
             reply = self._model.chat(messages, **self._options)
-            with interruptible(reply):
+            with interruptible(reply), reply_output() as write:
                 for piece in reply:
                     write(piece)
         except EdgewrightError as error:  # the conversation goes on without this message
@@ -111,7 +111,11 @@ class Conversation:
         self._statistics = reply.statistics
         if reply.finish_reason == CANCELLED:
             note("(stopped)")
+        elif reply.finish_reason == LENGTH and not reply.context_full:
+            note("(--max-tokens ends the reply here)")
         if reply.context_full:
             note("The context is full: /reset starts a new conversation; --overflow slide forgets the oldest turns.")
+        if sys.stdout.isatty():
+            print()  # between turns
         if reply.text:
             self._messages = [*messages, {"role": "assistant", "content": reply.text}]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from contextlib import nullcontext
 
 from edgewright.cli import exit_codes
 from edgewright.cli.language_model import (
@@ -15,8 +16,8 @@ from edgewright.cli.language_model import (
     generation_options,
     interruptible,
     load_model,
-    write,
 )
+from edgewright.cli.reply_output import reply_output
 from edgewright.console import note
 from edgewright.errors import UsageError
 from edgewright.llm.generate import LanguageModel
@@ -41,9 +42,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     prompt = sys.stdin.read() if args.prompt == "-" else args.prompt
     reply = _start(load_model(args), prompt, args)
-    with interruptible(reply):
+    with interruptible(reply), nullcontext() if args.json else reply_output() as write:
         for piece in reply:
-            if not args.json:
+            if write is not None:
                 write(piece)
     if args.json:
         print(json.dumps({"text": reply.text, **facts_of(reply)}, indent=2, ensure_ascii=False))

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import signal
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from edgewright.console import clean, plural
+from edgewright.console import plural
 from edgewright.errors import FileAccessError
 from edgewright.llm.generate import LanguageModel, load
 from edgewright.llm.generation import OVERFLOW, Generation, Statistics
@@ -63,13 +62,6 @@ def _read_text(path: str) -> str:
 def generation_options(args: argparse.Namespace) -> dict[str, Any]:
     """The options that were set, by their names in ``LanguageModel.generate``."""
     return {name: getattr(args, name) for name in _OPTIONS if getattr(args, name) is not None}
-
-
-def write(text: str) -> None:
-    """Write a piece of a reply at once. Text of a model must not steer a terminal; a file gets it unchanged."""
-    sys.stdout.write("\n".join("\t".join(map(clean, line.split("\t"))) for line in text.split("\n"))
-                     if sys.stdout.isatty() else text)  # fmt: skip
-    sys.stdout.flush()
 
 
 @contextmanager

@@ -18,7 +18,7 @@ import pytest
 from edgewright.cli import chat as chat_command
 from edgewright.cli import generate as generate_command
 from edgewright.cli.chat import Conversation
-from edgewright.cli.language_model import describe, interruptible, write
+from edgewright.cli.language_model import describe, interruptible
 from edgewright.llm.generation import Statistics
 from tests.cli.cli import Cli
 from tests.llm.fakes import Rows, Script, model
@@ -222,16 +222,6 @@ def test_a_model_without_a_chat_template(cli: Cli, script: Script, monkeypatch: 
     monkeypatch.setattr(generate_command, "load_model", lambda _: lm)
     assert cli("chat", "lm.pte").code == 2
     assert cli("generate", "lm.pte", "x=").out == "hello there\n"
-
-
-def test_replies_do_not_steer_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    monkeypatch.setattr(sys, "stdout", Terminal())
-    write("a\tb\nc\x1b[2Jé🙂")
-    assert sys.stdout.getvalue() == "a\tb\nc\\x1b[2Jé🙂"  # type: ignore[attr-defined]
 
 
 def test_description_of_statistics() -> None:
