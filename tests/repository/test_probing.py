@@ -39,6 +39,7 @@ ALLOWED = {
     "api": TORCH,
     # jinja2's nodes, errors and callables, values in templates, arrays of checkpoints; a method for each filter
     "llm": {"lineno", "ctx", "jinja_pass_arg", "__self__", "__name__", "__len__", "tolist", COMPUTED},
+    "peers": {"ggml_backend_load_all_from_path"},  # which builds of llama.cpp with one backend lack
     "compat": {"read", "to_bytes", COMPUTED},  # open files, records; ast nodes
     "cli": {"shape", "strerror"},  # outputs are arrays or numbers; errors of the system
 }
