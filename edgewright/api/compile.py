@@ -220,7 +220,7 @@ class CompileSession:
             pipeline, edge, simulated = self._lower(target, exported)
             program = pipeline.finish(edge)
         report = CompileReport(target.name, target.backend, _precision(recipe), simulated, len(program.buffer))
-        report.methods = edge.partition_reports
+        report.methods, report.program = edge.partition_reports, program
         for method in report.methods.values():
             method.unquantized = self.quantization.unquantized.get(target.name, {})
         plans = program.executorch_program.execution_plan

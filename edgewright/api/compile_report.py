@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
+from edgewright.errors import UsageError
 from edgewright.lowering.estimates import time_range
 from edgewright.lowering.partition.report import CONVERSIONS, Counts, PartitionReport, count, coverage_of
 from edgewright.units import duration, share, size
@@ -77,6 +80,7 @@ class CompileReport:
     stages: dict[str, float] = field(default_factory=dict)
     methods: Mapping[str, PartitionReport] = field(default_factory=dict)
     check: Check = field(default_factory=Check)
+    program: Any = field(default=None, repr=False, compare=False)  # the finished one; not in the JSON
 
     @property
     def coverage(self) -> dict[str, float]:
@@ -182,7 +186,8 @@ class CompileReport:
         return str(self.estimates[0].get("basis", "")) if self.estimates else ""
 
     def to_dict(self) -> dict[str, Any]:
-        plain = {k: v for k, v in asdict(self).items() if k != "methods"}
+        plain = asdict(replace(self, methods={}, program=None))
+        del plain["methods"], plain["program"]
         return {
             **plain,
             "coverage": self.coverage,
@@ -198,6 +203,26 @@ class CompileReport:
     def to_json(self) -> str:
         """The complete report as JSON."""
         return json.dumps(self.to_dict(), indent=2, allow_nan=False)
+
+    def save_html(self, path: str | os.PathLike[str], *, profile: bool = True) -> Path:
+        """Write the report as one HTML page that needs no network. ``profile``: also run the program here, to show
+        the time of its steps."""
+        return save_html([self], {}, path, profile=profile)
+
+
+def save_html(
+    reports: Sequence[CompileReport], failures: Mapping[str, Exception], path: str | os.PathLike[str], *, profile: bool
+) -> Path:
+    """Write one page about all targets."""
+    from edgewright.api.html_report import build
+    from edgewright.report.page import save
+
+    names = [report.target for report in reports]
+    missing = next((report.target for report in reports if report.program is None), None)
+    if missing is not None:
+        raise UsageError(f"report of {missing}", "must be of a result of edgewright.compile, which has the program")
+    save(build(reports, failures, ", ".join(names), profile=profile), path)
+    return Path(path)
 
 
 def measured_on(origin: str, samples: int) -> str:

@@ -9,7 +9,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from edgewright.api.compile_report import LEGEND, POOR, CompileReport, columns, rows, time_note
+from edgewright.api.compile_report import LEGEND, POOR, CompileReport, columns, rows, save_html, time_note
 from edgewright.errors import EdgewrightError
 from edgewright.files import make_folder
 from edgewright.hints import not_among
@@ -204,6 +204,10 @@ class SeveralReports:
 
     def to_json(self) -> str:
         return json.dumps(self.to_dict(), indent=2, allow_nan=False)
+
+    def save_html(self, path: str | os.PathLike[str], *, profile: bool = True) -> Path:
+        """Write one HTML page about all targets, side by side."""
+        return save_html(list(self.reports.values()), self.failures, path, profile=profile)
 
 
 class CompileResults(Mapping[str, CompileResult]):

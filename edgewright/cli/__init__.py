@@ -47,6 +47,7 @@ GROUPS = {
         "cache": "show or clear the on-disk cache of compiled code",
     },
     "look into files": {
+        "report": "write one HTML page about a .pte: graph, layers, memory, time; several side by side",
         "inspect": "show what is in a .pte, .ptd, .bpte or .etdp",
         "size": "show what takes up space in a .pte",
         "diff": "show what changed between two .pte files",

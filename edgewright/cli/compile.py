@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from edgewright.lowering.partition.report import PartitionReport
 
 _WITH_TARGET = ("quantize", "calibrate", "recipe", "min_sqnr", "strict", "metric", "min_metric", "evaluate", "original",
-                "integer_io", "json")  # fmt: skip
+                "integer_io", "json", "html")  # fmt: skip
 
 EXAMPLES = """examples:
   edgewright compile net:Net -o net.pte
@@ -90,6 +90,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="out.json",
         help="write what runs where, and why the rest is not delegated",
     )
+    add("--html", metavar="out.html", help="with --target: write one page that shows graph, layers, memory and reasons")
     add("--weights", metavar="w.safetensors", help="map the model's weights from this file")
     add(
         "--external-constants", nargs="?", const="", metavar="TAG",

@@ -43,8 +43,8 @@ def check_options(args: argparse.Namespace) -> None:
     if isinstance(args.evaluate, int) and args.evaluate < 0:
         raise UsageError("--evaluate", "must be 0 or more", value=args.evaluate)
     check_writable(args.output, folder=Path(args.output).suffix != ".pte")
-    if args.report is not None:
-        check_writable(args.report)
+    for path in filter(None, (args.report, args.html)):
+        check_writable(path)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -65,6 +65,8 @@ def run(args: argparse.Namespace) -> int:
             _write(args, session, results, failed)
     if args.report:
         write_file(args.report, [results.report.to_json().encode() + b"\n"])
+    if args.html:
+        results.report.save_html(args.html)
     if args.json:
         print(results.report.to_json())
     elif not args.quiet:
@@ -185,6 +187,8 @@ def _show(args: argparse.Namespace, session: CompileSession, results: CompileRes
     for report in reports:
         if report.file:
             out.print(f"wrote {clean(report.file)}", style="green", soft_wrap=True)
+    if args.html:
+        out.print(f"wrote {clean(args.html)}", style="green", soft_wrap=True)
     for report in reports:
         for text, style in _remarks(report) if report.target not in failed else ():
             out.print(f"{report.target}: {clean(text)}", style=style, soft_wrap=True)

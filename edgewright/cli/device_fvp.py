@@ -15,7 +15,7 @@ from edgewright.backends.ethos_u import fvp
 from edgewright.backends.ethos_u.blob import read_blob
 from edgewright.backends.ethos_u.npu.stream import accelerator_of
 from edgewright.backends.ethos_u.target import ACCELERATORS, check_choice
-from edgewright.cli.inputs import load_inputs, ones
+from edgewright.cli.inputs import load_inputs
 from edgewright.cli.outputs import save_arrays
 from edgewright.console import clean, console
 from edgewright.errors import FileAccessError, MissingError, UsageError, VendorError
@@ -24,6 +24,7 @@ from edgewright.formats import schema
 from edgewright.formats.ptd import read_data
 from edgewright.formats.pte_reader import read_program
 from edgewright.ir.dtypes import parse_dtype
+from edgewright.runtime.example_inputs import ones
 from edgewright.runtime.metadata import MethodMetadata, TensorInfo, describe
 
 _BACKEND = "EthosUBackend"

@@ -9,11 +9,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from edgewright.cli.file_facts import program_facts
-from edgewright.cli.size import parts
 from edgewright.console import console, table
 from edgewright.files import open_source
 from edgewright.formats.pte_reader import read_program
+from edgewright.report.file_facts import file_parts, program_facts
 from edgewright.units import size
 
 EXAMPLES = """examples:
@@ -68,7 +67,7 @@ def compare(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[dict[st
 
     record("file", "size", size(first["bytes"]), size(second["bytes"]))
     record("file", "schema version", first["schema_version"], second["schema_version"])
-    for name, before, after in _pairs(parts(dict(first)), parts(dict(second)), 0):
+    for name, before, after in _pairs(file_parts(first), file_parts(second), 0):
         record("file", name, size(before), size(after))
     for name, before, after in _pairs(_flat(first["manifest"]), _flat(second["manifest"]), "none"):
         record("manifest", name, before, after)

@@ -17,29 +17,14 @@ from typing import IO, Any
 import numpy as np
 
 from edgewright.api.image_data import SUFFIXES, ImageOptions, read_image
-from edgewright.errors import FileAccessError, InputError, LimitError, UsageError
+from edgewright.errors import FileAccessError, InputError, UsageError
 from edgewright.ir.dtypes import parse_dtype
 from edgewright.runtime.metadata import MethodMetadata, ScalarInfo, TensorInfo
 from edgewright.runtime.tensor import Array
 
 Inputs = list[Any]
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-_ONES_LIMIT = 4 << 30
 _LIST_LIMIT = 64 << 20  # bytes of a list of files
-
-
-def ones(metadata: MethodMetadata) -> Inputs:
-    """Every tensor filled with ones at its largest shape, as stock runners do."""
-    return [i.value if isinstance(i, ScalarInfo) else _ones(i) for i in metadata.inputs]
-
-
-def _ones(info: TensorInfo) -> Array:
-    if info.nbytes > _ONES_LIMIT:  # inputs without planned memory may have any bound
-        remedy = "Pass an input of the required size with --inputs."
-        raise LimitError(f"input {info.name}", f"is filled with ones up to {_ONES_LIMIT} bytes", value=str(info),
-                         remedy=remedy)  # fmt: skip
-    dtype = parse_dtype(info.dtype)
-    return np.ones(info.shape, dtype) if dtype.names is None else np.full(info.shape, (1, 0), dtype)
 
 
 # OSError: an archive whose offsets are before the start of the file.

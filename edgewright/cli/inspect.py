@@ -7,13 +7,13 @@ import json
 import os
 
 from edgewright.cli import render
-from edgewright.cli.file_facts import Facts, bundle_facts, data_facts, profile_facts, program_facts
 from edgewright.errors import MissingDataError
 from edgewright.files import open_source
 from edgewright.formats.bpte import read_bundled
 from edgewright.formats.etdump import read_etdump
 from edgewright.formats.ptd import PtdEntry, read_data
 from edgewright.formats.pte_reader import read_program
+from edgewright.report.file_facts import Facts, bundle_facts, data_facts, profile_facts, program_facts
 
 _IDENTIFIERS = {b"FT01": "ptd", b"BP08": "bpte"}
 

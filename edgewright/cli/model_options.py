@@ -18,16 +18,26 @@ SPEC = "package.module:factory that returns a model with example inputs, or a .p
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_target_arguments(parser)
+    parser.add_argument(
+        "--calibrate", metavar="SOURCE",
+        help="calibration inputs: an .npz, a folder of images or arrays, or package.module:iterable",
+    )  # fmt: skip
+    add_data_arguments(parser)
+
+
+def add_target_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add(
         "--target", action="append", default=[], metavar="ethos-u55-128",
         help="the device to compile for; repeatable (see `edgewright targets`)",
     )  # fmt: skip
     add("--quantize", metavar="int8", help="quantize the model with this preset of the target")
-    add(
-        "--calibrate", metavar="SOURCE",
-        help="calibration inputs: an .npz, a folder of images or arrays, or package.module:iterable",
-    )  # fmt: skip
+
+
+def add_data_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of calibration data, and the recipe."""
+    add = parser.add_argument
     add("--samples", type=int, metavar="N", help="use at most N calibration inputs (default: 128)")
     add(
         "--mean",

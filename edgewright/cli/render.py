@@ -9,9 +9,9 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from edgewright.cli.file_facts import Facts
 from edgewright.console import clean, console, dims, plural, table
 from edgewright.lowering.estimates import describe
+from edgewright.report.file_facts import Facts
 from edgewright.units import duration, share, size
 
 _TOP = 20  # rows shown of a long table without --verbose

@@ -20,7 +20,6 @@ from edgewright.cli.inputs import (
     from_list,
     image_options,
     load_inputs,
-    ones,
     read_list,
     with_shapes,
 )
@@ -31,6 +30,7 @@ from edgewright.engine.profile import Profile
 from edgewright.errors import LimitError, MissingDataError, MissingTwinError, UsageError
 from edgewright.files import make_folder
 from edgewright.ir.dtypes import dtype_name
+from edgewright.runtime.example_inputs import ones
 from edgewright.runtime.metadata import MethodMetadata, ScalarInfo
 from edgewright.runtime.method import Method
 from edgewright.runtime.program import LoadedProgram, Runtime

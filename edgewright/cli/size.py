@@ -9,6 +9,7 @@ from typing import Any
 from edgewright.cli.inspect import gather
 from edgewright.console import console, table
 from edgewright.errors import UsageError
+from edgewright.report.file_facts import file_parts
 from edgewright.units import share, size
 
 EXAMPLES = """examples:
@@ -37,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
     facts = {
         "file": contents["file"],
         "bytes": contents["bytes"],
-        "parts": parts(contents),
+        "parts": file_parts(contents),
         "delegates": [{"method": m["name"], **_delegate(d)} for m in contents["methods"] for d in m["delegates"]],
         "tensors": [t for t in contents["tensors"] if t["bytes"]],
         "memory": {m["name"]: {"planned": m["planned_bytes"], "constants": m["constant_bytes"]}
@@ -52,32 +53,6 @@ def run(args: argparse.Namespace) -> int:
 
 def _delegate(facts: dict[str, Any]) -> dict[str, Any]:
     return {"id": facts["id"], "bytes": facts["bytes"], "calls": facts["calls"]}
-
-
-def parts(facts: dict[str, Any]) -> dict[str, int]:
-    """File size by part; the parts add up to the file."""
-    sizes = {"tables (program, values, instructions)": facts["layout"]["flatbuffer_bytes"]}
-    for segment in facts["segments"]:
-        if segment["shared"]:
-            continue
-        name = _kind(segment["holds"])
-        sizes[name] = sizes.get(name, 0) + segment["bytes"]
-    rest = facts["bytes"] - sum(sizes.values())
-    sizes["alignment and headers"] = rest
-    return dict(sorted(sizes.items(), key=lambda item: -item[1]))
-
-
-def _kind(contents: list[str]) -> str:
-    """The kind of a segment's contents."""
-    first = contents[0] if contents else "unused"
-    if "blob" in first:
-        return f"delegates: {first.partition(' blob')[0]}"
-    if first.startswith("named data "):
-        key = first.removeprefix("named data ")
-        return key if key.startswith("edgewright.") else "data that delegates look up by name"
-    if "constant" in first:
-        return "constants"
-    return first
 
 
 def _show(facts: dict[str, Any], top: int) -> None:

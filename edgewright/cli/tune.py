@@ -6,10 +6,11 @@ import argparse
 import json
 from typing import Any
 
-from edgewright.cli.inputs import load_inputs, ones
+from edgewright.cli.inputs import load_inputs
 from edgewright.cli.run_method import Job, add_measurement_arguments, load
 from edgewright.console import console, note, progress, table
 from edgewright.errors import UsageError
+from edgewright.runtime.example_inputs import ones
 from edgewright.units import duration
 
 EXAMPLES = """examples:

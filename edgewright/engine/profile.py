@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class StepTime:
-    """One executed instruction, or a step of a compiled graph, in nanoseconds of ``time.perf_counter_ns``."""
+    """One executed instruction, or a step of a compiled graph, in nanoseconds of ``time.perf_counter_ns``.
+
+    ``macs``, ``bytes``: multiply-accumulates and bytes of operands and results, of steps of compiled graphs.
+    """
 
     chain: int
     instruction: int
@@ -31,6 +34,8 @@ class StepTime:
     start: int
     end: int
     parts: tuple[StepTime, ...] = ()
+    macs: int = 0
+    bytes: int = 0
 
 
 @dataclass
@@ -90,9 +95,13 @@ class Profile:
         end = time.perf_counter_ns()
         self.runs[-1].steps.append(StepTime(chain, instruction, name, start, end, tuple(parts)))
 
-    def add_graph_run(self, start: int, end: int, steps: Iterable[tuple[str, int, int]]) -> None:
-        """Add a finished run of a compiled graph; ``steps`` are names with start and end."""
-        parts = tuple(StepTime(0, at, *step) for at, step in enumerate(steps))
+    def add_graph_run(self, start: int, end: int, steps: Iterable[tuple[str, int, int, int, int]]) -> None:
+        """Add a finished run of a compiled graph; ``steps`` are names with start, end, multiply-accumulates and
+        bytes."""
+        parts = tuple(
+            StepTime(0, at, name, first, last, (), macs, size)
+            for at, (name, first, last, macs, size) in enumerate(steps)
+        )
         self.runs.append(RunTime("inference", start, end, [StepTime(0, 0, "inference", start, end, parts)]))
 
     @property

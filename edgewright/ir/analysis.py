@@ -48,3 +48,23 @@ def count_macs(op: Op) -> int:
         left = op.args.get("mat1", op.args.get("self"))
         return size * (left.bound[-1] if isinstance(left, Value) and left.bound else 1)
     return 0
+
+
+def count_core_macs(op: Op) -> int:
+    """Multiply-accumulates of a core operator at its largest shapes; 0 for anything but products.
+
+    Convolutions have their channels last: weights are OHWI, depthwise ones 1HWO.
+    """
+    out, weight = (op.outputs[0] if op.outputs else None), op.args.get("weight")
+    if out is None or not op.kind.startswith("core."):
+        return 0
+    size = math.prod(out.bound)
+    if op.name in ("conv2d", "depthwise_conv2d") and isinstance(weight, Value):
+        return size * math.prod(weight.bound[1:] if op.name == "conv2d" else weight.bound[1:3])
+    if op.name == "linear" and isinstance(weight, Value):
+        return size * weight.bound[0 if op.args.get("transposed") else -1]
+    if op.name == "conv_transpose2d" and isinstance(weight, Value):
+        image: Value = op.args["input"]
+        return math.prod(image.bound) * math.prod(weight.bound[:3]) // op.args["groups"]
+    left = op.args.get("self")
+    return size * left.bound[-1] if op.name in ("bmm", "int_matmul") and isinstance(left, Value) else 0

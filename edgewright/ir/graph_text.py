@@ -38,7 +38,7 @@ def _op_lines(op: Op, full: bool) -> Iterator[str]:
     operands = [_argument(name, value, full) for name, value in op.args.items()]
     outputs = [v for v in op.outputs if v is not None]
     results = ", ".join(f"%{v.name}" for v in outputs)
-    shapes = ", ".join(_type_text(v) for v in outputs)
+    shapes = ", ".join(type_text(v) for v in outputs)
     yield f"{results} = {op.name}({', '.join(filter(None, operands))}) -> {shapes}"
     for name, inner in op.graphs.items():
         yield f"  {name}:"
@@ -63,7 +63,7 @@ def _operand_text(value: Any) -> str:
 
 
 def _declaration(value: Any) -> str:
-    return f"%{value.name} {_type_text(value)}" if isinstance(value, Value) else _literal(value)
+    return f"%{value.name} {type_text(value)}" if isinstance(value, Value) else _literal(value)
 
 
 def _literal(value: Any) -> str:
@@ -75,15 +75,15 @@ def _literal(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def _type_text(value: Value) -> str:
+def type_text(value: Value) -> str:
     kind = value.kind if value.dtype is None else str(value.dtype)
     text = f"{kind}[{', '.join(map(str, value.shape))}]"
     if value.dim_order and list(value.dim_order) != sorted(value.dim_order):
         text += f" order {list(value.dim_order)}"
-    return f"{text} {_qparams_text(value.q)}" if value.q is not None else text
+    return f"{text} {qparams_text(value.q)}" if value.q is not None else text
 
 
-def _qparams_text(q: QParams) -> str:
+def qparams_text(q: QParams) -> str:
     if q.dynamic:
         return f"quantized {q.dynamic} when it runs"
     if isinstance(q.scale, tuple):

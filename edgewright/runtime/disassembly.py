@@ -57,6 +57,13 @@ class _Required(TypedDict):
     text: str  # the lines to print
 
 
+class PassTraffic(TypedDict):
+    """An operation of an NPU: what it is, and the bytes that it reads and writes by memory."""
+
+    text: str
+    traffic: dict[str, int]
+
+
 class Disassembly(_Required, total=False):
     """The contents of a blob. Sizes are in bytes; ``operators`` is None if the graph is missing."""
 
@@ -66,6 +73,8 @@ class Disassembly(_Required, total=False):
     weight_bytes: int
     scratch_bytes: int
     context: dict[str, Any]  # further facts, for ``--json``
+    passes: list[PassTraffic]
+    traffic_basis: str  # how the traffic of passes is counted
 
 
 def describe_graph(graph: Graph | None, contents: DelegateContents, target: str, title: str = "") -> Disassembly:

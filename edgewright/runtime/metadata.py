@@ -77,8 +77,8 @@ def describe(plan: schema.ExecutionPlan) -> MethodMetadata:
             constants[key] = tensor_bytes(value.scalar_type, value.sizes)
     return MethodMetadata(
         name=plan.name,
-        inputs=tuple(_describe_value(f"in{i}", plan.values[v]) for i, v in enumerate(plan.inputs)),
-        outputs=tuple(_describe_value(f"out{i}", plan.values[v]) for i, v in enumerate(plan.outputs)),
+        inputs=tuple(describe_value(f"in{i}", plan.values[v]) for i, v in enumerate(plan.inputs)),
+        outputs=tuple(describe_value(f"out{i}", plan.values[v]) for i, v in enumerate(plan.outputs)),
         arenas=tuple(plan.non_const_buffer_sizes[1:]),
         constant_bytes=sum(constants.values()),
         operators=tuple(operator.key for operator in plan.operators or ()),
@@ -87,7 +87,7 @@ def describe(plan: schema.ExecutionPlan) -> MethodMetadata:
     )
 
 
-def _describe_value(name: str, value: schema.Value) -> TensorInfo | ScalarInfo:
+def describe_value(name: str, value: schema.Value) -> TensorInfo | ScalarInfo:
     if isinstance(value, schema.Tensor):
         return TensorInfo(
             name,

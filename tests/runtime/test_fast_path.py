@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from edgewright.cli.inputs import ones
 from edgewright.engine.profile import Profile
 from edgewright.errors import EdgewrightError, InputError
 from edgewright.runtime import Runtime
+from edgewright.runtime.example_inputs import ones
 from edgewright.runtime.method import Method
 
 GOLDEN = Path(__file__).parents[1] / "golden"

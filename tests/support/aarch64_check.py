@@ -44,8 +44,8 @@ def nodes(cpu: str, first: int, of: int) -> None:
 
 
 def files(paths: Sequence[str]) -> None:
-    from edgewright.cli.inputs import ones
     from edgewright.engine.profile import Profile
+    from edgewright.runtime.example_inputs import ones
     from edgewright.runtime.program import Runtime
 
     for path in paths:

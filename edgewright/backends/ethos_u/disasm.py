@@ -5,6 +5,7 @@ from __future__ import annotations
 from edgewright.backends.ethos_u.blob import read_blob
 from edgewright.backends.ethos_u.npu.disasm import disassemble as disassemble_stream
 from edgewright.backends.ethos_u.npu.stream import decode
+from edgewright.backends.ethos_u.npu.traffic import BASIS, passes
 from edgewright.runtime.disassembly import DelegateContents, Disassembly
 
 
@@ -19,4 +20,6 @@ def disassemble(contents: DelegateContents) -> Disassembly:
         inputs=[vars(t) for t in blob.inputs],
         outputs=[vars(t) for t in blob.outputs],
         text=disassemble_stream(stream, full=contents.full),
+        passes=passes(stream),
+        traffic_basis=BASIS,
     )

@@ -115,7 +115,9 @@ class _StepTimer:
         spans = []
         for steps, stamps in self._stamps:
             times = self._start + ((stamps - self._first_tick) * rate).astype(np.int64)
-            spans += [(_profile_name(s), int(a), int(b)) for s, (a, b) in zip(steps, times, strict=True)]
+            spans += [
+                (_profile_name(s), int(a), int(b), s.macs, s.bytes) for s, (a, b) in zip(steps, times, strict=True)
+            ]
         profile.add_graph_run(self._start, end, spans)
 
 

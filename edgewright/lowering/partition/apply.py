@@ -18,8 +18,9 @@ from edgewright.frontend.importer import import_linked
 from edgewright.frontend.replace_graph import with_graph
 from edgewright.ir.analysis import count_macs
 from edgewright.ir.graph import Graph, Op, Value
+from edgewright.ir.graph_text import qparams_text, type_text
 from edgewright.lowering.partition.group import duplicate_into_groups, extract, group_ops, readers_of
-from edgewright.lowering.partition.report import PartitionReport, Verdict
+from edgewright.lowering.partition.report import OpDetail, PartitionReport, Verdict
 from edgewright.runtime.delegates import ResultSpec
 
 Lower = Callable[[Graph], LoweredBackendModule]
@@ -76,6 +77,7 @@ class Application:
 
     def _record_verdicts(self, folded: Graph, groups: list[list[Op]], reasons: dict[Op, list[str]]) -> None:
         group_of = {op: i for i, ops in enumerate(groups) for op in ops}
+        producers: dict[Value, int] = {}
         for op in folded.ops:
             if op.kind == "delegate":  # covered by another partitioner's report
                 continue
@@ -88,8 +90,10 @@ class Application:
             macs = count_macs(op)
             precision = precision_of(op) if macs else ""
             backend, index = (self.backend, group_of[op]) if delegated else ("", -1)
+            detail = _detail(op, producers)
+            producers.update({o: len(self.report.verdicts) for o in op.outputs if o is not None})
             self.report.verdicts.append(
-                Verdict(op.kind, node, op.origin.module, backend, index, op_reasons, macs, size, precision)
+                Verdict(op.kind, node, op.origin.module, backend, index, op_reasons, macs, size, precision, detail)
             )
 
     # ------------------------------------------------------------------------------------------ graph rewriting
@@ -197,6 +201,18 @@ class Application:
             specs.append(OutputSpec(spec.kind, argument, spec.target))
         signature = ExportGraphSignature(self.exported.graph_signature.input_specs, specs)
         return with_graph(self.exported, module, signature)
+
+
+def _detail(op: Op, producers: Mapping[Value, int]) -> OpDetail:
+    operands = list(op.inputs())
+    constants = [v for v in operands if v.constant]
+    return OpDetail(
+        tuple(dict.fromkeys(producers[v] for v in operands if v in producers)),
+        tuple(type_text(o) for o in op.outputs if o is not None),
+        tuple(f"{v.name}: {qparams_text(v.q)}" for v in constants if v.q is not None),
+        op.origin.source,
+        sum(v.nbytes for v in constants),
+    )
 
 
 def _propagate_quantize_orders(graph: Graph, delegated: set[Op]) -> None:

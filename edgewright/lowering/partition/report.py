@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from edgewright.lowering.estimates import describe
@@ -15,8 +15,20 @@ _NO_REASON = "computed in floating point"
 
 
 @dataclass(frozen=True)
+class OpDetail:
+    """What a drawing of the graph shows of an operator. ``inputs``: indices of the verdicts whose results it reads.
+    ``results``: their types. ``source``: the user's own line. ``weights``: bytes of its constants."""
+
+    inputs: tuple[int, ...] = ()
+    results: tuple[str, ...] = ()
+    quantization: tuple[str, ...] = ()
+    source: str = ""
+    weights: int = 0
+
+
+@dataclass(frozen=True)
 class Verdict:
-    """One operator: its backend and group, or every rule that rejected it."""
+    """One operator: its backend and group, or every rule that rejected it. ``detail`` is not in the JSON."""
 
     operator: str
     node: str
@@ -27,6 +39,7 @@ class Verdict:
     macs: int = 0
     bytes: int = 0
     precision: str = ""  # of a product's operands
+    detail: OpDetail = field(default=OpDetail(), compare=False, repr=False)
 
     def __str__(self) -> str:
         where = f" in {self.module}" if self.module else ""
@@ -177,10 +190,14 @@ class PartitionReport:
         head = {"method": self.method, "backend": self.backend, "groups": self.groups, "coverage": self.coverage()}
         expected = {"estimates": [dict(e) for e in self.estimates]} if self.estimates else {}
         layers = {"layers": [asdict(layer) for layer in self.layers]}
-        return {**head, **expected, **layers, "operators": [asdict(v) for v in self.verdicts]}
+        return {**head, **expected, **layers, "operators": [_plain(v) for v in self.verdicts]}
 
     def to_json(self) -> str:
         return json.dumps(self.to_dict(), indent=2)
+
+
+def _plain(verdict: Verdict) -> dict[str, Any]:
+    return {name: value for name, value in asdict(verdict).items() if name != "detail"}
 
 
 def merge(first: PartitionReport | None, second: PartitionReport) -> PartitionReport:
@@ -197,8 +214,38 @@ def merge(first: PartitionReport | None, second: PartitionReport) -> PartitionRe
     first_group = 1 + max((v.group for v in first.delegated if v.backend == second.backend), default=-1)
     earlier = {(v.operator, v.node): v for v in first.rejected}
     rest = [_merge_verdict(earlier.get((v.operator, v.node)), v, first_group) for v in second.verdicts]
-    verdicts, estimates = [*first.delegated, *rest], [*first.estimates, *second.estimates]
+    verdicts = _with_merged_inputs(first, second, rest)
+    estimates = [*first.estimates, *second.estimates]
     return PartitionReport(first.method, backends, verdicts, estimates, {**first.unquantized, **second.unquantized})
+
+
+def _with_merged_inputs(first: PartitionReport, second: PartitionReport, rest: Sequence[Verdict]) -> list[Verdict]:
+    """The verdicts of a merged report: those the first delegated, then ``rest``, with indices of the merged list.
+
+    The first graph has every edge; in the second, groups of the first are calls. What only the second has keeps its
+    own.
+    """
+    delegated = first.delegated
+    earlier = {(v.operator, v.node): v for v in first.rejected}
+    position = {id(v): i for i, v in enumerate(delegated)}
+    for i, verdict in enumerate(second.verdicts):
+        before = earlier.get((verdict.operator, verdict.node))
+        if before is not None:
+            position[id(before)] = len(delegated) + i
+    moved = [position.get(id(v)) for v in first.verdicts]
+    own = [len(delegated) + i for i in range(len(second.verdicts))]
+
+    def placed(verdict: Verdict, detail: OpDetail, indices: Sequence[int | None]) -> Verdict:
+        inputs = tuple(i for n in detail.inputs if (i := indices[n]) is not None)
+        return replace(verdict, detail=replace(detail, inputs=inputs))
+
+    result = [placed(v, v.detail, moved) for v in delegated]
+    for verdict, original in zip(rest, second.verdicts, strict=True):
+        before = earlier.get((original.operator, original.node))
+        result.append(
+            placed(verdict, original.detail, own) if before is None else placed(verdict, before.detail, moved)
+        )
+    return result
 
 
 def _merge_verdict(before: Verdict | None, now: Verdict, used: int) -> Verdict:

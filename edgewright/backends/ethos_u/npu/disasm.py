@@ -8,7 +8,7 @@ from edgewright.backends.ethos_u.npu.registers import Registers, signed
 from edgewright.backends.ethos_u.npu.stream import CommandStream, Instruction
 from edgewright.errors import FormatError
 
-_UNARY = ("LRELU", "ABS", "CLZ", "NOT")  # on U85 too
+UNARY = ("LRELU", "ABS", "CLZ", "NOT")  # on U85 too
 
 
 def disassemble(program: CommandStream, *, full: bool = False) -> str:
@@ -19,7 +19,7 @@ def disassemble(program: CommandStream, *, full: bool = False) -> str:
         if not instruction.command.is_operation:
             registers.set(instruction)
         if full or instruction.command.is_operation:
-            text = command_text(instruction) if full else _operation(instruction, registers)
+            text = command_text(instruction) if full else operation_text(instruction, registers)
             lines.append(f"{instruction.offset:#08x}  {text}")
     return "\n".join(lines) + "\n"
 
@@ -50,7 +50,8 @@ def _value(instruction: Instruction) -> str:
     return str(signed(parameter, 16) if command.parameter_type == "signed" else parameter)
 
 
-def _operation(instruction: Instruction, registers: Registers) -> str:
+def operation_text(instruction: Instruction, registers: Registers) -> str:
+    """One operation with the registers it reads."""
     name = instruction.command.name
     describe: dict[str, Callable[[], list[str]]] = {
         "CONV": lambda: [*_window(registers), *_feature_maps(registers), *_constants(registers)],
@@ -59,7 +60,7 @@ def _operation(instruction: Instruction, registers: Registers) -> str:
         "RESIZE": lambda: [*_mode(instruction), *_feature_maps(registers)],
         "ELEMENTWISE": lambda: [
             *_mode(instruction),
-            *_feature_maps(registers, binary=_mode(instruction)[0] not in _UNARY),
+            *_feature_maps(registers, binary=_mode(instruction)[0] not in UNARY),
         ],
         "DMA_START": lambda: _dma(registers),
     }

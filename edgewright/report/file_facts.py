@@ -325,3 +325,29 @@ def _run(name: str | None, events: Sequence[Event]) -> Facts:
         "allocations": sum(e.allocation_event is not None for e in events),
         "debug_events": sum(e.debug_event is not None for e in events),
     }
+
+
+def file_parts(facts: Mapping[str, Any]) -> dict[str, int]:
+    """File size by part; the parts add up to the file."""
+    sizes = {"tables (program, values, instructions)": facts["layout"]["flatbuffer_bytes"]}
+    for segment in facts["segments"]:
+        if segment["shared"]:
+            continue
+        name = _part_name(segment["holds"])
+        sizes[name] = sizes.get(name, 0) + segment["bytes"]
+    rest = facts["bytes"] - sum(sizes.values())
+    sizes["alignment and headers"] = rest
+    return dict(sorted(sizes.items(), key=lambda item: -item[1]))
+
+
+def _part_name(contents: list[str]) -> str:
+    """The kind of a segment's contents."""
+    first = contents[0] if contents else "unused"
+    if "blob" in first:
+        return f"delegates: {first.partition(' blob')[0]}"
+    if first.startswith("named data "):
+        key = first.removeprefix("named data ")
+        return key if key.startswith("edgewright.") else "data that delegates look up by name"
+    if "constant" in first:
+        return "constants"
+    return first

@@ -1,0 +1,192 @@
+"""The HTML report of compile results: what compiling knows, added to what the files say. Needs no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from edgewright.lowering.estimates import describe
+from edgewright.lowering.partition.report import CONVERSIONS, PartitionReport
+from edgewright.report.collect import Options, collect
+from edgewright.report.graphs import MAX_NODES
+from edgewright.report.model import CPU, DeviceLayer, Fact, FileReport, GraphView, LayerError, Node, Report
+from edgewright.runtime.example_inputs import ones
+from edgewright.units import duration, share
+
+CompileReport = Any  # edgewright.api.compile_report imports this module
+Comparison = Any  # edgewright.api.compare needs torch
+_SHOWN = 5  # rejected operators in the overview
+_ABOUT = "The exported model's operators by module, with what runs them or every rule that rejected them."
+
+
+def build(reports: Sequence[CompileReport], failures: Mapping[str, Exception], title: str, *, profile: bool) -> Report:
+    """The report of one or several targets. ``profile``: run each program on this machine."""
+    options = Options(inputs=ones if profile else None)
+    files = [file_report(report, options) for report in reports]
+    return Report(title, files, {name: str(error) for name, error in failures.items()})
+
+
+def file_report(report: CompileReport, options: Options) -> FileReport:
+    """The report of one compiled target."""
+    program = report.program
+    name = report.file.replace("\\", "/").rpartition("/")[2] or report.target
+    file = collect(program.buffer, name, options, list(program.data_files.values()), program.twin)
+    add_compile_report(file, report)
+    return file
+
+
+def add_compile_report(file: FileReport, report: CompileReport) -> None:
+    """Add what compiling measured: coverage, accuracy, times, reasons; and the model's graph."""
+    file.target, file.precision = report.target, report.precision
+    facts = [
+        Fact("target", report.target, f"backend {report.backend}"),
+        Fact("precision", report.precision, "the recipe"),
+    ]
+    facts.append(_coverage(report))
+    facts += _accuracy(report)
+    milliseconds, basis = report.time
+    bounds = report.time_range
+    if bounds is not None:  # a lower bound is not a time to compare with others
+        file.measures.milliseconds, file.measures.time_basis = None, f"{_range(bounds)} {basis}"
+        facts.append(Fact("time", _range(bounds), basis))
+    elif milliseconds is not None:
+        facts.append(Fact("time", duration(milliseconds / 1e3), basis))
+        file.measures.milliseconds, file.measures.time_basis = milliseconds, basis
+    check_status = "good" if report.check.inputs and not report.check.skipped else "warn"
+    facts.append(Fact("self-check", str(report.check), "file against its graph", check_status))
+    file.facts = facts + [f for f in file.facts if f.label not in ("target", "estimate")]
+    file.facts += [
+        Fact("estimate", line, "the vendor's compiler or a formula") for e in report.estimates if (line := describe(e))
+    ]
+    file.measures.sqnr, file.measures.coverage = report.sqnr, report.coverage["macs"]
+    file.next_steps = _next_steps(report)
+    if report.simulated:
+        file.notes.append(f"runs on this machine only: {report.simulated}")
+    if report.own_kernels:
+        file.notes.append(f"the application must provide {', '.join(report.own_kernels)}")
+    file.notes += [line for method in report.methods.values() if (line := method.precision)]
+    _add_device_layers(file, report.estimates)
+    file.graphs[:0] = [
+        model_graph(method, len(report.methods) > 1) for method in report.methods.values() if method.verdicts
+    ]
+
+
+def _range(bounds: tuple[float, float]) -> str:
+    least, most = (duration(ms / 1e3) for ms in bounds)
+    return f"{least} to {most}"
+
+
+def _coverage(report: CompileReport) -> Fact:
+    counts, covered = report.counts, report.coverage["macs"]
+    basis = f"{counts.delegated} of {counts.operators} operators, {counts.groups} delegate calls"
+    return Fact("delegated", f"{share(covered)} of multiply-accumulates", basis, "good" if covered == 1 else "warn")
+
+
+def _accuracy(report: CompileReport) -> list[Fact]:
+    facts = []
+    if report.sqnr is not None:
+        facts.append(
+            Fact(
+                "SQNR",
+                f"{report.sqnr:.1f} dB",
+                f"against the original, {report.measured_on}",
+                "bad" if report.poor else "good",
+            )
+        )
+    elif report.samples or report.evaluated_on:
+        facts.append(Fact("SQNR", "not known", report.missing_sqnr_reason, "warn"))
+    if report.agreement is not None:
+        facts.append(Fact("indices and bools", f"{share(report.agreement)} equal", report.measured_on))
+    if report.metric is not None:
+        facts.append(Fact("metric", f"{report.metric:.6g}", "the user's function"))
+    if report.one_sided:
+        facts.append(Fact("infinite or NaN", "differs", report.one_sided, "bad"))
+    facts += [Fact(f"SQNR at the {name} shape", f"{value:.1f} dB") for name, value in report.shapes.items()]
+    return facts
+
+
+def _next_steps(report: CompileReport) -> list[str]:
+    steps = [report.advice] if report.advice else []
+    rejected = [v for m in report.methods.values() for v in m.rejected if v.operator not in CONVERSIONS]
+    steps += [str(v) for v in sorted(rejected, key=lambda v: -v.macs)[:_SHOWN]]
+    if len(rejected) > _SHOWN:
+        steps.append(f"{len(rejected) - _SHOWN} more operators on the CPU: the graph has the rules of each")
+    if report.poor:
+        steps.append(
+            f"SQNR is {report.sqnr:.1f} dB: `edgewright compare` finds the layers to raise to a higher precision"
+        )
+    if report.evaluated_on in ("calibration", "example"):
+        steps.append(f"accuracy was measured {report.measured_on}")
+    return steps
+
+
+def _add_device_layers(file: FileReport, estimates: Sequence[Mapping[str, Any]]) -> None:
+    for estimate in estimates:
+        file.layers.device_basis = f"{estimate.get('basis', '')} for {estimate.get('target', '')}"
+        file.layers.device += [
+            DeviceLayer(
+                str(row["name"]), str(row["operator"]), round(row["cycles"]), int(row["macs"]), row.get("mac_utilisation")
+            )
+            for row in estimate.get("layers", ())
+        ]  # fmt: skip
+
+
+def model_graph(report: PartitionReport, several: bool) -> GraphView:
+    """The graph that a partitioner saw, in topological order."""
+    order = _topological([v.detail.inputs for v in report.verdicts])
+    position = {old: new for new, old in enumerate(order)}
+    view = GraphView(f"model {report.method}" if several else "model", _ABOUT, total=len(order))
+    for old in order[:MAX_NODES]:
+        verdict = report.verdicts[old]
+        detail = verdict.detail
+        view.nodes.append(
+            Node(
+                verdict.node, verdict.operator, verdict.module, verdict.backend or CPU,
+                tuple(position[i] for i in detail.inputs), detail.results, detail.quantization, detail.source,
+                list(verdict.rejections), verdict.macs, verdict.bytes, detail.weights,
+            )
+        )  # fmt: skip
+    return view
+
+
+def _topological(inputs: Sequence[Sequence[int]]) -> list[int]:
+    """The order of the list wherever possible, but every item after its inputs; without recursion.
+
+    >>> _topological([(2,), (), (1,)])
+    [1, 2, 0]
+    """
+    order: list[int] = []
+    done: set[int] = set()
+    for start in range(len(inputs)):
+        stack = [(start, False)]
+        while stack:
+            item, ready = stack.pop()
+            if item in done:
+                continue
+            if ready:
+                done.add(item)
+                order.append(item)
+                continue
+            stack.append((item, True))
+            stack += [(i, False) for i in reversed(inputs[item]) if i not in done]
+    return order
+
+
+def add_comparison(file: FileReport, comparison: Comparison) -> None:
+    """Add errors by layer, to the table and to the operators of the model's graph."""
+    file.layers.errors = [
+        LayerError(e.name, e.module, e.operator, e.introduced, e.effect, e.share, e.fake, e.device)
+        for e in comparison.layers
+    ]
+    device = "" if comparison.device is None else f", {comparison.device:.1f} dB on {comparison.target}"
+    file.layers.error_basis = f"Outputs: {comparison.fake:.1f} dB fake-quantized{device}, {comparison.measured_on}."
+    errors = {e.name: e.introduced for e in comparison.layers}
+    for view in file.graphs:
+        if view.title.startswith("model"):
+            for node in view.nodes:
+                node.error = errors.get(node.name, node.error)
+    modules = comparison.modules_to_raise()
+    if modules:
+        file.next_steps.append(
+            f"raise {', '.join(modules)}: {comparison.fake:.1f} dB become {comparison.raised:.1f} dB"
+        )

@@ -1,0 +1,99 @@
+"""The report of files with the model they were made from: accuracy, reasons and errors by layer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from edgewright.api.accuracy import accuracy
+from edgewright.api.compare import compare
+from edgewright.api.compile import CompileSession
+from edgewright.api.compile_report import measured_on
+from edgewright.api.graph_interpreter import GraphInterpreter
+from edgewright.api.html_report import add_comparison, add_compile_report
+from edgewright.api.layers import record
+from edgewright.backends.registry import find_provider
+from edgewright.backends.targets import Target, find_target
+from edgewright.errors import EdgewrightError, UsageError
+from edgewright.report.histogram import histogram
+from edgewright.report.model import Fact, FileReport
+from edgewright.runtime.program import Runtime
+
+_QUANTIZED = ("int8[", "uint8[", "int16[")
+
+
+def target_of(file: FileReport) -> Target | None:
+    """The device that a file was compiled for, as its manifest or its delegates name it; None if it is not known."""
+    info = find_provider(file.target, lambda _: True)
+    try:
+        return find_target(file.target if info is None or info.targets else info.name)
+    except UsageError:
+        return None
+
+
+def add_model(
+    file: FileReport, source: str, data: Sequence[str], session: CompileSession, target: Target | None
+) -> None:
+    """Add what the model says about a file, compiled for ``target`` or the file's own."""
+    chosen = target or target_of(file)
+    if chosen is None:
+        file.notes.append(f"the model was not compiled again: {file.target} is not a target; name one with --target")
+    else:
+        _add_compiled(file, source, session, chosen)
+    _add_accuracy(file, source, data, session)
+    _add_activations(file, session)
+
+
+def _add_compiled(file: FileReport, source: str, session: CompileSession, target: Target) -> None:
+    """Compile the model again: where operators run, why not, and the errors of layers. Says if that is another file."""
+    kept = file.measures.milliseconds, file.measures.time_basis
+    result = session.build(target)
+    with open(source, "rb") as stream:
+        same = stream.read() == result.buffer
+    add_compile_report(file, result.report)
+    if not same:
+        file.measures.milliseconds, file.measures.time_basis = kept
+        file.facts = [f for f in file.facts if f.label not in ("SQNR", "time", "self-check", "precision")]
+        file.precision = ""
+        file.notes.append(
+            f"the model, compiled now for {target.name}, gives another file than this one: its graph, reasons and"
+            " layers are those of the model as it is compiled now"
+        )
+        stored = any(t.startswith(_QUANTIZED) for node in file.graphs[-1].nodes for t in node.outputs)
+        if stored and not session.settings.recipe.quantizes:
+            file.notes.append("the file is quantized and the model is not: pass --quantize or --recipe")
+    if session.settings.recipe.quantizes and session.evaluated:
+        add_comparison(file, compare(session, target))
+
+
+def _add_accuracy(file: FileReport, source: str, data: Sequence[str], session: CompileSession) -> None:
+    """Run the file itself on the evaluation inputs, and compare it with the model."""
+    if not session.evaluated:
+        return
+    try:
+        method = Runtime.get().load_program(source, list(data) or None).load_method("forward")
+        outputs = [method.execute(call.leaves()) for call in session.evaluated]
+        method.close()
+    except EdgewrightError as error:
+        file.notes.append(f"not compared with the model: {error}")
+        return
+    pairs = zip(session.reference_results(), outputs, strict=True)
+    figures = accuracy(GraphInterpreter(session.original).outputs, pairs)
+    file.measures.sqnr = figures.sqnr
+    if figures.sqnr is not None:
+        basis = f"this file against the model, {measured_on(session.samples.origin, len(outputs))}"
+        file.facts = [f for f in file.facts if f.label != "SQNR"]
+        file.facts.insert(1, Fact("SQNR", f"{figures.sqnr:.1f} dB", basis, "bad" if figures.sqnr < 20 else "good"))
+
+
+def _add_activations(file: FileReport, session: CompileSession) -> None:
+    """Histograms of what the float model computes for one evaluation input."""
+    if not session.evaluated:
+        return
+    results: dict[str, Any] = record(session.original.module(), session.evaluated[0].leaves())
+    for view in file.graphs:
+        for node in view.nodes if view.title.startswith("model") else ():
+            value = results.get(node.name)
+            shown = None if value is None else histogram("activations of the float model", value.detach().numpy())
+            if shown is not None:
+                node.histograms.append(shown)

@@ -1,0 +1,580 @@
+"use strict";
+// Tabs, sorting, the choice of a file, and the drawing of graphs. Everything here is also in the page's tables.
+(() => {
+  document.documentElement.classList.add("js");
+  const byId = (id) => document.getElementById(id);
+  const make = (tag, attributes = {}, ...children) => {
+    const element = document.createElement(tag);
+    for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+    element.append(...children);
+    return element;
+  };
+  const units = (value, names, base) => {
+    let power = 0;
+    while (value >= base && power < names.length - 1) { value /= base; power += 1; }
+    return `${value >= 100 || !power ? Math.round(value) : value.toPrecision(3)} ${names[power]}`;
+  };
+  const bytes = (n) => units(n, ["B", "KiB", "MiB", "GiB"], 1024);
+  const counted = (n) => units(n, ["", "K", "M", "G", "T"], 1000).trim();
+  const time = (ms) => (ms >= 1 ? `${ms.toPrecision(3)} ms` : `${(ms * 1000).toPrecision(3)} µs`);
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+  // ------------------------------------------------------------------------------------------------------ tabs
+  const tabs = [...document.querySelectorAll("nav a")];
+  const panels = tabs.map((tab) => byId(tab.hash.slice(1)));
+  const onShow = [];
+  const show = (at, focus) => {
+    tabs.forEach((tab, i) => {
+      tab.setAttribute("aria-selected", i === at);
+      tab.tabIndex = i === at ? 0 : -1;
+      panels[i].hidden = i !== at;
+    });
+    if (focus) tabs[at].focus();
+    if (byId("chooser")) byId("chooser").hidden = panels[at].id === "compare";
+    onShow.forEach((action) => action());
+  };
+  const nav = document.querySelector("nav");
+  nav.setAttribute("role", "tablist");
+  tabs.forEach((tab, i) => {
+    tab.setAttribute("role", "tab");
+    tab.id = `tab-${panels[i].id}`;
+    tab.setAttribute("aria-controls", panels[i].id);
+    panels[i].setAttribute("role", "tabpanel");
+    panels[i].setAttribute("aria-labelledby", tab.id);
+    tab.addEventListener("click", (event) => { event.preventDefault(); history.replaceState(null, "", tab.hash); show(i); });
+    tab.addEventListener("keydown", (event) => {
+      const to = { ArrowRight: i + 1, ArrowLeft: i - 1, Home: 0, End: tabs.length - 1 }[event.key];
+      if (to === undefined) return;
+      event.preventDefault();
+      show((to + tabs.length) % tabs.length, true);
+    });
+  });
+
+  const chooser = byId("file");
+  if (chooser) {
+    const choose = () => {
+      document.querySelectorAll(".file").forEach((part) => { part.hidden = part.dataset.file !== chooser.value; });
+      onShow.forEach((action) => action());
+    };
+    chooser.addEventListener("change", choose);
+    choose();
+  }
+
+  // --------------------------------------------------------------------------------------------------- sorting
+  const sort = (head, index) => {
+    const body = head.closest("table").tBodies[0];
+    const descending = head.getAttribute("aria-sort") === "descending" ||
+      (!head.hasAttribute("aria-sort") && !head.classList.contains("n")) ? 1 : -1;
+    for (const other of head.parentNode.children) other.removeAttribute("aria-sort");
+    head.setAttribute("aria-sort", descending === 1 ? "ascending" : "descending");
+    const key = (row) => {
+      const cell = row.cells[index];
+      return cell.dataset.v === undefined ? cell.textContent : Number(cell.dataset.v);
+    };
+    const rows = [...body.rows].map((row) => [key(row), row]);
+    rows.sort(([a], [b]) => {
+      if (a === "" || b === "") return (a === "") - (b === ""); // what is not known comes last
+      return descending * (typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b), "en", { numeric: true }));
+    });
+    body.append(...rows.map(([, row]) => row));
+  };
+  document.querySelectorAll("thead th").forEach((head) => {
+    const button = make("button", { type: "button" }, head.textContent);
+    head.replaceChildren(button);
+    button.addEventListener("click", () => sort(head, head.cellIndex));
+  });
+
+  // ----------------------------------------------------------------------------------------------- flame chart
+  document.querySelectorAll(".flame").forEach((chart) => {
+    const spans = [...chart.querySelectorAll("g")];
+    const total = Math.max(...spans.map((g) => Number(g.dataset.s) + Number(g.dataset.l)), 1e-9);
+    let focus = null;
+    const draw = (start, length) => spans.forEach((g) => {
+      const rect = g.querySelector("rect");
+      const x = 16 + (928 * (g.dataset.s - start)) / length;
+      const right = Math.min(x + (928 * g.dataset.l) / length, 944);
+      const left = Math.max(x, 16);
+      g.style.display = right < 16 || left > 944 ? "none" : "";
+      rect.setAttribute("x", left);
+      rect.setAttribute("width", Math.max(right - left, 0.5));
+      g.querySelector("text")?.remove();
+      if (right - left > 40) {
+        const text = document.createElementNS("http://www.w3.org/2000/svg", "text");
+        text.setAttribute("x", left + 4);
+        text.setAttribute("y", Number(rect.getAttribute("y")) + 16);
+        text.textContent = g.dataset.n.slice(0, Math.floor((right - left) / 7));
+        g.append(text);
+      }
+    });
+    spans.forEach((g) => g.addEventListener("click", () => {
+      focus = focus === g ? null : g;
+      draw(focus ? Number(g.dataset.s) : 0, focus ? Math.max(Number(g.dataset.l), 1e-3) : total);
+    }));
+  });
+
+  // ----------------------------------------------------------------------------------------------- graph model
+  // A module holds operators and modules; what is closed is drawn as one box.
+  const buildTree = (graph) => {
+    const root = { name: "", path: "", children: [], parent: null, open: true, depth: 0, first: 0 };
+    const modules = new Map([["", root]]);
+    const module = (path) => {
+      const known = modules.get(path);
+      if (known) return known;
+      const cut = path.lastIndexOf(".");
+      const parent = module(cut < 0 ? "" : path.slice(0, cut));
+      const made = { name: path.slice(cut + 1), path, children: [], parent, open: false, depth: parent.depth + 1 };
+      modules.set(path, made);
+      parent.children.push(made);
+      return made;
+    };
+    const ops = graph.nodes.map((node, index) => {
+      const parent = module(graph.texts[node.m]);
+      const op = { node, index, parent, first: index, name: node.n, depth: parent.depth + 1 };
+      parent.children.push(op);
+      for (let m = parent; m; m = m.parent) {
+        if (m.first === undefined) m.first = index;
+        m.count = (m.count || 0) + 1;
+        for (const key of ["c", "b", "w", "t"]) if (node[key]) m[key] = (m[key] || 0) + node[key];
+        if (node.e !== undefined) m.e = Math.min(m.e ?? Infinity, node.e);
+        (m.places ??= new Map()).set(node.p, (m.places.get(node.p) || 0) + 1);
+      }
+      return op;
+    });
+    const users = ops.map(() => []);
+    graph.nodes.forEach((node, to) => (node.i || []).forEach((from) => { if (ops[from]) users[from].push(to); }));
+    return { graph, root, modules, ops, users };
+  };
+  const isModule = (item) => item.children !== undefined;
+  const shown = (item) => { // the box that stands for an item
+    let best = item;
+    for (let m = item.parent; m; m = m.parent) if (!m.open) best = m;
+    return best;
+  };
+
+  // ------------------------------------------------------------------------------------------- layered layout
+  const GAP_X = 28, GAP_Y = 34, PAD = 20, TITLE = 22;
+  const layout = (tree, measure) => {
+    const links = new Map(); // per open module: edges between its children
+    const visible = new Map(); // edges between boxes
+    tree.graph.nodes.forEach((node, to) => (node.i || []).forEach((from) => {
+      const a = tree.ops[from], b = tree.ops[to];
+      if (!a) return;
+      const source = shown(a), target = shown(b);
+      if (source === target) return;
+      let x = source, y = target;
+      while (x.depth > y.depth) x = x.parent;
+      while (y.depth > x.depth) y = y.parent;
+      while (x.parent !== y.parent) { x = x.parent; y = y.parent; }
+      if (x !== y) {
+        if (!links.has(x.parent)) links.set(x.parent, new Map());
+        const list = links.get(x.parent);
+        if (!list.has(y)) list.set(y, new Set());
+        list.get(y).add(x);
+      }
+      visible.set(`${source.path ?? source.index}\n${target.path ?? target.index}`, [source, target]);
+    }));
+    const place = (box) => {
+      const children = [...box.children].sort((a, b) => a.first - b.first);
+      children.forEach((child) => { if (isModule(child) && child.open) place(child); else [child.w2, child.h2] = measure(child); });
+      const sources = links.get(box) || new Map();
+      const rank = new Map(), rows = [];
+      for (const child of children) {
+        let r = 0;
+        for (const from of sources.get(child) || []) if (from.first < child.first && rank.has(from)) r = Math.max(r, rank.get(from) + 1);
+        rank.set(child, r);
+        (rows[r] ??= []).push(child);
+      }
+      let y = PAD + TITLE, width = 0;
+      for (const row of rows) {
+        for (const item of row) {
+          const from = [...(sources.get(item) || [])].filter((s) => rank.get(s) < rank.get(item));
+          item.wish = from.length ? from.reduce((sum, s) => sum + s.x + s.w2 / 2, 0) / from.length : item.wish ?? 0;
+        }
+        row.sort((a, b) => a.wish - b.wish || a.first - b.first);
+        let x = 0;
+        row.forEach((item) => { item.x = x; x += item.w2 + GAP_X; });
+        const shift = row.reduce((sum, i) => sum + i.wish - i.x - i.w2 / 2, 0) / row.length;
+        row.forEach((item) => { item.x += shift; item.y = y; });
+        y += Math.max(...row.map((i) => i.h2)) + GAP_Y;
+      }
+      const left = Math.min(...children.map((c) => c.x)), right = Math.max(...children.map((c) => c.x + c.w2));
+      children.forEach((c) => { c.x += PAD - left; });
+      width = right - left + 2 * PAD;
+      box.w2 = Math.max(width, 90);
+      box.h2 = y - GAP_Y + PAD;
+    };
+    if (tree.root.children.length) place(tree.root);
+    const boxes = [];
+    const absolute = (box, dx, dy) => box.children.forEach((c) => {
+      c.ax = dx + c.x; c.ay = dy + c.y;
+      boxes.push(c);
+      if (isModule(c) && c.open) absolute(c, c.ax, c.ay);
+    });
+    absolute(tree.root, 0, 0);
+    const solid = boxes.filter((b) => !(isModule(b) && b.open)).sort((a, b) => a.ay - b.ay);
+    const after = (y) => { // the first box below y
+      let low = 0, high = solid.length;
+      while (low < high) { const middle = (low + high) >> 1; if (solid[middle].ay < y) low = middle + 1; else high = middle; }
+      return low;
+    };
+    const blocked = (a, b) => { // something is between them: the line goes around it
+      const x = (a.ax + a.w2 / 2 + b.ax + b.w2 / 2) / 2;
+      for (let i = after(a.ay + a.h2); i < solid.length && solid[i].ay + solid[i].h2 < b.ay; i += 1) {
+        if (solid[i].ax < x && x < solid[i].ax + solid[i].w2) return solid[i].ax + solid[i].w2;
+      }
+      return 0;
+    };
+    return { boxes, edges: [...visible.values()].map(([a, b]) => [a, b, blocked(a, b)]) };
+  };
+
+  // ----------------------------------------------------------------------------------------------- the drawing
+  const CIVIDIS = [[0, 34, 78], [66, 78, 108], [125, 124, 120], [187, 175, 113], [255, 234, 70]];
+  const ramp = (part) => {
+    const at = Math.min(Math.max(part, 0), 1) * (CIVIDIS.length - 1), low = Math.min(Math.floor(at), CIVIDIS.length - 2);
+    return CIVIDIS[low].map((c, i) => Math.round(c + (CIVIDIS[low + 1][i] - c) * (at - low)));
+  };
+  const MEASURES = {
+    placement: null,
+    time: { key: "t", text: (v) => time(v), title: "time on this machine" },
+    macs: { key: "c", text: counted, title: "multiply-accumulates" },
+    weights: { key: "w", text: bytes, title: "bytes of weights" },
+    error: { key: "e", text: (v) => `${v.toFixed(1)} dB`, title: "error introduced (SQNR; less is worse)", inverse: true },
+  };
+
+  const drawGraph = (place, graph) => {
+    const tree = buildTree(graph);
+    const canvas = make("canvas", { tabindex: "0", role: "application", "aria-label":
+      "Graph. Arrow keys pan, plus and minus zoom, 0 fits, N and P select the next and previous operator, Enter opens or closes a module, slash searches." });
+    const context = canvas.getContext("2d");
+    const detail = make("div", { class: "detail", "aria-live": "polite", tabindex: "0", role: "region", "aria-label": "Selected operator" });
+    const search = make("input", { type: "search", placeholder: "name, operator, module, rule", "aria-label": "Search the graph" });
+    const color = make("select", { "aria-label": "Color by" });
+    for (const [key, m] of Object.entries(MEASURES)) {
+      if (!m || graph.nodes.some((n) => n[m.key] !== undefined)) color.append(make("option", { value: key }, `color: ${m ? m.title : "where it runs"}`));
+    }
+    const hits = make("ul", { class: "hits", "aria-label": "Search results" });
+    const key = make("div", { class: "key" });
+    const button = (text, label, action) => {
+      const made = make("button", { type: "button", "aria-label": label }, text);
+      made.addEventListener("click", action);
+      return made;
+    };
+    let view = { x: 0, y: 0, zoom: 1 }, drawn = { boxes: [], edges: [] }, selected = null, pending = 0, ready = false;
+    const places = [...new Set(graph.nodes.map((n) => n.p))];
+    const hues = places.map((p, i) => (graph.texts[p] === "cpu" ? "--c4" : ["--c0", "--c1", "--c2", "--c3"][i % 4]));
+
+    const measure = (item) => {
+      context.font = "13px system-ui, sans-serif";
+      const [first, second] = lines(item);
+      const width = Math.max(context.measureText(first).width, context.measureText(second).width);
+      return [Math.min(Math.max(width + 20, 70), 320), 44];
+    };
+    const lines = (item) => isModule(item)
+      ? [item.name, `${item.count} operators`]
+      : [graph.texts[item.node.o].replace(/^aten::|\.out$/g, ""), (item.node.s || [""])[0].split(" scale")[0]];
+    const arrange = () => { drawn = layout(tree, measure); request(); };
+    const request = () => { if (!pending) pending = requestAnimationFrame(() => { pending = 0; paint(); }); };
+    const resize = () => {
+      const scale = devicePixelRatio || 1, box = canvas.getBoundingClientRect();
+      if (!box.width) return false;
+      canvas.width = box.width * scale;
+      canvas.height = box.height * scale;
+      return true;
+    };
+    const fit = () => {
+      const box = canvas.getBoundingClientRect(), root = tree.root;
+      const whole = Math.min(box.width / (root.w2 + 20), box.height / (root.h2 + 20), 1.2);
+      view.zoom = Math.max(whole, Math.min(0.85, box.width / (root.w2 + 20))); // readable: long graphs start at their top
+      view.x = (box.width - root.w2 * view.zoom) / 2;
+      view.y = whole < view.zoom ? 4 : (box.height - root.h2 * view.zoom) / 2;
+      request();
+    };
+    const range = (m) => {
+      const values = graph.nodes.map((n) => n[m.key]).filter((v) => v !== undefined);
+      return [Math.min(...values), Math.max(...values)];
+    };
+    const fill = (item) => {
+      const m = MEASURES[color.value];
+      const data = isModule(item) ? item : item.node;
+      if (!m) {
+        const p = isModule(item) ? [...item.places].sort((a, b) => b[1] - a[1])[0][0] : item.node.p;
+        return [css(hues[places.indexOf(p)]), 0.35, css("--text")];
+      }
+      const value = data[m.key];
+      if (value === undefined) return [css("--panel"), 1, css("--text")];
+      const [low, high] = range(m);
+      let part = high > low ? (value - low) / (high - low) : 1;
+      if (m.inverse) part = 1 - part;
+      const rgb = ramp(Math.sqrt(part));
+      const light = 0.2126 * rgb[0] + 0.7152 * rgb[1] + 0.0722 * rgb[2] > 125;
+      return [`rgb(${rgb})`, 1, light ? "#111" : "#fff"];
+    };
+    const paint = () => {
+      const scale = devicePixelRatio || 1, { x, y, zoom } = view;
+      const box = { width: canvas.width / scale, height: canvas.height / scale };
+      context.setTransform(scale, 0, 0, scale, 0, 0);
+      context.fillStyle = css("--bg");
+      context.fillRect(0, 0, box.width, box.height);
+      context.setTransform(scale * zoom, 0, 0, scale * zoom, scale * x, scale * y);
+      const inside = (b, m = 0) => (b.ax + b.w2 + m) * zoom + x > 0 && (b.ax - m) * zoom + x < box.width && (b.ay + b.h2 + m) * zoom + y > 0 && (b.ay - m) * zoom + y < box.height;
+      const line = css("--dim"), text = css("--text"), mark = css("--select");
+      for (const b of drawn.boxes) {
+        if (!(isModule(b) && b.open) || !inside(b)) continue;
+        context.globalAlpha = 0.5;
+        context.fillStyle = css("--panel");
+        context.fillRect(b.ax, b.ay, b.w2, b.h2);
+        context.globalAlpha = 1;
+        context.strokeStyle = b === selected ? mark : css("--line");
+        context.lineWidth = (b === selected ? 3 : 1) / Math.min(zoom, 1);
+        context.strokeRect(b.ax, b.ay, b.w2, b.h2);
+        context.fillStyle = text;
+        context.font = "600 13px system-ui, sans-serif";
+        if (zoom > 0.25) context.fillText(`− ${b.name}`, b.ax + 8, b.ay + 17, b.w2 - 12);
+      }
+      context.strokeStyle = line;
+      context.lineWidth = 1 / Math.min(zoom, 1);
+      context.globalAlpha = 0.75;
+      context.beginPath();
+      for (const [a, b, around] of drawn.edges) {
+        if (!inside(a, 400) && !inside(b, 400)) continue;
+        const x1 = a.ax + a.w2 / 2, y1 = a.ay + a.h2, x2 = b.ax + b.w2 / 2, y2 = b.ay, bend = Math.max(14, Math.min((y2 - y1) / 2, 60));
+        context.moveTo(x1, y1);
+        if (around) {
+          const side = Math.max(a.ax + a.w2, b.ax + b.w2, around) + 8 + Math.min((y2 - y1) / 40, 24);
+          context.bezierCurveTo(x1 + 6, y1 + 16, side, y1 + 10, side, y1 + 40);
+          context.lineTo(side, y2 - 40);
+          context.bezierCurveTo(side, y2 - 10, x2 + 6, y2 - 16, x2, y2);
+        } else context.bezierCurveTo(x1, y1 + bend, x2, y2 - bend, x2, y2);
+        context.moveTo(x2 - 4, y2 - 6);
+        context.lineTo(x2, y2);
+        context.lineTo(x2 + 4, y2 - 6);
+      }
+      context.stroke();
+      context.globalAlpha = 1;
+      for (const b of drawn.boxes) {
+        if ((isModule(b) && b.open) || !inside(b)) continue;
+        const [back, alpha, front] = fill(b);
+        context.beginPath();
+        context.roundRect(b.ax, b.ay, b.w2, b.h2, isModule(b) ? 3 : 9);
+        context.fillStyle = css("--bg");
+        context.fill();
+        context.globalAlpha = alpha;
+        context.fillStyle = back;
+        context.fill();
+        context.globalAlpha = 1;
+        const onCpu = isModule(b) ? false : graph.texts[b.node.p] === "cpu";
+        context.setLineDash(onCpu ? [5, 3] : []); // not by color alone
+        context.strokeStyle = b === selected ? mark : line;
+        context.lineWidth = (b === selected ? 4 : isModule(b) ? 2 : 1) / Math.min(zoom, 1);
+        context.stroke();
+        context.setLineDash([]);
+        if (zoom < 0.3) continue;
+        const [first, second] = lines(b);
+        context.fillStyle = front;
+        context.font = `${isModule(b) ? "600 " : ""}13px system-ui, sans-serif`;
+        context.fillText(isModule(b) ? `+ ${first}` : first, b.ax + 10, b.ay + 18, b.w2 - 16);
+        context.font = "11px system-ui, sans-serif";
+        context.fillText(second, b.ax + 10, b.ay + 34, b.w2 - 16);
+      }
+    };
+
+    // ------------------------------------------------------------------------------------------- selection
+    const entry = (list, name, value) => { if (value !== undefined && value !== "") list.append(make("dt", {}, name), make("dd", {}, value)); };
+    const bars = (h) => {
+      const [title, low, high, counts, values, sampled] = h, most = Math.max(...counts, 1);
+      const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+      svg.setAttribute("viewBox", "0 0 240 70");
+      svg.setAttribute("preserveAspectRatio", "none");
+      svg.setAttribute("role", "img");
+      svg.setAttribute("aria-label", `Histogram of ${title}`);
+      counts.forEach((count, i) => {
+        const rect = document.createElementNS("http://www.w3.org/2000/svg", "rect");
+        const height = (68 * count) / most, wide = 240 / counts.length;
+        for (const [k, v] of Object.entries({ x: i * wide, y: 70 - height, width: wide - 1, height })) rect.setAttribute(k, v);
+        svg.append(rect);
+      });
+      const part = sampled < values ? `, ${sampled.toLocaleString("en")} of ${values.toLocaleString("en")} sampled` : "";
+      return make("dd", {}, svg, `${low.toPrecision(4)} to ${high.toPrecision(4)}${part}`);
+    };
+    const describe = () => {
+      if (!selected) {
+        detail.replaceChildren(make("p", {}, "Select an operator to see its shapes, quantization, source and rules. Double-click or Enter opens and closes a module."));
+        return;
+      }
+      const list = make("dl");
+      const node = selected.node;
+      if (isModule(selected)) {
+        entry(list, "operators", String(selected.count));
+        entry(list, "runs on", [...selected.places].map(([p, n]) => `${graph.texts[p]}: ${n}`).join(", "));
+        entry(list, "MACs", selected.c && counted(selected.c));
+        entry(list, "weights", selected.w && bytes(selected.w));
+        entry(list, "time of its products here", selected.t && time(selected.t));
+      } else {
+        entry(list, "name", node.n);
+        entry(list, "module", graph.texts[node.m]);
+        entry(list, "runs on", graph.texts[node.p]);
+        (node.s || []).forEach((s) => entry(list, "result", s));
+        (node.q || []).forEach((q) => entry(list, "quantization", q));
+        entry(list, "source", node.l === undefined ? "" : graph.texts[node.l]);
+        (node.r || []).forEach((r) => entry(list, "not delegated", graph.texts[r]));
+        entry(list, "MACs", node.c && node.c.toLocaleString("en"));
+        entry(list, "result bytes", node.b && bytes(node.b));
+        entry(list, "weights", node.w && bytes(node.w));
+        entry(list, "time here", node.t && time(node.t));
+        entry(list, "error it introduces", node.e !== undefined ? (node.e >= 200 ? "none" : `${node.e.toFixed(1)} dB SQNR`) : "");
+        entry(list, "cycles", node.y && node.y.toLocaleString("en"));
+        (node.h || []).forEach((h) => list.append(make("dt", {}, h[0]), bars(h)));
+      }
+      detail.replaceChildren(make("h4", {}, isModule(selected) ? selected.path : graph.texts[node.o]), list);
+    };
+    const select = (item, center) => {
+      selected = item;
+      describe();
+      if (item && center) {
+        for (let m = item.parent; m; m = m.parent) m.open = true;
+        arrange();
+        const box = canvas.getBoundingClientRect();
+        view.zoom = Math.max(view.zoom, 0.7);
+        view.x = box.width / 2 - (item.ax + item.w2 / 2) * view.zoom;
+        view.y = box.height / 2 - (item.ay + item.h2 / 2) * view.zoom;
+      }
+      request();
+    };
+    const toggle = (item) => { if (item && isModule(item)) { item.open = !item.open; arrange(); } };
+    const at = (px, py) => {
+      const x = (px - view.x) / view.zoom, y = (py - view.y) / view.zoom;
+      return drawn.boxes.findLast((b) => x >= b.ax && x <= b.ax + b.w2 && y >= b.ay && y <= b.ay + b.h2) || null;
+    };
+    const zoomAt = (factor, px, py) => {
+      const zoom = Math.min(Math.max(view.zoom * factor, 0.02), 4), by = zoom / view.zoom;
+      view = { zoom, x: px - (px - view.x) * by, y: py - (py - view.y) * by };
+      request();
+    };
+    const zoomMiddle = (factor) => { const box = canvas.getBoundingClientRect(); zoomAt(factor, box.width / 2, box.height / 2); };
+
+    // --------------------------------------------------------------------------------------------- pointers
+    const pointers = new Map();
+    let moved = 0;
+    canvas.addEventListener("pointerdown", (e) => { canvas.setPointerCapture(e.pointerId); pointers.set(e.pointerId, e); moved = 0; });
+    canvas.addEventListener("pointermove", (e) => {
+      const before = pointers.get(e.pointerId);
+      if (!before) return;
+      const others = [...pointers.values()].filter((p) => p.pointerId !== e.pointerId);
+      if (others.length) {
+        const o = others[0], box = canvas.getBoundingClientRect();
+        const far = (p) => Math.hypot(p.clientX - o.clientX, p.clientY - o.clientY);
+        zoomAt(far(e) / Math.max(far(before), 1), (e.clientX + o.clientX) / 2 - box.left, (e.clientY + o.clientY) / 2 - box.top);
+      } else {
+        view.x += e.clientX - before.clientX;
+        view.y += e.clientY - before.clientY;
+      }
+      moved += Math.abs(e.clientX - before.clientX) + Math.abs(e.clientY - before.clientY);
+      pointers.set(e.pointerId, e);
+      request();
+    });
+    const release = (e) => pointers.delete(e.pointerId);
+    canvas.addEventListener("pointerup", (e) => { release(e); if (moved < 5) select(at(e.offsetX, e.offsetY)); });
+    canvas.addEventListener("pointercancel", release);
+    canvas.addEventListener("dblclick", (e) => toggle(at(e.offsetX, e.offsetY)));
+    canvas.addEventListener("wheel", (e) => {
+      if (!e.ctrlKey && document.activeElement !== canvas) return; // the page scrolls past a graph that nobody uses
+      e.preventDefault();
+      zoomAt(Math.exp(-e.deltaY / 400), e.offsetX, e.offsetY);
+    }, { passive: false });
+
+    // --------------------------------------------------------------------------------------------- keyboard
+    const step = (by) => {
+      const items = drawn.boxes.filter((b) => !(isModule(b) && b.open)).sort((a, b) => a.first - b.first);
+      const now = items.indexOf(selected);
+      select(items[Math.min(Math.max(now + by, 0), items.length - 1)], true);
+    };
+    const keys = {
+      ArrowLeft: () => { view.x += 60; }, ArrowRight: () => { view.x -= 60; }, ArrowUp: () => { view.y += 60; }, ArrowDown: () => { view.y -= 60; },
+      "+": () => zoomMiddle(1.25), "=": () => zoomMiddle(1.25), "-": () => zoomMiddle(0.8), 0: fit,
+      n: () => step(1), p: () => step(-1), Enter: () => toggle(selected), "/": () => search.focus(), Escape: () => select(null),
+    };
+    canvas.addEventListener("keydown", (e) => {
+      const action = keys[e.key];
+      if (!action || e.ctrlKey || e.metaKey) return;
+      e.preventDefault();
+      action();
+      request();
+    });
+
+    // ----------------------------------------------------------------------------------------------- search
+    const find = () => {
+      const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
+      hits.replaceChildren();
+      if (!words.length) return;
+      const matches = tree.ops.filter(({ node }) => {
+        const text = [node.n, graph.texts[node.o], graph.texts[node.m], graph.texts[node.p], ...(node.r || []).map((r) => graph.texts[r]), node.l === undefined ? "" : graph.texts[node.l]].join(" ").toLowerCase();
+        return words.every((word) => text.includes(word));
+      });
+      matches.slice(0, 12).forEach((op) => hits.append(make("li", {}, button(`${graph.texts[op.node.o]} ${op.name}`, `Go to ${op.name}`, () => select(op, true)))));
+      hits.append(make("li", {}, matches.length > 12 ? `and ${matches.length - 12} more` : matches.length ? "" : "nothing found"));
+    };
+    search.addEventListener("input", find);
+    search.addEventListener("keydown", (e) => { if (e.key === "Enter") hits.querySelector("button")?.click(); });
+
+    // ------------------------------------------------------------------------------------------------ setup
+    const legend = () => {
+      key.replaceChildren();
+      const m = MEASURES[color.value];
+      const add = (name, back) => { const made = make("span", {}, name); made.style.setProperty("--k", back); key.append(made); };
+      if (!m) places.forEach((p, i) => add(graph.texts[p] + (graph.texts[p] === "cpu" ? " (dashed)" : ""), css(hues[i])));
+      else {
+        const [low, high] = range(m);
+        [0, 0.5, 1].forEach((part) => add(m.text(low + (high - low) * (m.inverse ? 1 - part * part : part * part)), `rgb(${ramp(part)})`));
+        add("not known", css("--panel"));
+      }
+      request();
+    };
+    color.addEventListener("change", legend);
+    const openAll = () => { tree.modules.forEach((m) => { m.open = true; }); arrange(); fit(); };
+    const closeAll = () => { tree.modules.forEach((m) => { m.open = m === tree.root; }); arrange(); fit(); };
+    const buttons = [button("+", "Zoom in", () => zoomMiddle(1.25)), button("−", "Zoom out", () => zoomMiddle(0.8)), button("fit", "Fit the graph", fit),
+      button("open all", "Open all modules", openAll), button("close all", "Close all modules", closeAll)];
+    place.append(make("div", { class: "tools" }, search, color, ...buttons), hits, make("div", { class: "bench" }, canvas, detail), key);
+    const openSome = (limit) => { // modules from the outside in, as long as the boxes are few
+      const queue = [tree.root];
+      let boxes = 0;
+      while (queue.length) {
+        const m = queue.shift();
+        if (boxes + m.children.length > limit && m !== tree.root) continue;
+        m.open = true;
+        boxes += m.children.length;
+        queue.push(...m.children.filter(isModule));
+      }
+    };
+    openSome(80);
+    describe();
+    const start = () => {
+      if (!resize()) return;
+      if (!ready) { ready = true; arrange(); fit(); legend(); } else request();
+    };
+    onShow.push(start);
+    addEventListener("resize", start);
+    dark.addEventListener("change", () => { legend(); });
+    place.graph = { tree, select, openAll, get boxes() { return drawn.boxes.length; } };
+  };
+
+  const data = JSON.parse(byId("data").textContent);
+  document.querySelectorAll(".graph").forEach((place) => {
+    const graph = data[place.dataset.key];
+    if (graph && graph.nodes.length) drawGraph(place, graph);
+  });
+
+  // ---------------------------------------------------------------------------------------------------- print
+  let opened = [];
+  addEventListener("beforeprint", () => {
+    opened = [...document.querySelectorAll("details:not([open])")];
+    opened.forEach((d) => { d.open = true; });
+    panels.forEach((p) => { p.hidden = false; });
+  });
+  addEventListener("afterprint", () => {
+    opened.forEach((d) => { d.open = false; });
+    show(Math.max(tabs.findIndex((t) => t.getAttribute("aria-selected") === "true"), 0));
+  });
+  show(Math.max(tabs.findIndex((tab) => tab.hash === location.hash), 0));
+})();

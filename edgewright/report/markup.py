@@ -1,0 +1,86 @@
+"""HTML fragments: text is escaped, tables can be sorted and work without scripts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from html import escape as _escape
+
+MAX_ROWS = 1_000  # rows of a table in a page
+_MAX_TEXT = 400  # characters of a name: files are not trusted
+# Characters that change the direction of text could make a name look like another one.
+_HIDDEN = {
+    c: f"\\u{c:04x}" for c in (*range(0x20), 0x7F, *range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F)
+}
+
+
+def clean(text: object) -> str:
+    """Text from a file: shortened, with control characters made visible.
+
+    >>> clean("a\\x1b[0m")
+    'a\\\\u001b[0m'
+    """
+    shown = str(text)
+    shown = shown if len(shown) <= _MAX_TEXT else f"{shown[:_MAX_TEXT]}…"
+    return shown.translate(_HIDDEN)
+
+
+def escape(text: object) -> str:
+    """Text as HTML, for elements and attributes.
+
+    >>> escape('<b title="x">')
+    '&lt;b title=&quot;x&quot;&gt;'
+    """
+    return _escape(clean(text), quote=True)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell of a table: its text, the number to sort by, a bar of this fraction, and classes."""
+
+    text: str
+    value: float | None = None
+    bar: float | None = None
+    style: str = ""
+
+
+def table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[Cell | str]], total: int | None = None) -> str:
+    """A table that can be sorted; a head that starts with ``>`` is of numbers. ``total``: rows that there are."""
+    lines = list(rows)
+    shown = lines[:MAX_ROWS]
+    total = len(lines) if total is None else total
+    right = [head.startswith(">") for head in heads]
+    head = "".join(
+        f'<th scope="col"{" class=n" if r else ""}>{escape(h.lstrip(">"))}</th>'
+        for h, r in zip(heads, right, strict=True)
+    )
+    body = "".join(f"<tr>{''.join(map(_cell, line, right))}</tr>" for line in shown)
+    more = f'<p class="more">The first {len(shown):,} of {total:,}.</p>' if total > len(shown) else ""
+    return (
+        f'<div class="scroll" role="region" tabindex="0" aria-label="{escape(caption)}"><table>'
+        f"<caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>{more}"
+    )
+
+
+def _cell(cell: Cell | str, right: bool) -> str:
+    cell = Cell(cell) if isinstance(cell, str) else cell
+    classes = " ".join(filter(None, ("n" if right else "", cell.style)))
+    attributes = f' class="{classes}"' if classes else ""
+    attributes += f' data-v="{cell.value:.12g}"' if cell.value is not None else ""
+    return f"<td{attributes}>{_bar(cell.bar)}{escape(cell.text)}</td>"
+
+
+def _bar(fraction: float | None) -> str:
+    if fraction is None:
+        return ""
+    width = 60 * min(max(fraction, 0.0), 1.0)
+    return f'<svg class="bar" width="60" height="8" aria-hidden="true"><rect width="{width:.1f}" height="8"/></svg>'
+
+
+def paragraph(text: str, style: str = "") -> str:
+    return f'<p class="{style}">{escape(text)}</p>' if style else f"<p>{escape(text)}</p>"
+
+
+def fold(summary: str, content: str, opened: bool = False) -> str:
+    """Content that a reader opens."""
+    return f"<details{' open' if opened else ''}><summary>{escape(summary)}</summary>{content}</details>"

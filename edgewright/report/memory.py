@@ -1,0 +1,101 @@
+"""Memory of a program: the arena over time, weights by owner, and the parts of the file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from edgewright.formats import schema
+from edgewright.formats.checked_int import tensor_bytes
+from edgewright.report.dataflow import calls
+from edgewright.report.file_facts import file_parts
+from edgewright.report.model import CPU, Arena, Block, GraphView, Memory, Weights
+
+MAX_BLOCKS = 2_000  # tensors of an arena in a page
+
+
+def memory_of(program: schema.Program, facts: Mapping[str, Any], graph: GraphView) -> Memory:
+    """The memory of a program. ``facts``: as ``program_facts`` gives them, with the file's size."""
+    return Memory(
+        file_bytes=facts["bytes"],
+        parts=file_parts(facts),
+        arenas=[arena for plan in program.execution_plan for arena in arenas(plan)],
+        weights=weights_by_owner(facts, graph),
+        planned=sum(method["planned_bytes"] for method in facts["methods"]),
+    )
+
+
+def arenas(plan: schema.ExecutionPlan) -> list[Arena]:
+    """The arenas of a method, with every planned tensor and its live range."""
+    instructions = calls(plan)
+    first: dict[int, int] = dict.fromkeys(plan.inputs, 0)
+    last: dict[int, int] = {}
+    for at, call in enumerate(instructions):
+        for index in call.writes:
+            first.setdefault(index, at)
+        for index in (*call.reads, *call.writes):
+            last[index] = at
+    end = max(len(instructions) - 1, 0)
+    last.update(dict.fromkeys(plan.outputs, end))
+    result = [Arena(plan.name, i, size, instructions=len(instructions))
+              for i, size in enumerate(plan.non_const_buffer_sizes) if i and size]  # fmt: skip
+    by_index = {arena.index: arena for arena in result}
+    names = {i: f"input {n}" for n, i in enumerate(plan.inputs)} | {
+        i: f"output {n}" for n, i in enumerate(plan.outputs)
+    }
+    for index, value in enumerate(plan.values):
+        place = value.allocation_info if isinstance(value, schema.Tensor) else None
+        if place is None or place.memory_id not in by_index or not isinstance(value, schema.Tensor):
+            continue
+        is_state = bool(value.data_buffer_idx)  # keeps its contents between calls
+        start, stop = (0, end) if is_state else (first.get(index, last.get(index, 0)), last.get(index, end))
+        name = names.get(index) or _name(instructions, index, first, is_state)
+        size = tensor_bytes(value.scalar_type, value.sizes)
+        by_index[place.memory_id].blocks.append(Block(name, start, max(start, stop), place.offset, size))
+    for arena in result:
+        _summarize(arena)
+    return result
+
+
+def _name(instructions: list[Any], index: int, first: Mapping[int, int], is_state: bool) -> str:
+    if is_state:
+        return f"state %{index}"
+    return f"%{index} of {instructions[first[index]].name}" if index in first else f"%{index}"
+
+
+def _summarize(arena: Arena) -> None:
+    """The peak of live bytes, counting memory that tensors share once; the blocks of the page, the largest first."""
+    ends = sorted({0, *(b.start for b in arena.blocks)})
+    for at in ends if len(ends) * len(arena.blocks) <= 1 << 24 else ():
+        live = sorted((b.offset, b.offset + b.bytes) for b in arena.blocks if b.start <= at <= b.end)
+        used = reach = 0
+        for low, high in live:
+            used += max(0, high - max(low, reach))
+            reach = max(reach, high)
+        if used > arena.peak:
+            arena.peak, arena.peak_at = used, at
+    arena.total = len(arena.blocks)
+    arena.blocks.sort(key=lambda b: (-b.bytes, b.start))
+    del arena.blocks[MAX_BLOCKS:]
+
+
+def weights_by_owner(facts: Mapping[str, Any], graph: GraphView) -> list[Weights]:
+    """Constants by module where the file names them, else by the operator that reads them."""
+    owners: dict[str, list[int]] = {}
+    for tensor in facts["tensors"]:
+        if tensor["bytes"]:
+            owners.setdefault(_owner(tensor), []).append(tensor["bytes"])
+    result = [Weights(owner, len(sizes), sum(sizes)) for owner, sizes in owners.items()]
+    for node in graph.nodes:
+        if (
+            node.weights and node.placement != CPU
+        ):  # inside a delegate: kernel calls' constants are tensors of the program
+            result.append(Weights(f"{node.module} · {node.operator} {node.name}", 1, node.weights))
+    return sorted(result, key=lambda w: -w.bytes)
+
+
+def _owner(tensor: Mapping[str, Any]) -> str:
+    if tensor["name"]:
+        return str(tensor["name"]).rpartition(".")[0] or str(tensor["name"])
+    use = tensor["used_by"] or {}
+    return f"{use['operator']}, constant {tensor['index']}" if use else f"constant {tensor['index']}"

@@ -1,0 +1,327 @@
+"""The sections of the page: tables that say everything, with charts above them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from edgewright.report.charts import arena_chart, budget_bar, flame_chart, pareto_chart, roofline
+from edgewright.report.markup import MAX_ROWS, Cell, escape, fold, paragraph, table
+from edgewright.report.model import Arena, Fact, FileReport, GraphView, Layers, Memory, Node, Report
+from edgewright.units import duration, number, share, size
+
+_EXACT = 200.0  # decibels from which a result counts as exact
+_STATUS = {"good": "✓ ", "warn": "! ", "bad": "✗ "}
+
+
+# ---------------------------------------------------------------------------------------------------------- overview
+
+
+def overview(file: FileReport) -> str:
+    parts = [f'<dl class="facts">{"".join(map(_fact, file.facts))}</dl>']
+    if file.next_steps:
+        parts.append(f"<h3>What to do next</h3><ul>{''.join(f'<li>{escape(s)}</li>' for s in file.next_steps)}</ul>")
+    if file.notes:
+        parts.append(f'<h3>Notes</h3><ul class="notes">{"".join(f"<li>{escape(n)}</li>" for n in file.notes)}</ul>')
+    if file.signature:
+        parts.append(table("Inputs and outputs", ("method", "side", "type"), file.signature))
+    if file.manifest:
+        rows = [(key, _plain(value)) for key, value in sorted(file.manifest.items())]
+        parts.append(fold("Manifest: versions and build", table("Manifest of the file", ("key", "value"), rows)))
+    return "".join(parts)
+
+
+def _fact(fact: Fact) -> str:
+    status = f' class="{fact.status}"' if fact.status else ""
+    basis = f"<small>{escape(fact.basis)}</small>" if fact.basis else ""
+    mark = _STATUS.get(fact.status, "")
+    return f"<div><dt>{escape(fact.label)}</dt><dd{status}>{mark}{escape(fact.value)}{basis}</dd></div>"
+
+
+def _plain(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+
+
+# ------------------------------------------------------------------------------------------------------------- graph
+
+
+def graph(view: GraphView, key: str) -> str:
+    """A place for the drawing, which a script fills, and the operators as a table."""
+    limit = f" The page has the first {len(view.nodes):,} of {view.total:,}." if view.omitted else ""
+    head = f"<h3>{escape(view.title.capitalize())}: {view.total:,} operators</h3>" + paragraph(
+        view.about + limit, "about"
+    )
+    return f'{head}<div class="graph" data-key="{escape(key)}"></div>{_legend(view)}{_operators(view)}'
+
+
+def _legend(view: GraphView) -> str:
+    counts: dict[str, list[int]] = {}
+    for node in view.nodes:
+        line = counts.setdefault(node.placement, [0, 0])
+        line[0] += 1
+        line[1] += node.macs
+    total = sum(macs for _, macs in counts.values()) or 1
+    rows = [
+        (name, Cell(f"{count:,}", count), Cell(share(macs / total), macs, macs / total))
+        for name, (count, macs) in counts.items()
+    ]
+    return table("Where operators run", ("placement", ">operators", ">multiply-accumulates"), rows)
+
+
+def _operators(view: GraphView) -> str:
+    heads = ("module", "operator", "name", "runs on", "result", "quantization", "source", "why not delegated",
+             ">MACs", ">result bytes", ">weights", ">time here", ">error adds, dB")  # fmt: skip
+    keep = [
+        i
+        for i, h in enumerate(heads)
+        if i < 5 or any(_row(n)[i] != Cell("") and _row(n)[i] != "" for n in view.nodes[:MAX_ROWS])
+    ]
+    rows = [[_row(node)[i] for i in keep] for node in view.nodes[:MAX_ROWS]]
+    caption = f"Operators of the {view.title}"
+    content = table(caption, [heads[i] for i in keep], rows, view.total)
+    return fold(f"All operators as a table ({min(len(view.nodes), MAX_ROWS):,} rows)", content, opened=len(rows) <= 40)
+
+
+def _row(node: Node) -> tuple[Cell | str, ...]:
+    return (
+        node.module, node.operator, node.name, node.placement, "; ".join(node.outputs), "; ".join(node.quantization),
+        node.source, "; ".join(node.rules), _count(node.macs), _size(node.bytes), _size(node.weights),
+        Cell("") if node.ms is None else Cell(duration(node.ms / 1e3), node.ms), decibels(node.error),
+    )  # fmt: skip
+
+
+def _count(value: int) -> Cell:
+    return Cell(f"{value:,}", value) if value else Cell("")
+
+
+def _size(value: int) -> Cell:
+    return Cell(size(value), value) if value else Cell("")
+
+
+def decibels(value: float | None) -> Cell:
+    if value is None:
+        return Cell("")
+    return Cell("exact" if value >= _EXACT else f"{value:.1f}", value)
+
+
+# ------------------------------------------------------------------------------------------------------------ layers
+
+
+def layers(found: Layers) -> str:
+    parts = [*_errors(found), *_steps(found), *_device(found), *_streams(found)]
+    empty = "Nothing was measured: run the report without --no-run, or with --model and --inputs for errors by layer."
+    return "".join(parts) or paragraph(empty, "about")
+
+
+def _errors(found: Layers) -> list[str]:
+    if not found.errors:
+        return []
+    worst = max(e.share for e in found.errors) or 1.0
+    rows = [
+        (e.module or e.name, e.operator, decibels(e.introduced), decibels(e.effect),
+         Cell(share(e.share), e.share, e.share / worst), decibels(e.fake), decibels(e.device))
+        for e in found.errors
+    ]  # fmt: skip
+    heads = ("layer", "operators", ">adds, dB", ">output, dB", ">share of error", ">fake, dB", ">device, dB")
+    title = "<h3>Error by layer</h3>" + paragraph(
+        f"SQNR against the float model; less is worse. {found.error_basis}", "about"
+    )
+    return [title, table("Layers by the error they introduce", heads, rows)]
+
+
+def _steps(found: Layers) -> list[str]:
+    if not found.steps:
+        return []
+    longest = max(s.ms for s in found.steps) or 1.0
+    rows = [
+        (s.instruction, s.name, Cell(duration(s.ms / 1e3), s.ms, s.ms / longest), Cell(share(s.share), s.share),
+         _count(s.macs), _size(s.bytes),
+         Cell(f"{number(s.macs / s.ms / 1e6)}", s.macs / s.ms) if s.macs and s.ms else Cell(""))
+        for s in found.steps
+    ]  # fmt: skip
+    heads = ("step", "name", ">mean time", ">share", ">MACs", ">bytes", ">GMAC/s")
+    parts = ["<h3>Time by step</h3>", paragraph(f"Measured on {found.step_basis}.", "about")]
+    chart = roofline(found.steps, found.roofs) if found.roofs is not None else ""
+    steps = table("Steps of the host engine", heads, rows)
+    if not chart or found.roofs is None:
+        return [*parts, steps]
+    basis = f"A dot is a step: the closer to the line, the better it uses the machine. The line is {found.roofs.basis}."
+    return [*parts, steps, "<h3>Roofline</h3>", paragraph(basis, "about"), chart]
+
+
+def _device(found: Layers) -> list[str]:
+    if not found.device:
+        return []
+    most = max(d.cycles for d in found.device) or 1
+    rows = [
+        (
+            d.name,
+            d.operator,
+            Cell(f"{d.cycles:,}", d.cycles, d.cycles / most),
+            _count(d.macs),
+            Cell("") if d.utilization is None else Cell(share(d.utilization), d.utilization),
+        )
+        for d in found.device
+    ]
+    heads = ("result", "operator", ">cycles", ">MACs", ">MACs used")
+    return [
+        "<h3>Cycles on the device</h3>",
+        paragraph(found.device_basis, "about"),
+        table("Layers on the NPU", heads, rows),
+    ]
+
+
+def _streams(found: Layers) -> list[str]:
+    parts = []
+    for stream in found.streams:
+        memories = sorted({m for p in stream.passes for m in p.traffic})
+        rows: list[Sequence[Cell | str]] = [
+            (Cell(str(i), i), p.text, *(_size(p.traffic.get(m, 0)) for m in memories))
+            for i, p in enumerate(stream.passes)
+        ]
+        totals = ", ".join(f"{m} {size(sum(p.traffic.get(m, 0) for p in stream.passes))}" for m in memories)
+        heads = (">pass", "operation", *(f">{m}" for m in memories))
+        parts += [
+            "<h3>NPU passes</h3>",
+            paragraph(f"{stream.title}: {len(stream.passes)} passes; {totals}. {stream.basis}", "about"),
+        ]
+        parts.append(
+            fold(
+                f"Passes of {stream.title}", table("Passes of the command stream", heads, rows), opened=len(rows) <= 60
+            )
+        )
+    return parts
+
+
+# ------------------------------------------------------------------------------------------------------------ memory
+
+
+def memory(found: Memory) -> str:
+    parts = []
+    if found.flash is not None:
+        parts.append(budget_bar("flash", found.file_bytes, found.flash))
+    if found.ram is not None:
+        parts.append(budget_bar("RAM", found.planned, found.ram))
+    for arena in found.arenas:
+        parts += [_arena(arena, found.ram)]
+    if found.npu:
+        used_by = [(name, Cell(size(used), used)) for name, used in found.npu.items()]
+        parts += [
+            "<h3>Memory of the NPU</h3>",
+            paragraph(found.npu_basis, "about"),
+            table("By memory", ("memory", ">bytes"), used_by),
+        ]
+    total = found.file_bytes or 1
+    rows = [
+        (name, Cell(size(used), used, used / total), Cell(share(used / total), used))
+        for name, used in found.parts.items()
+    ]
+    parts += ["<h3>The file</h3>", table("Parts of the file", ("part", ">bytes", ">share"), rows)]
+    if found.weights:
+        most = max(w.bytes for w in found.weights) or 1
+        lines = [
+            (w.owner, Cell(str(w.tensors), w.tensors), Cell(size(w.bytes), w.bytes, w.bytes / most))
+            for w in found.weights
+        ]
+        parts += ["<h3>Weights</h3>", table("Weights by owner", ("owner", ">tensors", ">bytes"), lines)]
+    return "".join(parts)
+
+
+def _arena(arena: Arena, limit: int | None) -> str:
+    more = (
+        f" The chart has the {len(arena.blocks):,} largest of {arena.total:,} tensors."
+        if arena.total > len(arena.blocks)
+        else ""
+    )
+    peak = f"; {size(arena.peak)} are live at once at most, at instruction {arena.peak_at}" if arena.peak else ""
+    about = f"{size(arena.bytes)} planned{peak}. A rectangle is a tensor: when it lives, and where.{more}"
+    rows = [
+        (
+            b.name,
+            Cell(size(b.bytes), b.bytes),
+            Cell(str(b.offset), b.offset),
+            Cell(str(b.start), b.start),
+            Cell(str(b.end), b.end),
+        )
+        for b in arena.blocks
+    ]
+    heads = ("tensor", ">bytes", ">offset", ">first", ">last")
+    return (
+        f"<h3>Arena {arena.index} of {escape(arena.method)}</h3>{paragraph(about, 'about')}{arena_chart(arena, limit)}"
+        + fold("Tensors of the arena", table(f"Tensors of arena {arena.index} of {arena.method}", heads, rows))
+    )
+
+
+# ---------------------------------------------------------------------------------------------------------- timeline
+
+
+def timeline(file: FileReport) -> str:
+    parts = []
+    for found in file.timelines:
+        more = f" The {len(found.spans):,} longest of {found.total:,} spans." if found.total > len(found.spans) else ""
+        longest = max((s.length for s in found.spans), default=0.0) or 1.0
+        rows = [
+            (
+                s.name,
+                Cell(str(s.depth), s.depth),
+                Cell(duration(s.start / 1e6), s.start),
+                Cell(duration(s.length / 1e6), s.length, s.length / longest),
+            )
+            for s in found.spans
+        ]
+        heads = ("span", ">depth", ">start", ">time")
+        parts += [f"<h3>{escape(found.title)}</h3>", paragraph(f"{found.basis}.{more}", "about"), flame_chart(found)]
+        parts.append(fold("Spans as a table", table(f"Spans of {found.title}", heads, rows)))
+    return "".join(parts) or paragraph(
+        "No profile: run the report without --no-run, or pass one with --etdump.", "about"
+    )
+
+
+# ----------------------------------------------------------------------------------------------------------- compare
+
+
+def compare(report: Report) -> str:
+    """Files side by side, differences first, and Pareto plots where several have the figures."""
+    parts = [_measures(report.files), *_plots(report.files)]
+    for name, error in report.failures.items():
+        parts.append(f"<p class='bad'>✗ {escape(name)} failed: {escape(error)}</p>")
+    names = list(dict.fromkeys(key for file in report.files for key in file.properties))
+    rows = [[key, *(file.properties.get(key, "–") for file in report.files)] for key in names]  # noqa: RUF001
+    different = [row for row in rows if len(set(row[1:])) > 1]
+    same = [row for row in rows if len(set(row[1:])) == 1]
+    heads = ["property", *(file.name for file in report.files)]
+    parts.append(f"<h3>Differences</h3>{table('Properties that differ', heads, different)}")
+    parts.append(fold(f"{len(same)} properties that are the same", table("Properties that are the same", heads, same)))
+    return "".join(parts)
+
+
+def _measures(files: Sequence[FileReport]) -> str:
+    rows = []
+    for file in files:
+        m = file.measures
+        rows.append((
+            file.name, file.target, file.precision, Cell(size(m.file_bytes), m.file_bytes),
+            Cell(size(m.planned), m.planned),
+            Cell("") if m.milliseconds is None else Cell(duration(m.milliseconds / 1e3), m.milliseconds), m.time_basis,
+            decibels(m.sqnr), Cell("") if m.coverage is None else Cell(share(m.coverage), m.coverage),
+        ))  # fmt: skip
+    heads = ("file", "target", "precision", ">file", ">planned", ">time", "time by", ">SQNR, dB", ">delegated MACs")
+    return table("Files side by side", heads, rows)
+
+
+def _plots(files: Sequence[FileReport]) -> list[str]:
+    parts = []
+    timed = [(f.name, f.measures.milliseconds, f.measures.sqnr) for f in files]
+    bases = {f.measures.time_basis for f in files if f.measures.milliseconds}
+    for title, points, text in (
+        ("time", [(n, t, q) for n, t, q in timed if t and q is not None], lambda ms: duration(ms / 1e3)),
+        ("file size", [(f.name, float(f.measures.file_bytes), f.measures.sqnr) for f in files
+                       if f.measures.sqnr is not None and f.measures.file_bytes], size),
+    ):  # fmt: skip
+        if len(points) > 1:
+            mixed = title == "time" and len(bases) > 1
+            about = f"The times have different sources ({'; '.join(sorted(bases))}): compare only those of one source."
+            note = paragraph(about, "warn") if mixed else ""
+            chart = pareto_chart(points, (title, "SQNR, dB"), text, line=not mixed)
+            parts += [f"<h3>Accuracy and {title}</h3>", note, chart]
+    return parts

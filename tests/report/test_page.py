@@ -1,0 +1,130 @@
+"""The page: complete without scripts, closed to the network, and safe whatever names a file has."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from edgewright.report.charts import arena_chart, flame_chart
+from edgewright.report.export import model_explorer, perfetto_trace
+from edgewright.report.model import Report
+from edgewright.report.page import page
+from tests.report.programs import HOSTILE, hostile, large, portable, text_of
+
+VOID = {"meta", "img", "br", "input", "rect", "line", "circle", "polyline"}
+
+
+class Checker(HTMLParser):
+    """Collects elements, and checks that they are nested."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID or (tag == "rect" and not self.get_starttag_text().endswith("/>")):  # type: ignore[union-attr]
+            if not (self.get_starttag_text() or "").endswith("/>"):
+                self.open.append(tag)
+        elif tag == "circle" and not (self.get_starttag_text() or "").endswith("/>"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def parse(text: str) -> Checker:
+    checker = Checker()
+    checker.feed(text)
+    assert checker.open == []
+    return checker
+
+
+@pytest.fixture(scope="module")
+def text() -> str:
+    return page(Report("cifarnet.pte", [portable(ram=1 << 18)]))
+
+
+def test_elements_are_nested_and_sections_complete(text: str) -> None:
+    found = parse(text)
+    ids = [a["id"] for tag, a in found.tags if tag == "section"]
+    assert ids == ["overview", "graph", "layers", "memory", "timeline"]
+    assert len({a.get("id") for _, a in found.tags if "id" in a}) == len([a for _, a in found.tags if "id" in a])
+
+
+def test_tables_say_it_without_scripts(text: str) -> None:
+    plain = text_of(text[: text.index('<script type="application/json"')])
+    for words in ("aten::convolution.out", "float32[1, 32, 32, 32]", "2,457,600", "planned memory", "limit 256 KiB"):
+        assert words in plain
+
+
+def test_the_policy_allows_only_what_is_in_the_page(text: str) -> None:
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', text)[1]  # type: ignore[index]
+    assert policy.startswith("default-src 'none'") and "http" not in policy and "unsafe" not in policy
+    for tag in ("style", "script"):
+        inline = re.search(rf"<{tag}>(.*?)</{tag}>", text, re.DOTALL)[1]  # type: ignore[index]
+        digest = base64.b64encode(hashlib.sha256(inline.encode()).digest()).decode()
+        assert f"{tag}-src 'sha256-{digest}'" in policy
+    attributes = [name for _, found in parse(text).tags for name in found]
+    assert not {"src", "style", "onclick", "srcset"} & set(attributes)
+    assert not re.search(r'(href|action)="(?!#)', text)
+
+
+def test_hostile_names_are_text(text: str) -> None:
+    shown = page(hostile())
+    found = parse(shown)
+    assert not [tag for tag, _ in found.tags if tag == "img"]
+    assert shown.count("<script") == 2 and "\u202e" not in shown
+    data = json.loads(shown.split('id="data">')[1].split("</script>")[0])
+    assert HOSTILE.replace("\u202e", "\\u202e") in data["0.0"]["texts"]
+
+
+@pytest.mark.parametrize("count", [5_000, 100_000])
+def test_large_graphs_are_limited_and_the_page_says_so(count: int) -> None:
+    shown = page(Report("large", [large(count)]))
+    data = json.loads(shown.split('id="data">')[1].split("</script>")[0])
+    assert len(data["0.0"]["nodes"]) == min(count, 20_000)
+    assert f"The first 1,000 of {count:,}." in shown
+    assert (f"The page has the first 20,000 of {count:,}." in shown) == (count > 20_000)
+    assert len(shown) < 12_000_000
+
+
+def test_several_files_are_compared_differences_first() -> None:
+    one, other = portable(), portable()
+    one.name, other.name = "one.pte", "other.pte"
+    other.properties["schema version"] = "1"
+    other.properties["only here"] = "yes"
+    one.measures.sqnr, other.measures.sqnr = 40.0, 30.0
+    shown = page(Report("both", [one, other]))
+    compared = shown[shown.index('<section id="compare"') :]
+    differ, same = compared.split("Differences")[1].split("that are the same", 1)
+    assert "schema version" in differ and "only here" in differ and "SHA-256" not in differ
+    assert "SHA-256" in same and "Accuracy and time" in compared
+
+
+def test_a_page_of_a_small_network_is_small(text: str) -> None:
+    assert len(text) < 200_000
+
+
+def test_charts_have_a_title_for_every_shape() -> None:
+    report = portable()
+    assert arena_chart(report.memory.arenas[0], None).count("<title>") == report.memory.arenas[0].total
+    assert flame_chart(report.timelines[0]).count("<title>") == len(report.timelines[0].spans)
+
+
+def test_other_tools_get_their_formats() -> None:
+    report = portable()
+    events = perfetto_trace([report])["traceEvents"]
+    assert len([e for e in events if e["ph"] == "X"]) == len(report.timelines[0].spans)
+    overlays = model_explorer(report)
+    assert set(overlays) == {"time", "macs", "weights"}
+    assert overlays["macs"]["main"]["results"]["#0"] == {"value": 2_457_600}
