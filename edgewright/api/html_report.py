@@ -125,7 +125,8 @@ def _add_device_layers(file: FileReport, estimates: Sequence[Mapping[str, Any]])
         file.layers.device_basis = f"{estimate.get('basis', '')} for {estimate.get('target', '')}"
         file.layers.device += [
             DeviceLayer(
-                str(row["name"]), str(row["operator"]), round(row["cycles"]), int(row["macs"]), row.get("mac_utilisation")
+                str(row["name"]), str(row["operator"]), round(row["cycles"]), int(row["macs"]),
+                row.get("mac_utilisation"),
             )
             for row in estimate.get("layers", ())
         ]  # fmt: skip
