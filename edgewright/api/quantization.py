@@ -106,9 +106,13 @@ class QuantizationPipeline:
 
     def export(self, target: Target, converted: Any) -> ExportedProgram:
         with self._stages("quantize", f"{target.name}: export"), quiet_torch():
+            from edgewright.quantize.lift import lift
+
             example: Any = self._exported.example_inputs
             args, kwargs = example
-            return torch.export.export(converted, args, kwargs, dynamic_shapes=self._dynamic_shapes)
+            return lift(converted, self._exported) or torch.export.export(
+                converted, args, kwargs, dynamic_shapes=self._dynamic_shapes
+            )
 
 
 def _require_same_results(original: Any, prepared: Any, *args: Any, **kwargs: Any) -> None:
