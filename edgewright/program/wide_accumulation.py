@@ -30,6 +30,9 @@ _KINDS = frozenset(
     )
 )  # fmt: skip
 
+# Computes each element alone, but takes operands of one type only.
+_ALIKE = "aten._native_batch_norm_legit_no_training.default"
+
 
 def widen_accumulation(graph: Graph, read: set[Value] | None = None) -> None:
     """Insert conversions around the kernel calls that need them. ``read``: the values that anything reads."""
@@ -38,7 +41,9 @@ def widen_accumulation(graph: Graph, read: set[Value] | None = None) -> None:
     for op in graph.ops:
         for branch in op.graphs.values():
             widen_accumulation(branch, read)
-        if op.kind in _KINDS and any(value.dtype in _NARROW for value in op.inputs()):
+        kinds = {value.dtype for value in op.inputs()}
+        is_mixed = op.kind == _ALIKE and _WIDE in kinds
+        if (op.kind in _KINDS or is_mixed) and not kinds.isdisjoint(_NARROW):
             ops += _widened(op, read)
         else:
             ops.append(op)

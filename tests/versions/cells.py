@@ -26,16 +26,9 @@ PART = (
     "tests/backends/qualcomm/test_flow.py",
     "tests/backends/samsung/test_flow.py",
     "tests/backends/xnnpack/test_quantizer.py",
-    "tests/frontend/test_constant_folding.py",
     "tests/frontend/test_export.py",
     "tests/frontend/test_prepare.py",
-    "tests/frontend/test_pt2.py",
-    "tests/lowering/test_constant_folding.py",
-    "tests/program/test_modules.py",
-    "tests/quantize/test_against_torchao.py",
     "tests/quantize/test_preparation.py",
-    "tests/quantize/test_training.py",
-    "tests/runtime/test_program.py",
 )
 LEFT_OUT = "stock or models_in_several_precisions"
 EXTRAS = "compile,ethos-u,qualcomm"

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from edgewright.frontend.decompose.complex_numbers import check_cast
 from edgewright.frontend.rewriter import Rewriter, is_dynamic
 from edgewright.frontend.tensors import dim_order_of
 from edgewright.ir.aten.ops import OPS
@@ -107,6 +108,7 @@ def to_dtype(rw: Rewriter, x: fx.Node, dtype: torch.dtype | None) -> Any:
     """``x`` cast to another dtype."""
     if dtype is None or dtype_of(x) == dtype:
         return x
+    check_cast(rw, x, dtype)
     val = x.meta["val"]
     with val.fake_mode:
         val = torch.empty_strided(val.shape, val.stride(), dtype=dtype)
@@ -258,8 +260,13 @@ def unbind(rw: Rewriter, x: fx.Node, dim: int = 0) -> Any:
 
 @rule(aten.cat.default)
 def single_cat(rw: Rewriter, tensors: Any, dim: int = 0) -> Any:
-    """A concatenation of one tensor is that tensor."""
-    return tensors[0] if len(tensors) == 1 else NotImplemented
+    """A concatenation of one tensor is that tensor; the kernel takes no tensors that are all empty."""
+    if len(tensors) == 1:
+        return tensors[0]
+    if any(is_dynamic(t.meta["val"]) or t.meta["val"].numel() for t in tensors):
+        return NotImplemented
+    result = rw.fake(aten.cat.default, (tensors, dim))
+    return rw.call(aten.full.default, list(result.shape), 0, dtype=result.dtype)
 
 
 @rule(aten.fill.Scalar, aten.fill.Tensor)

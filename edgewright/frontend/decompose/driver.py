@@ -21,6 +21,7 @@ from edgewright.frontend.decompose import (  # noqa: F401  (they register rules)
     special,
 )
 from edgewright.frontend.decompose.canonical import RULES
+from edgewright.frontend.decompose.complex_numbers import check_operands
 from edgewright.frontend.decompose.renames import RENAMES
 from edgewright.frontend.decompose.trace_op import decompose
 from edgewright.frontend.rewriter import Rewriter
@@ -44,6 +45,8 @@ class DecomposingRewriter(Rewriter):
             result = rule(self, *args, **kwargs)
             if result is not NotImplemented:
                 return result
+        if isinstance(op, torch._ops.OpOverload) and op.namespace == "aten" and self.is_supported(op):
+            check_operands(self, op, args)
         is_table = self.packs_embeddings and self.origin is not None and op is self.origin.target
         if self.is_supported(op) or op in self.no_decompose or (is_table and quantized_embedding.is_table(self.origin)):
             if val is None:

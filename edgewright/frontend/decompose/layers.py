@@ -9,7 +9,7 @@ import torch
 from torch import fx
 
 from edgewright.frontend.decompose.canonical import RULES, Rule, dtype_of, rank_of, rule, to_dtype
-from edgewright.frontend.rewriter import Rewriter
+from edgewright.frontend.rewriter import Rewriter, is_dynamic
 
 aten = torch.ops.aten
 
@@ -98,7 +98,9 @@ def log_softmax(rw: Rewriter, x: fx.Node, dim: int, dtype: torch.dtype | None = 
 
 @rule(aten._log_softmax.default)
 def log_softmax_float64(rw: Rewriter, x: fx.Node, dim: int, half_to_float: bool) -> Any:
-    """The optimized kernels do not support float64."""
+    """The optimized kernels do not support float64, and abort on tensors without elements."""
+    if not is_dynamic(x.meta["val"]) and not x.meta["val"].numel():
+        return rw.call(aten.clone.default, x)
     if dtype_of(x) != torch.float64 or not rank_of(x):
         return NotImplemented
     shifted = rw.call(aten.sub.Tensor, x, rw.call(aten.amax.default, x, [dim], True))

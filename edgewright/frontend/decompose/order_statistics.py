@@ -36,6 +36,8 @@ def vector_norm(
 @rule(aten.kthvalue.default)
 def kthvalue(rw: Rewriter, x: fx.Node, k: int, dim: int = -1, keepdim: bool = False) -> Any:
     """The last element of the k smallest, in order."""
+    if not rank_of(x):
+        return kthvalue(rw, rw.call(aten.view.default, x, [1]), k, 0)
     smallest = rw.call(aten.topk.default, x, k, dim, False, True)
     last = [rw.call(aten.slice.Tensor, f, dim, k - 1, k, 1) for f in smallest]
     return last if keepdim else [rw.call(aten.squeeze.dim, part, dim) for part in last]
@@ -43,7 +45,7 @@ def kthvalue(rw: Rewriter, x: fx.Node, k: int, dim: int = -1, keepdim: bool = Fa
 
 @rule(aten.median.dim)
 def median(rw: Rewriter, x: fx.Node, dim: int, keepdim: bool = False) -> Any:
-    size = rw.size(x, dim)
+    size = rw.size(x, dim) if rank_of(x) else 1
     return kthvalue(rw, x, (size + 1) // 2, dim, keepdim) if isinstance(size, int) else NotImplemented
 
 

@@ -7,10 +7,11 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.utils._python_dispatch import _disable_current_modes
 
-from edgewright.frontend.decompose.canonical import dtype_of, rule
-from edgewright.frontend.rewriter import Rewriter
+from edgewright.frontend.decompose.canonical import dtype_of, rank_of, rule
+from edgewright.frontend.rewriter import Rewriter, is_dynamic
 
 aten = torch.ops.aten
 
@@ -56,6 +57,66 @@ def narrow(rw: Rewriter, x: fx.Node, dim: int, start: Any, length: Any) -> Any:
 def expand(rw: Rewriter, x: fx.Node, size: Any, *, implicit: bool = False) -> Any:
     """``implicit`` says where the call came from, not what it does; the kernel rejects it."""
     return rw.call(aten.expand_copy.default, x, size) if implicit else NotImplemented
+
+
+@rule(aten.cumsum.default, aten.sum.dim_IntList)
+def sum_without_dimensions(rw: Rewriter, x: fx.Node, dim: Any, *rest: Any, dtype: Any = None) -> Any:
+    """The kernels take no number without dimensions: one rejects it, the other aborts in newer releases."""
+    if rank_of(x) or (not dim and isinstance(dim, list)):
+        return NotImplemented
+    whole = torch.int64 if not dtype_of(x).is_floating_point and not dtype_of(x).is_complex else dtype_of(x)
+    return rw.call(aten._to_copy.default, x, dtype=dtype or whole)
+
+
+@rule(aten.unfold_copy.default)
+def unfold_without_dimensions(rw: Rewriter, x: fx.Node, dim: int, size: int, step: int) -> Any:
+    """The one window of a number without dimensions; the kernel aborts."""
+    if rank_of(x):
+        return NotImplemented
+    return rw.call(aten.slice_copy.Tensor, rw.call(aten.view.default, x, [1]), 0, 0, size)
+
+
+# Kernels of reductions that abort on tensors without elements; those of prod and any only in the oldest release.
+
+
+@rule(aten.amax.default, aten.amin.default)
+def extreme_of_nothing(rw: Rewriter, x: fx.Node, dim: Any = (), keepdim: bool = False) -> Any:
+    return _of_nothing(rw, aten.amax.default, 0, x, dim, keepdim)
+
+
+@rule(aten.prod.dim_int)
+def product_of_nothing(rw: Rewriter, x: fx.Node, dim: int, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    return _of_nothing(rw, aten.prod.dim_int, 1, x, dim, keepdim, dtype=dtype)
+
+
+@rule(aten.any.dim)
+def any_of_nothing(rw: Rewriter, x: fx.Node, dim: int, keepdim: bool = False) -> Any:
+    return _of_nothing(rw, aten.any.dim, False, x, dim, keepdim)
+
+
+def _of_nothing(rw: Rewriter, op: Any, neutral: Any, x: fx.Node, *args: Any, **kwargs: Any) -> Any:
+    """A constant in place of a reduction of a tensor that never has elements."""
+    if is_dynamic(x.meta["val"]) or x.meta["val"].numel():
+        return NotImplemented
+    result = rw.fake(op, (x, *args), kwargs)
+    return rw.call(aten.full.default, list(result.shape), neutral, dtype=result.dtype)
+
+
+@rule(aten.index.Tensor)
+def negative_constant_indices(rw: Rewriter, x: fx.Node, indices: Any) -> Any:
+    """Release 1.0.0 takes no indices that count from the end; constant ones need not."""
+    sizes, changed, first = x.meta["val"].shape, list(indices), 0
+    for position, index in enumerate(indices):
+        value = rw.constants.value(index) if isinstance(index, fx.Node) else None
+        size = sizes[first] if first < len(sizes) else None
+        first += index.meta["val"].dim() if isinstance(index, fx.Node) and dtype_of(index) == torch.bool else 1
+        if value is None or value.dtype not in (torch.int32, torch.int64) or not isinstance(size, int):
+            continue
+        with unset_fake_temporarily():
+            positive = torch.where(value < 0, value + size, value)
+            if rw.add_constant is not None and not torch.equal(positive, value):
+                changed[position] = rw.add_constant(positive)
+    return NotImplemented if changed == list(indices) else rw.call(aten.index.Tensor, x, changed)
 
 
 @rule(aten._upsample_bilinear2d_aa.default)
