@@ -16,6 +16,7 @@ from typing import Any
 from edgewright.backends import discover, find_partitioner, find_quantizer, load_backend
 from edgewright.backends.registry import find_backend
 from edgewright.backends.table import FLOAT, Backend, OpSpec
+from edgewright.backends.targets import backend_targets
 from edgewright.docs_indexes import core_page, errors_page, names_page
 from edgewright.ir.aten.ops import OPS
 
@@ -32,16 +33,30 @@ def page(name: str) -> str:
 
 def _partitioner(name: str) -> list[str]:
     cls = find_partitioner(name)
-    needed = ", ".join(p.name for p in inspect.signature(cls).parameters.values() if not _optional(p))
     lines = [
         "## Partitioner", "",
-        "```python", "from edgewright import to_edge_transform_and_lower", _import(name, cls), "",
-        f"program = to_edge_transform_and_lower(exported, partitioner=[{cls.__name__}({needed})])",
+        "```python", "import torch", "from edgewright import to_edge_transform_and_lower", _import(name, cls), "",
+        "exported = torch.export.export(torch.nn.Linear(4, 3).eval(), (torch.ones(2, 4),))  # yours",
+        *_create(name, cls),
+        "program = to_edge_transform_and_lower(exported, partitioner=[partitioner])",
         'print(program.partition_reports["forward"])  # what is delegated, and why the rest is not',
         "```", "", _text(cls),
     ]  # fmt: skip
     rows = [(f"`{p.name}`", f"`{p.default!r}`") for p in inspect.signature(cls).parameters.values() if _optional(p)]
     return [*lines, "", *_table(("option", "default"), rows)] if rows else lines
+
+
+def _create(name: str, cls: type) -> list[str]:
+    """Code that makes a partitioner, for the backend's usual device."""
+    info = find_backend(name)
+    targets = backend_targets(info)
+    device = next((t.argument for t in targets if t.name == info.demo_target), targets[0].argument)
+    if device is None:
+        return [f"partitioner = {cls.__name__}()"]
+    if info.simulates:
+        return [f'# For this machine only; for the device: {cls.__name__}.for_target("{device}").',
+                f'partitioner = {cls.__name__}.for_simulation("{device}")']  # fmt: skip
+    return [f'partitioner = {cls.__name__}.for_target("{device}")']
 
 
 def _optional(parameter: inspect.Parameter) -> bool:
@@ -81,7 +96,9 @@ def _result(function: Any) -> Any:
 
 
 def _arguments(function: Any) -> str:
-    parameters = [f"{p.name}={p.default!r}" for p in inspect.signature(function).parameters.values()]
+    parameters = [
+        f"{p.name}={p.default!r}" if _optional(p) else p.name for p in inspect.signature(function).parameters.values()
+    ]
     return f"({', '.join(parameters)})"
 
 

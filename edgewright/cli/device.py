@@ -17,6 +17,7 @@ EXAMPLES = """examples:
   edgewright device list
   edgewright device list --json | jq -r '.phones[].serial'
   edgewright device run m.sm8550.pte --inputs x.npz --output y.npz
+  edgewright device run m.xnnpack.pte -b cmake-out-android --inputs x.npz --output y.npz
   edgewright device fvp npu.pte --dry-run
 """
 
@@ -24,7 +25,9 @@ EXAMPLES = """examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXAMPLES
     parser.add_argument("kind", choices=tuple(_KINDS), help=_HELP)
-    parser.add_argument("model", nargs="?", metavar="m.pte", help="a program compiled for Qualcomm, or for Ethos-U")
+    parser.add_argument(
+        "model", nargs="?", metavar="m.pte", help="a program for XNNPACK, Qualcomm or Exynos; for Ethos-U with fvp"
+    )
     parser.add_argument("--inputs", metavar="x.npz", help="inputs; with fvp, needs a semihosting runner")
     parser.add_argument("--output", metavar="y.npz", help="write out0, out1, ... here")
     parser.add_argument("--dry-run", action="store_true", help="print the commands without running them")

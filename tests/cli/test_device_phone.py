@@ -20,9 +20,10 @@ import pytest
 from edgewright.backends.qualcomm import adb
 from edgewright.program.edge import to_edge_transform_and_lower
 from edgewright.runtime import Runtime
-from tests.cli.cli import GOLDEN, Cli
+from tests.cli.cli import Cli
 from tests.support import adb_client
 from tests.support.adb_server import AdbServer, StandIn
+from tests.support.golden import foreign
 
 RUNNER = f"""#!/bin/sh
 echo "LD_LIBRARY_PATH is $LD_LIBRARY_PATH, ADSP_LIBRARY_PATH is $ADSP_LIBRARY_PATH"
@@ -243,8 +244,10 @@ def test_a_runner_that_fails_is_an_error_with_its_words(cli: Cli, ready: list[ob
 
 
 def test_only_programs_for_phones_are_taken(cli: Cli, ready: list[object], model: Path, tmp_path: Path) -> None:
-    done = cli("device", "push", GOLDEN / "linear_fp32_portable.pte", *ready[1:])
-    assert "must have QNN delegates; got none" in done.err
+    path = tmp_path / "vulkan.pte"
+    path.write_bytes(foreign())
+    done = cli("device", "push", path, *ready[1:])
+    assert "must have delegates that phones run; got VulkanBackend" in done.err
     assert "needs a program" in cli("device", "run").err
 
 
@@ -253,6 +256,9 @@ def test_a_dry_run_needs_no_phone(cli: Cli, model: Path, build: Path, sdk: Path,
     done = cli("device", "run", model, "-b", build, "--qnn-sdk", sdk, "--dry-run")
     assert done.code == 0 and f"push {sdk}/lib/aarch64-android/libQnnHtpV73Stub.so" in done.out
     assert "--output_folder_path ./outputs --etdump_path ./etdump.etdp" in done.out
+    assert (
+        "--iteration 20" in cli("device", "run", model, "-b", build, "--qnn-sdk", sdk, "--dry-run", "--repeat", 20).out
+    )
     facts = json.loads(cli("device", "run", model, "-b", build, "--qnn-sdk", sdk, "--dry-run", "--json").out)
     assert [f"push {p['from']} {p['to']}" for p in facts["push"]] + [facts["command"]] == done.out.splitlines()
 

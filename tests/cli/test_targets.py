@@ -266,6 +266,20 @@ def test_doctor(cli: Cli) -> None:
     assert "state" in cli("doctor").out
 
 
+def test_doctor_looks_for_simulators_and_the_cross_compiler(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ("FVP_Corstone_SSE-300_Ethos-U55", "FVP_Corstone_SSE-320", "arm-none-eabi-g++", "nsys")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for state in ("not installed", "ok"):
+        found = {f["what"]: f for f in json.loads(cli("doctor", "--json").out)["findings"]}
+        assert {name: found[name]["state"] for name in names} == dict.fromkeys(names, state)
+        assert all(found[name]["fix"] or state == "ok" for name in names)
+        for name in names:
+            (tmp_path / name).write_text("#!/bin/sh\n")
+            (tmp_path / name).chmod(0o755)
+
+
 def test_doctor_fails_for_a_target_that_cannot_be_made(cli: Cli) -> None:
     assert cli("doctor", "--target", "ethos-u55-128", "--quiet").code == 0
     result = cli("doctor", "--target", "imxrt700")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,19 @@ def test_pages_hold_every_rule_config_and_option(name: str) -> None:
     for row in backend.rows.values():
         for shown in (f"`{row.op}`", *row.configs, *(rule.text for rule in (*backend.rules, *row.rules))):
             assert shown in text
+
+
+@pytest.mark.parametrize("name", discover())
+def test_samples_run(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    names: dict[str, object] = {}
+    for block in re.findall(r"```python\n(.*?)```", docs.page(name), re.DOTALL):
+        exec(block, names)
+    assert f"operators delegated to {name}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", discover())
+def test_no_page_shows_pythons_inner_words(name: str) -> None:
+    assert "inspect._empty" not in docs.page(name)
 
 
 def test_checking_finds_what_is_not_current(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from edgewright._lazy import lazy_names
-from edgewright.backends.info import BackendInfo, Package
+from edgewright.backends.info import BackendInfo, Package, Program
 
+_FVP = (
+    "for Arm's Fixed Virtual Platforms, run ExecuTorch's examples/arm/setup.sh --i-agree-to-the-contained-eula, "
+    "and add them to PATH"
+)
 INFO = BackendInfo(
     "ethos_u", __name__, id="EthosUBackend", title="Arm Ethos-U", order=1,
     summary="Ethos-U55, U65 and U85 NPUs, through TOSA and Arm's Vela compiler. Commands for U55 and U65-256 run here.",
@@ -15,6 +19,10 @@ INFO = BackendInfo(
         Package("Vela", "ethos-u-vela", "ethosu", "programs for Ethos-U", "pip install 'edgewright[ethos-u]'"),
         Package("TOSA tools", "tosa-tools", "tosa_serializer", "programs for Ethos-U",
                 "pip install 'edgewright[ethos-u]'"),
+        Program("FVP_Corstone_SSE-300_Ethos-U55", "edgewright device fvp, for Ethos-U55 and U65", _FVP),
+        Program("FVP_Corstone_SSE-320", "edgewright device fvp, for Ethos-U85", _FVP),
+        Program("arm-none-eabi-g++", "building arm_executor_runner, which boards and FVPs run",
+                "apt install g++-arm-none-eabi, or ExecuTorch's examples/arm/setup.sh"),
     ),
     compat=".compat_names:NAMES", disassemble=".disasm:disassemble",
     dialects={"tosa": ".dialect:DIALECT"},

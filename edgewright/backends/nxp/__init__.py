@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from edgewright._lazy import lazy_names
-from edgewright.backends.info import BackendInfo, Package
+from edgewright.backends.info import BackendInfo, Package, Program
 
 INFO = BackendInfo(
     "nxp", __name__, id="NeutronBackend", title="NXP eIQ Neutron", order=4, simulates=True,
@@ -14,6 +14,8 @@ INFO = BackendInfo(
     requirements=(
         Package("NXP's converter", "eiq-neutron-sdk", "eiq_neutron_sdk", "programs for NXP's chips",
                 "pip install --index-url https://eiq.nxp.com/repository eiq-neutron-sdk", simulates=True),
+        Program("nsys", "NXP's simulator NSYS, which runs the microcode (NVIDIA has a profiler of the same name)",
+                "pip install --index-url https://eiq.nxp.com/repository eiq_nsys"),
     ),
     compat=".compat_names:NAMES", disassemble=".disasm:disassemble",
     dialects={"tflite": ".dialect:DIALECT"},

@@ -73,6 +73,21 @@ def htp_files(root: Path, arch: int) -> list[Path]:
     return files
 
 
+def find_program(names: tuple[str, ...], build_folder: str | None, runner: str | None, remedy: str) -> Path:
+    """A runner for phones: the given file, or found in the folder of an Android build."""
+    if runner is None and build_folder is None:
+        rule = f"or --runner must name the path of {Path(names[0]).name}"
+        raise UsageError("--build_folder", rule, remedy=remedy)
+    if runner is not None and not Path(runner).is_file():
+        raise MissingError(runner, "--runner must be a file")
+    if runner is None:
+        found = next((Path(str(build_folder)) / n for n in names if (Path(str(build_folder)) / n).is_file()), None)
+        if found is None:
+            raise MissingError(str(build_folder), f"must hold {names[0]}", remedy=remedy)
+        runner = str(found)
+    return _check_machine(Path(runner), remedy)
+
+
 def find_runner(build_folder: str | None, runner: str | None) -> RunnerFiles:
     """ExecuTorch's runner: the given file, or found in the folder of an Android build."""
     if runner is None and build_folder is None:
@@ -90,17 +105,20 @@ def find_runner(build_folder: str | None, runner: str | None) -> RunnerFiles:
 
 def _check_arch(match: RunnerFiles) -> RunnerFiles:
     """Raise unless files are AArch64: a host build has files of the same names."""
+    remedy = "Name the build for Android, such as -b build-android: backends/qualcomm/scripts/build.sh makes it."
     for path in match.files:
-        with path.open("rb") as file:
-            head = file.read(20)
-        machine = int.from_bytes(head[18:20], "little")
-        if head[:4] == b"\x7fELF" and len(head) == 20 and machine != _AARCH64:
-            value = _MACHINES.get(machine, f"machine {machine}")
-            remedy = (
-                "Name the build for Android, such as -b build-android: backends/qualcomm/scripts/build.sh makes it."
-            )
-            raise UsageError(str(path), "must be for phones (AArch64)", value=value, remedy=remedy)
+        _check_machine(path, remedy)
     return match
+
+
+def _check_machine(path: Path, remedy: str) -> Path:
+    with path.open("rb") as file:
+        head = file.read(20)
+    machine = int.from_bytes(head[18:20], "little")
+    if head[:4] == b"\x7fELF" and len(head) == 20 and machine != _AARCH64:
+        value = _MACHINES.get(machine, f"machine {machine}")
+        raise UsageError(str(path), "must be for phones (AArch64)", value=value, remedy=remedy)
+    return path
 
 
 def _first_file(folders: list[Path], names: tuple[str, ...]) -> Path:

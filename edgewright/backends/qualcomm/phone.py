@@ -214,13 +214,17 @@ class Phone:
 
     # --------------------------------------------------------------------------------------------------------- runs
 
-    def run(self, model: str, *, inputs: bool, on_line: LineCallback | None = None) -> str:
+    def run(self, model: str, *, inputs: bool, repeat: int = 1, on_line: LineCallback | None = None) -> str:
         """Run a program that was pushed; returns the runner's output."""
-        code, output = self.adb.shell(command(self.folder, model, inputs), on_line)
+        return self.execute(command(self.folder, model, inputs, repeat), RUNNER, on_line)
+
+    def execute(self, line: str, runner: str, on_line: LineCallback | None = None) -> str:
+        """Run a shell command that calls a runner; returns its output, or raises with what it printed last."""
+        code, output = self.adb.shell(line, on_line)
         if code:
             remedy = _LINK_REMEDY if "CANNOT LINK EXECUTABLE" in output else _EXIT_REMEDIES.get(code, _LOG_REMEDY)
             value = output.strip()[-_MAX_OUTPUT_CHARS:] or "nothing"
-            raise ExecutionError(f"{RUNNER} on {self.device.serial}", f"ended with {code}", value=value, remedy=remedy)
+            raise ExecutionError(f"{runner} on {self.device.serial}", f"ended with {code}", value=value, remedy=remedy)
         return output
 
     def pull(self, into: Path) -> list[Path]:
@@ -240,14 +244,15 @@ class Phone:
         except OSError as error:
             remedy = "Name another folder with --output-folder."
             raise FileAccessError(str(into), f"cannot be written: {error.strerror}", remedy=remedy) from error
-        return sorted((into / OUTPUTS).glob("*.raw"), key=_numbers)
+        return sorted((p for p in (into / OUTPUTS).glob("*") if p.suffix in (".raw", ".bin")), key=_numbers)
 
 
-def command(folder: PurePosixPath, model: str, inputs: bool) -> str:
+def command(folder: PurePosixPath, model: str, inputs: bool, repeat: int = 1) -> str:
     """The shell command that runs a program on the phone."""
     quoted = shlex.quote(str(folder))
     arguments = [f"./{RUNNER}", "--model_path", f"./{model}"]
     arguments += ["--input_list_path", f"./{LIST}"] if inputs else []
+    arguments += ["--iteration", str(repeat)] if repeat > 1 else []
     arguments += ["--output_folder_path", f"./{OUTPUTS}", "--etdump_path", f"./{ETDUMP}"]
     return (
         f"cd {quoted} && rm -rf {OUTPUTS} {ETDUMP} && mkdir -p {OUTPUTS} && chmod +x {RUNNER}"
