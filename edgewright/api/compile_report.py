@@ -276,7 +276,7 @@ def measures(report: CompileReport) -> tuple[str, ...]:
         size(report.bytes),
         size(report.planned_bytes),
         "" if report.sram is None else size(report.sram),
-        "" if milliseconds is None else f"{'≥ ' if report.time_range else ''}{duration(milliseconds / 1e3)}",
+        "" if milliseconds is None else f"{'≥' if report.time_range else ''}{duration(milliseconds / 1e3)}",
     )
 
 

@@ -27,12 +27,11 @@ UNSET = "not set"
 BROKEN = "broken"  # a backend of another package that cannot be loaded
 _EDGEWRIGHT = BackendInfo("edgewright")  # what no backend declares
 
-_UPGRADE = "pip install --upgrade edgewright"
 _COMPILE = "pip install 'edgewright[compile]'"
 BASE = (
-    Package("numpy", "numpy", "numpy", "everything", _UPGRADE),
-    Package("llvmlite", "llvmlite", "llvmlite", "machine code for this CPU", _UPGRADE),
-    Package("flatbuffers", "flatbuffers", "flatbuffers", "reading and writing files", _UPGRADE),
+    Package("numpy", "numpy", "numpy", "everything", "pip install numpy"),
+    Package("llvmlite", "llvmlite", "llvmlite", "machine code for this CPU", "pip install llvmlite"),
+    Package("flatbuffers", "flatbuffers", "flatbuffers", "reading and writing files", "pip install flatbuffers"),
 )
 TORCH = Package("torch", "torch", "torch", "compiling", _COMPILE)
 TORCHAO = Package("torchao", "torchao", "torchao", "quantizing", _COMPILE)

@@ -12,10 +12,15 @@ _LIBRARY = re.compile(r"site-packages[/\\](torch|torchvision|torchao)[/\\]|[/\\]
 _PYTHON = sysconfig.get_paths()["stdlib"]
 
 
+_NO_MODULE = "_empty_nn_module_stack_from_metadata_hook"  # torch's name for none
+
+
 def module_path(node: Any) -> str:
     """The dotted path of the module a node belongs to, or ''."""
     stack = getattr(node, "meta", {}).get("nn_module_stack") or {}
     path = next((entry[0] for entry in reversed(list(stack.values())) if entry[0]), "")
+    if path == _NO_MODULE:
+        return ""
     return re.sub(r"^L\['self'\]\.?", "", str(path))
 
 

@@ -19,7 +19,7 @@ def report(target: str, *estimates: dict[str, object]) -> CompileReport:
 
 def test_a_lower_bound_is_not_shown_like_an_estimate() -> None:
     bound, estimate = report("t", BOUND, BOUND), report("u", ESTIMATE)
-    assert (measures(bound)[-1], measures(estimate)[-1]) == ("≥ 2.00 µs", "1.00 ms")
+    assert (measures(bound)[-1], measures(estimate)[-1]) == ("≥2.00 µs", "1.00 ms")
     assert time_note([bound, estimate]) == "time: t at least 2.00 µs, at most 400 µs by a bound; u by an estimate"
     assert bound.to_dict()["estimated_range_ms"] == pytest.approx((2e-3, 0.4))
     assert report("v", BOUND, ESTIMATE).time_range is None
