@@ -6,11 +6,10 @@ module of its own; it executes units ``begin`` to ``end`` of a step. ``args`` po
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Union
-
-import numpy as np
 
 from edgewright.engine.jit.elf import CodeImage
 from edgewright.ir.core.index_bounds import OutOfRangePolicy
@@ -82,7 +81,7 @@ class TensorSpec:
 
     @property
     def nbytes(self) -> int:
-        return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
+        return math.prod(self.shape) * self.dtype.itemsize
 
 
 @dataclass(frozen=True)

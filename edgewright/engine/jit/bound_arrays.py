@@ -20,6 +20,8 @@ class BoundArrays:
         self.graph = graph
         self.addresses: list[int] = []
         self._arrays: list[Array] = []
+        self._specs = [*graph.plan.inputs, *graph.plan.outputs]
+        self._sizes = [spec.nbytes for spec in self._specs]
 
     def run(self, inputs: Sequence[Array], outputs: Sequence[Array | None]) -> bool:
         """Run the graph. Returns False without running it if ``CompiledGraph.run`` has to copy an array, or report
@@ -33,9 +35,8 @@ class BoundArrays:
         return True
 
     def _bind(self, arrays: list[Array | None], changed: list[int], count: int) -> bool:
-        plan = self.graph.plan
-        specs = [*plan.inputs, *plan.outputs]
-        if not self.graph.native or len(arrays) != len(specs) or count != len(plan.inputs):
+        specs, sizes = self._specs, self._sizes
+        if not self.graph.native or len(arrays) != len(specs) or count != len(self.graph.plan.inputs):
             return False
         addresses = list(self.addresses) if self._arrays else [0] * len(arrays)
         bound = list(self._arrays) if self._arrays else []
@@ -49,7 +50,6 @@ class BoundArrays:
             addresses[i] = address_of(array)
             if bound:
                 bound[i] = array
-        sizes = [spec.nbytes for spec in specs]
         if any(i >= count for i in changed):
             separate = self._separate(addresses, sizes, count)
         else:

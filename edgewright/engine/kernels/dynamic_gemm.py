@@ -211,10 +211,11 @@ class DynamicGemmPanel:
         return self.vectors // self.streams
 
 
-def make_panels(isa: ISA, columns: int, rows: int) -> list[DynamicGemmPanel]:
-    """Wide panels for a single row; otherwise narrower ones, whose taller tiles load and unpack weights less often."""
+def make_panels(isa: ISA, columns: int, rows: int, blocks: bool) -> list[DynamicGemmPanel]:
+    """Wide panels for a single row; otherwise narrower ones, whose taller tiles load and unpack weights less often:
+    narrower still with ``blocks``, which have float32 accumulators too."""
     wide = isa.registers >= 32
-    vectors = (8 if wide else 4) if rows == 1 else 4 if wide else 2
+    vectors = (8 if wide else 4) if rows == 1 else 4 if wide and not blocks else 2
     full, rest = divmod(columns, vectors * isa.lanes)
     panels = [DynamicGemmPanel(vectors, vectors * isa.lanes, WEIGHT_STREAMS if rows == 1 else 1)] * full
     return panels + ([DynamicGemmPanel(-(-rest // isa.lanes), rest)] if rest else [])

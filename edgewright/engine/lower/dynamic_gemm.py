@@ -108,7 +108,7 @@ class DynamicQuantizedGemm(Lowering):
         isa, data, out = context.isa, context.storage(self.data), context.storage(self.node.out)
         second = out if self.node.residual is None else context.storage(self.node.residual)
         storages = (data, out, second)
-        panels = dynamic_gemm.make_panels(isa, self.columns, self.rows)
+        panels = dynamic_gemm.make_panels(isa, self.columns, self.rows, bool(self.weights.block))
         largest = 1 if self.rows == 1 else dynamic_gemm.max_tile_rows(isa, self.weights, panels[0].vectors)
         sizes = [self.weights.size(p.vectors * isa.lanes) for p in panels]
         packed = self._pack(context, panels)

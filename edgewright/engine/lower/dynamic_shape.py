@@ -15,7 +15,13 @@ from edgewright.engine.kernels.matmul import (
     max_tile_rows,
 )
 from edgewright.engine.kernels.norm_softmax import emit_dynamic_softmax
-from edgewright.engine.kernels.tile_loops import DynamicTileGrid, PixelStrides, TileGrid, emit_dynamic_tile_loops
+from edgewright.engine.kernels.tile_loops import (
+    DynamicTileGrid,
+    PixelStrides,
+    TileGrid,
+    emit_dynamic_tile_loops,
+    emit_tile_loops,
+)
 from edgewright.engine.lower.base import Lowering, LoweringContext
 from edgewright.engine.lower.conv import FloatConv, panel_runs
 from edgewright.engine.lower.conv_geometry import has_uniform_rows, input_window
@@ -28,6 +34,7 @@ from edgewright.ir.graph import Value
 _TYPICAL_ROWS = 1024  # rows that tiles and panels are chosen for
 _LARGE = 128 << 10  # bytes of weights from which panels become the outer loop
 _RATE = 45.0  # approximate multiply-adds per nanosecond on one core
+_GEMV_RATE = 30.0  # of quantized weights, from memory
 
 
 def _row_stride(storage: Storage) -> int:
@@ -93,7 +100,11 @@ class DynamicShapeQuantizedLinear(DynamicQuantizedGemm):
         if not all(has_uniform_rows(h.layout) for h in (data, out, second)):
             super().emit(context)
             return
-        panels = dynamic_gemm.make_panels(isa, self.columns, _TYPICAL_ROWS)
+        panels = dynamic_gemm.make_panels(isa, self.columns, _TYPICAL_ROWS, bool(self.weights.block))
+        weights_address = self._pack_shared(context, panels)
+        if self.rows == 1:
+            self._emit_single_row(context, panels, [data.at(), weights_address, out.at(), second.at()])
+            return
         largest = dynamic_gemm.max_tile_rows(isa, self.weights, panels[0].vectors)
         grid = DynamicTileGrid(largest, *map(_row_stride, (data, out, second)))
         weight_bytes = sum(self.weights.size(p.vectors * isa.lanes) for p in panels)
@@ -107,14 +118,34 @@ class DynamicShapeQuantizedLinear(DynamicQuantizedGemm):
         name = context.kernel(
             "dynamic_quantized_gemm", (grid, tuple(panels), self.weights, self.depth, self.epilogue), build
         )
+        macs = self.rows * self.depth * self.columns
+        slots: list[KernelArg] = [data.at(), weights_address, out.at(), second.at(), self.rows]
+        context.step(name, slots, grid.tiles(self.rows), macs / (3 * _RATE), macs, 1 if weight_bytes > _LARGE else 8)
+
+    def _pack_shared(self, context: LoweringContext, panels: list[dynamic_gemm.DynamicGemmPanel]) -> Address:
+        """The weights, packed for any number of rows."""
         assert context.shared is not None
         weight, bias = self.node.op.args["weight"], self.node.op.args.get("bias")
         owners = (weight.data, None if bias is None else bias.data)
         packing = ("rowgemm", tuple(panels), self.weights, weight.q)
-        weights_address = context.shared.pack(owners, packing, weight_bytes, self.writer(isa, panels))
-        macs = self.rows * self.depth * self.columns
-        slots: list[KernelArg] = [data.at(), weights_address, out.at(), second.at(), self.rows]
-        context.step(name, slots, grid.tiles(self.rows), macs / (3 * _RATE), macs, 1 if weight_bytes > _LARGE else 8)
+        size = sum(self.weights.size(p.vectors * context.isa.lanes) for p in panels)
+        return context.shared.pack(owners, packing, size, self.writer(context.isa, panels))
+
+    def _emit_single_row(
+        self, context: LoweringContext, panels: list[dynamic_gemm.DynamicGemmPanel], slots: list[Address]
+    ) -> None:
+        """A matrix-vector product: work units are panels. They are read one after the other, from one end of the
+        weights to the other, which memory serves fastest."""
+        isa = context.isa
+        grid = TileGrid(1, 1, 1, PixelStrides(0, 0), PixelStrides(0, 0), PixelStrides(0, 0))
+
+        def build(module: Module, name: str) -> None:
+            emit_tile_loops(module, name, grid, self.runs(module, isa, grid, panels), True, False)
+
+        spec = (tuple(panels), self.weights, self.depth, self.epilogue)
+        name = context.kernel("dynamic_quantized_gemv", spec, build)
+        macs = self.depth * self.columns
+        context.step(name, slots, len(panels), macs / _GEMV_RATE, macs)
 
 
 class DynamicShapeMatMul(MatMul):

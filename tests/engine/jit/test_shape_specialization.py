@@ -149,7 +149,7 @@ def test_rows_quantized_by_their_own_range_are_exact(cpu: str, bits: int, block:
             np.testing.assert_array_equal(got, want)
         else:
             np.testing.assert_allclose(got, want, rtol=0, atol=2e-6 * float(np.abs(want).max()))
-    assert special.specializer.compilations == 1
+    assert special.specializer.compilations == 2  # a single row has a kernel of its own
 
 
 @pytest.mark.parametrize("cpu", cpus())
