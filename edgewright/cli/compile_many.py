@@ -195,7 +195,7 @@ def _show(args: argparse.Namespace, session: CompileSession, results: CompileRes
     seconds = ", ".join(
         f"{name} {duration(elapsed)}" for name, elapsed in session.stages.times.items() if elapsed >= 0.05
     )
-    out.print(f"time: {seconds}", style="dim", soft_wrap=True)
+    out.print(f"compiling took: {seconds}", style="dim", soft_wrap=True)
 
 
 def _title(args: argparse.Namespace, session: CompileSession) -> str:

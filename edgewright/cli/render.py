@@ -15,7 +15,7 @@ from edgewright.report.file_facts import Facts
 from edgewright.units import duration, share, size
 
 _TOP = 20  # rows shown of a long table without --verbose
-_HASH = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{52}\b")
+_HASH = re.compile(r"(?<![0-9a-f])([0-9a-f]{12})[0-9a-f]{52}\b")
 _NAMES = {"pte": "program", "ptd": "data", "bpte": "bundled program", "etdp": "profile"}
 
 

@@ -80,3 +80,4 @@ MODELS: dict[str, Callable[[], Made]] = {
     "mobilenetv2": lambda: (MobileNetV2(), (torch.randn(1, 3, 224, 224),)),
     "mlperf_tiny_image_classification": lambda: (ResNet8(), (torch.randn(1, 3, 32, 32),)),
 }
+TRAINED = {"cifar10"}  # the weights of the others are random

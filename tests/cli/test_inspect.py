@@ -195,3 +195,12 @@ def test_what_is_no_file_of_ours(cli: Cli, tmp_path: Path, content: bytes, code:
     assert result.code == code
     assert words in result.err
     assert cli("inspect", tmp_path).code == 3  # a folder
+
+
+def test_hashes_are_short_also_behind_a_prefix() -> None:
+    from edgewright.cli.render import _contents
+
+    digest = "0123456789abcdef" * 4
+    assert _contents([f"named data {digest}", f"named data scale_{digest}"]) == (
+        "named data 0123456789ab..., named data scale_0123456789ab..."
+    )

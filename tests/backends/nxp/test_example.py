@@ -142,3 +142,9 @@ def test_what_is_wrong_ends_the_script_with_an_error(
         runpy.run_path(path, run_name="__main__")
     assert ended.value.code == 2
     assert "nosuch: must be package.module:factory" in capsys.readouterr().err
+
+
+def test_random_weights_are_not_compared_with_labels(script: Script) -> None:
+    np.savez("x.npz", images=np.zeros((3, 32, 32, 3), np.uint8), labels=np.arange(3))
+    said = script("-m", "mlperf_tiny_image_classification", "-q", "-d", "--simulate_only", "-t", "-dst", "x.npz")
+    assert "weights: random" in said and "3 samples, classified as the model does: the model 100.0 %" in said
