@@ -1,0 +1,230 @@
+"""The page in a browser: every tab, search, sorting, keyboard and print, at two widths, light and dark; nothing is
+requested, nothing is logged, and axe finds no serious violation.
+
+Needs ``pip install playwright`` and Debian's ``chromium``; ``npm pack axe-core`` in the folder that
+``EDGEWRIGHT_AXE`` names adds the check of accessibility.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edgewright.report.model import Report
+from edgewright.report.page import save
+from tests.report.programs import hostile, large, portable
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed (apt-get install chromium)"),
+]
+sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+SIZES = [(1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")]
+TABS = ["overview", "graph", "layers", "memory", "timeline", "compare"]
+
+
+def axe_source() -> str | None:
+    """The script of axe-core, from the archive that npm downloads."""
+    folder = os.environ.get("EDGEWRIGHT_AXE")
+    archives = sorted(Path(folder).glob("axe-core-*.tgz")) if folder else []
+    if not archives:
+        return None
+    with tarfile.open(archives[-1]) as archive:
+        member = archive.extractfile("package/axe.min.js")
+        assert member is not None
+        return member.read().decode()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with sync_api.sync_playwright() as playwright:
+        instance = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield instance
+        instance.close()
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    one, other = portable(ram=1 << 18, flash=1 << 20), portable()
+    one.name, other.name = "one.pte", "other.pte"
+    one.measures.sqnr, other.measures.sqnr = 40.0, 30.0
+    other.graphs = large(600).graphs + other.graphs
+    target = tmp_path_factory.mktemp("report") / "report.html"
+    save(Report("one.pte, other.pte", [one, other]), target)
+    return target
+
+
+class Watched:
+    """A page whose console and requests are recorded."""
+
+    def __init__(self, browser: Any, target: Path, **options: Any) -> None:
+        self.page = browser.new_page(**options)
+        self.errors: list[str] = []
+        self.requests: list[str] = []
+        self.page.on("console", lambda m: self.errors.append(m.text) if m.type in ("error", "warning") else None)
+        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
+        self.page.on("request", lambda request: self.requests.append(request.url))
+        self.page.goto(target.as_uri())
+
+    def close(self) -> None:
+        assert self.errors == []
+        assert len(self.requests) == 1 and self.requests[0].startswith("file:")
+        self.page.close()
+
+
+@pytest.fixture
+def open_page(browser: Any) -> Iterator[Any]:
+    opened: list[Watched] = []
+
+    def make(target: Path, width: int = 1280, scheme: str = "light", **options: Any) -> Any:
+        size = {"width": width, "height": 900}
+        opened.append(Watched(browser, target, viewport=size, color_scheme=scheme, **options))
+        return opened[-1].page
+
+    yield make
+    for watched in opened:
+        watched.close()
+
+
+@pytest.mark.parametrize(("width", "scheme"), SIZES)
+def test_every_tab_opens_and_fits(open_page: Any, path: Path, width: int, scheme: str) -> None:
+    page = open_page(path, width, scheme)
+    tabs = page.get_by_role("tab")
+    assert [t.lower() for t in tabs.all_inner_texts()] == TABS
+    for at, name in enumerate(TABS):
+        tabs.nth(at).click()
+        shown = page.locator("section:visible")
+        assert shown.count() == 1 and shown.get_attribute("id") == name
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), name
+
+
+@pytest.mark.parametrize(("width", "scheme"), SIZES)
+def test_axe_finds_nothing_serious(open_page: Any, path: Path, width: int, scheme: str) -> None:
+    script = axe_source()
+    if script is None:
+        pytest.skip("axe-core is missing: npm pack axe-core, and EDGEWRIGHT_AXE names the folder")
+    page = open_page(path, width, scheme, bypass_csp=True)
+    page.evaluate(script)
+    for at in range(len(TABS)):
+        page.get_by_role("tab").nth(at).click()
+        page.evaluate("document.querySelectorAll('section:not([hidden]) details').forEach((d) => { d.open = true; })")
+        found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")["violations"]
+        serious = [(v["id"], v["nodes"][0]["html"][:200]) for v in found if v["impact"] in ("serious", "critical")]
+        assert serious == []
+
+
+def test_tabs_follow_the_keyboard(open_page: Any, path: Path) -> None:
+    page = open_page(path)
+    page.get_by_role("tab").first.focus()
+    for key, name in (("ArrowRight", "graph"), ("End", "compare"), ("ArrowRight", "overview"), ("ArrowLeft", "compare")):
+        page.keyboard.press(key)
+        assert page.locator("section:visible").get_attribute("id") == name
+        assert page.evaluate("document.activeElement.id") == f"tab-{name}"
+
+
+def test_tables_are_sorted_by_number(open_page: Any, path: Path) -> None:
+    page = open_page(path)
+    page.get_by_role("tab", name="Layers").click()
+    head = page.locator("#layers .file:visible th", has_text="mean time").first
+    column = head.evaluate("h => h.cellIndex")
+    for direction in ("descending", "ascending"):
+        head.get_by_role("button").click()
+        assert head.get_attribute("aria-sort") == direction
+        cells = page.locator(f"#layers .file:visible table >> nth=0 >> tbody tr td:nth-child({column + 1})")
+        values = [float(v) for v in cells.evaluate_all("all => all.map((c) => c.dataset.v)")]
+        assert values == sorted(values, reverse=direction == "descending") and len(set(values)) > 3
+
+
+def test_search_finds_and_selects(open_page: Any, path: Path) -> None:
+    page = open_page(path)
+    page.get_by_role("tab", name="Graph").click()
+    search = page.get_by_label("Search the graph").locator("visible=true").first
+    search.fill("linear")
+    page.keyboard.press("Enter")
+    assert "aten::linear.out" in page.locator(".detail:visible").first.inner_text()
+    assert "weights float32[10, 1024]" in page.locator(".detail:visible").first.inner_text()
+    search.fill("no such thing")
+    assert "nothing found" in page.locator(".hits:visible").first.inner_text()
+
+
+def test_the_graph_follows_the_keyboard(open_page: Any, path: Path) -> None:
+    page = open_page(path)
+    page.get_by_role("tab", name="Graph").click()
+    page.get_by_role("application").locator("visible=true").first.focus()
+    page.keyboard.press("n")
+    first = page.locator(".detail:visible").first.inner_text()
+    page.keyboard.press("n")
+    second = page.locator(".detail:visible").first.inner_text()
+    page.keyboard.press("p")
+    assert first == page.locator(".detail:visible").first.inner_text() != second
+    assert "aten::convolution.out" in first and "aten::relu.out" in second
+    page.keyboard.press("/")
+    assert page.evaluate("document.activeElement.type") == "search"
+
+
+def test_the_graph_is_drawn_and_modules_open(open_page: Any, path: Path) -> None:
+    page = open_page(path)
+    page.get_by_role("tab", name="Graph").click()
+    page.locator("#file").select_option("1")
+    page.wait_for_timeout(200)
+    count = "document.querySelector('.file:not([hidden]) .graph').graph.boxes"
+    closed = page.evaluate(count)
+    page.get_by_label("Open all modules").locator("visible=true").first.click()
+    assert page.evaluate(count) > closed and page.evaluate(count) > 600
+    painted = """() => { const c = document.querySelector('.file:not([hidden]) canvas'), d = c.getContext('2d')
+      .getImageData(0, 0, c.width, c.height).data; return new Set(new Uint32Array(d.buffer)).size; }"""
+    page.wait_for_timeout(200)
+    assert page.evaluate(painted) > 20
+
+
+def test_print_shows_all_sections_and_rows(open_page: Any, path: Path) -> None:
+    page = open_page(path)
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    page.emulate_media(media="print")
+    assert page.locator("section:visible").count() == len(TABS)
+    assert page.locator("nav").is_hidden() and page.locator("details:not([open])").count() == 0
+    assert page.locator("td:visible", has_text="aten::linear.out").count() >= 2
+    assert len(page.pdf()) > 20_000
+
+
+def test_without_scripts_tables_say_everything(open_page: Any, path: Path) -> None:
+    page = open_page(path, java_script_enabled=False)
+    assert page.locator("section:visible").count() == len(TABS)
+    assert page.locator("noscript").count() >= 1 and page.locator(".chart:visible").count() >= 4
+    assert page.locator("td", has_text="aten::linear.out").first.is_visible()
+
+
+def test_hostile_names_do_nothing(open_page: Any, tmp_path: Path) -> None:
+    save(hostile(), tmp_path / "h.html")
+    page = open_page(tmp_path / "h.html")
+    page.on("dialog", lambda dialog: pytest.fail(dialog.message))
+    for at in range(len(TABS)):
+        page.get_by_role("tab").nth(at).click()
+    page.get_by_role("tab", name="Graph").click()
+    page.get_by_role("application").locator("visible=true").first.focus()
+    page.keyboard.press("n")
+    assert "onerror=alert(1)" in page.locator(".detail:visible").first.inner_text()
+    assert page.locator("img").count() == 0
+
+
+@pytest.mark.parametrize(("count", "seconds"), [(5_000, 4), (100_000, 20)])
+def test_large_graphs_stay_usable(open_page: Any, tmp_path: Path, count: int, seconds: float) -> None:
+    save(Report("large", [large(count)]), tmp_path / "large.html")
+    page = open_page(tmp_path / "large.html")
+    page.set_default_timeout(60_000)
+    page.get_by_role("tab", name="Graph").click()
+    start = page.evaluate("performance.now()")
+    page.get_by_label("Open all modules").locator("visible=true").first.click()
+    page.wait_for_function("document.querySelector('.graph').graph.boxes > 1000")
+    assert page.evaluate("performance.now()") - start < seconds * 1e3
+    frame = page.evaluate("""() => new Promise((done) => { const c = document.querySelector('canvas'); c.focus(); let n = 0;
+      const start = performance.now(); const step = () => { c.dispatchEvent(new KeyboardEvent('keydown', {key: 'ArrowDown'}));
+      if (++n < 10) requestAnimationFrame(step); else done((performance.now() - start) / n); }; step(); })""")
+    assert frame < (150 if count <= 5_000 else 500)
