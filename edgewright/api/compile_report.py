@@ -81,6 +81,7 @@ class CompileReport:
     methods: Mapping[str, PartitionReport] = field(default_factory=dict)
     check: Check = field(default_factory=Check)
     program: Any = field(default=None, repr=False, compare=False)  # the finished one; not in the JSON
+    html: str = field(default="", repr=False, compare=False)  # the page that was written last; not in the JSON
 
     @property
     def coverage(self) -> dict[str, float]:
@@ -187,7 +188,7 @@ class CompileReport:
 
     def to_dict(self) -> dict[str, Any]:
         plain = asdict(replace(self, methods={}, program=None))
-        del plain["methods"], plain["program"]
+        del plain["methods"], plain["program"], plain["html"]
         return {
             **plain,
             "coverage": self.coverage,
@@ -222,6 +223,8 @@ def save_html(
     if missing is not None:
         raise UsageError(f"report of {missing}", "must be of a result of edgewright.compile, which has the program")
     save(build(reports, failures, ", ".join(names), profile=profile), path)
+    for report in reports:
+        report.html = os.fspath(path)
     return Path(path)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -135,6 +136,7 @@ def _add_device_layers(file: FileReport, estimates: Sequence[Mapping[str, Any]])
 def model_graph(report: PartitionReport, several: bool) -> GraphView:
     """The graph that a partitioner saw, in topological order."""
     order = _topological([v.detail.inputs for v in report.verdicts])
+    here = f"{os.getcwd()}{os.sep}"  # pages are passed on: they do not say where the user's files are
     position = {old: new for new, old in enumerate(order)}
     view = GraphView(f"model {report.method}" if several else "model", _ABOUT, total=len(order))
     for old in order[:MAX_NODES]:
@@ -143,7 +145,8 @@ def model_graph(report: PartitionReport, several: bool) -> GraphView:
         view.nodes.append(
             Node(
                 verdict.node, verdict.operator, verdict.module, verdict.backend or CPU,
-                tuple(position[i] for i in detail.inputs), detail.results, detail.quantization, detail.source,
+                tuple(position[i] for i in detail.inputs), detail.results, detail.quantization,
+                detail.source.replace(here, ""),
                 list(verdict.rejections), verdict.macs, verdict.bytes, detail.weights,
             )
         )  # fmt: skip

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from edgewright.api.compile_report import LEGEND, POOR, CompileReport, columns, rows, save_html, time_note
 from edgewright.errors import EdgewrightError
@@ -23,7 +24,7 @@ from edgewright.units import share, size
 
 def result_html(reports: Sequence[CompileReport], failures: Mapping[str, Exception] | None = None) -> str:
     """The table of targets with its legend, the operators left on the CPU with reasons, and failures."""
-    parts = [html_table(columns(), rows(reports))]
+    parts = [html_table(columns(), rows(reports)), _link(reports)]
     if reports:
         parts.append(f"<p>{escape(LEGEND)}<br>{escape(time_note(reports))}</p>")
     for report in reports:
@@ -85,6 +86,15 @@ def rejected_lines(report: PartitionReport) -> list[str]:
              for v in rejected[:_SHOWN] if v.rejections]  # fmt: skip
     more = len(rejected) - _SHOWN
     return [*lines, f"  {more} more: report.methods[{report.method!r}].rejected"] if more > 0 else lines
+
+
+def _link(reports: Sequence[CompileReport]) -> str:
+    """A link to the pages that were written, or how to write one."""
+    pages = list(dict.fromkeys(report.html for report in reports if report.html))
+    if not pages:
+        return "<p>Everything on one page: <code>result.report.save_html(&quot;report.html&quot;)</code></p>"
+    links = ", ".join(f'<a href="{escape(quote(page))}" target="_blank">{escape(page)}</a>' for page in pages)
+    return f"<p>Everything on one page: {links}</p>"
 
 
 class CompileResult:

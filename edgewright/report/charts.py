@@ -160,7 +160,7 @@ def pareto_chart(
     best = frontier(points) if line else []
     x = _Scale([p[1] for p in points], _LEFT, _WIDTH - 200)
     low, high = min(p[2] for p in points), max(p[2] for p in points)
-    span = (high - low) or 1.0
+    low, span = (low, high - low) if high > low else (low - 0.5, 1.0)
 
     def y(value: float) -> float:
         return 280 - 230 * (value - low) / span

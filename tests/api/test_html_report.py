@@ -1,0 +1,145 @@
+"""The HTML report of compile results: the model's graph with reasons, errors by layer, targets side by side."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import edgewright as ew
+from edgewright.api.compile_report import CompileReport
+from edgewright.api.html_report import build, model_graph
+from edgewright.api.result import CompileResults
+from edgewright.cli import main
+from edgewright.errors import UsageError
+from edgewright.lowering.partition.report import OpDetail, PartitionReport, Verdict, merge
+from edgewright.report.model import Node
+from tests.api.models import calls, wide
+from tests.report.programs import text_of
+
+
+def data_of(page: str) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads(page.split('id="data">')[1].split("</script>")[0])
+    return content
+
+
+def test_all_targets_are_on_one_page(compiled: CompileResults, tmp_path: Path) -> None:
+    page = compiled.report.save_html(tmp_path / "r.html", profile=False).read_text(encoding="utf-8")
+    plain = text_of(page)
+    for result in compiled.values():
+        assert f"{result.report.sqnr:.1f} dB" in plain
+    assert "Vela's estimate" in plain and "Cycles on the device" in plain and "NPU passes" in plain
+    assert "runs on this machine only" in plain and "Accuracy and file size" in plain
+    assert "The times have different sources" in plain
+    assert f'href="{tmp_path}/r.html"' in compiled._repr_html_()
+
+
+def test_the_graph_of_the_model_has_edges_shapes_and_source(compiled: CompileResults) -> None:
+    report = compiled["xnnpack"].report.methods["forward"]
+    nodes = model_graph(report, several=False).nodes
+    by_module = {n.module: n for n in nodes if n.operator == "conv2d"}
+    assert set(by_module) == {"stem", "body.0"}
+    body = by_module["body.0"]
+    assert nodes.index(by_module["stem"]) in body.inputs
+    assert body.outputs[0].startswith("int8[1, 8, 8, 8]") and body.weights >= 8 * 8 * 9 and body.macs == 8 * 64 * 72
+    assert "tests/api/models.py" in body.source.replace("\\", "/")
+    assert all(max(n.inputs, default=-1) < i for i, n in enumerate(nodes))
+
+
+def test_rules_that_rejected_an_operator_are_shown(tmp_path: Path) -> None:
+    result = ew.compile(wide(), calls(1)[0], "xnnpack", check=False)
+    page = result.report.save_html(tmp_path / "r.html").read_text(encoding="utf-8")
+    (rejected,) = [v for v in result.report.methods["forward"].rejected if v.module == "odd"]
+    assert rejected.rejections[0] in text_of(page)
+    graph = data_of(page)["0.0"]
+    shown = [graph["texts"][r] for node in graph["nodes"] for r in node.get("r", ())]
+    assert rejected.rejections[0] in shown
+    assert "Time by step" in page
+
+
+def test_the_report_is_of_a_result_of_compile(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="must be of a result"):
+        CompileReport("xnnpack", "xnnpack").save_html(tmp_path / "r.html")
+
+
+def test_json_has_no_field_of_the_page(compiled: CompileResults) -> None:
+    plain = compiled["xnnpack"].report.to_dict()
+    assert not {"program", "html"} & set(plain)
+    assert "detail" not in plain["methods"]["forward"]["operators"][0]
+
+
+def test_edges_survive_a_second_backend() -> None:
+    details = [OpDetail(), OpDetail((0,)), OpDetail((1,)), OpDetail((2, 0))]
+    placed = ["", "npu", "", "npu"]
+    first = PartitionReport("forward", "npu", [
+        Verdict("op", f"n{i}", "", backend, 0 if backend else -1, detail=detail)
+        for i, (backend, detail) in enumerate(zip(placed, details, strict=True))
+    ])  # fmt: skip
+    second = PartitionReport("forward", "cpu2", [
+        Verdict("op", "n0", "", "cpu2", 0), Verdict("op", "n2", ""), Verdict("cast", "new", "", detail=OpDetail((1,))),
+    ])  # fmt: skip
+    merged = merge(first, second)
+    names = [v.node for v in merged.verdicts]
+    edges = {v.node: [names[i] for i in v.detail.inputs] for v in merged.verdicts}
+    assert edges == {"n0": [], "n1": ["n0"], "n2": ["n1"], "n3": ["n2", "n0"], "new": ["n2"]}
+    order = [node.name for node in model_graph(merged, several=False).nodes]
+    assert order == ["n0", "n1", "n2", "n3", "new"]
+
+
+def test_failures_are_named(compiled: CompileResults) -> None:
+    report = build([compiled["xnnpack"].report], {"e9955": UsageError("e9955", "cannot")}, "x", profile=False)
+    assert report.failures == {"e9955": "usage: e9955: cannot"}
+
+
+@pytest.fixture
+def calibration(tmp_path: Path) -> Path:
+    np.savez(tmp_path / "calib.npz", x=np.stack([c.numpy() for c in calls(8)]))
+    return tmp_path / "calib.npz"
+
+
+def test_with_its_model_a_file_has_errors_by_layer(tmp_path: Path, calibration: Path) -> None:
+    common = ["--quantize", "int8", "-q"]
+    spec, target = "tests.api.models:net", tmp_path / "m.pte"
+    assert main(["compile", spec, "--target", "xnnpack", "--calibrate", str(calibration), "--html",
+                 str(tmp_path / "c.html"), "-o", str(target), *common]) == 0  # fmt: skip
+    assert "Overview" in (tmp_path / "c.html").read_text(encoding="utf-8")
+    assert main(["report", str(target), "--model", spec, "--inputs", str(calibration), "-o", str(tmp_path / "r.html"),
+                 *common]) == 0  # fmt: skip
+    page = (tmp_path / "r.html").read_text(encoding="utf-8")
+    plain = text_of(page)
+    assert "this file against the model" in plain and "Error by layer" in plain
+    graph = data_of(page)["0.0"]
+    errors = [node["e"] for node in graph["nodes"] if "e" in node]
+    histograms = [h[0] for node in graph["nodes"] for h in node.get("h", ())]
+    assert errors and min(errors) > 10 and "activations of the float model" in histograms
+
+
+def test_another_model_is_said_to_be_another(tmp_path: Path, calibration: Path) -> None:
+    ew.compile(torch.nn.Conv2d(3, 4, 1), calls(1)[0], "xnnpack").save(tmp_path / "m.pte")
+    code = main(
+        ["report", str(tmp_path / "m.pte"), "--model", "tests.api.models:net", "-q", "-o", str(tmp_path / "r.html")]
+    )
+    assert code == 0
+    plain = text_of((tmp_path / "r.html").read_text(encoding="utf-8"))
+    assert "gives another file than this one" in plain
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["-o", "r.txt"], "must end in .html"),
+        (["-o", "r.html", "--quantize", "int8"], "needs a --model"),
+        (["-o", "r.html", "--repeat", "0"], "must be 1 or more"),
+    ],
+)
+def test_mistakes_are_named(options: list[str], message: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", "m.pte", *options]) == 2
+    assert message in capfd.readouterr().err
+
+
+def test_nodes_have_defaults() -> None:
+    assert Node("a", "b").placement == "cpu"
