@@ -23,8 +23,8 @@ from tests.program.modules import BY_NAME, CASES
 KERNELS = kernel_set("wheel")
 
 
-def prepared(exported: ExportedProgram) -> ExportedProgram:
-    return prepare(exported, KERNELS.supports)
+def prepared(exported: ExportedProgram, runtime: str = "wheel") -> ExportedProgram:
+    return prepare(exported, kernel_set(runtime).supports)
 
 
 def calls(program: ExportedProgram) -> list[fx.Node]:
@@ -42,7 +42,7 @@ def values(tree: Any) -> Any:
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_no_module_is_retraced(case: Case, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "edgewright.frontend"):
-        prepared(case.export())
+        prepared(case.export(), case.runtime)
     retraced = [r.message for r in caplog.records if "retracing" in r.message]
     assert not retraced
 

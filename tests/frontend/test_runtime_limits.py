@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
 from edgewright.errors import UnsupportedOperatorError
+from edgewright.frontend.decompose.canonical import RULES
 from edgewright.program.edge import to_edge_transform_and_lower
 from edgewright.runtime import Runtime
 from tests.ir.aten.harness import to_array
@@ -85,3 +86,30 @@ def test_complex_numbers_that_kernels_do_not_take_are_rejected(function: Callabl
     with pytest.raises(UnsupportedOperatorError, match="takes real numbers only in ExecuTorch's runtime") as caught:
         compiled(function, (COMPLEX,))
     assert operator in str(caught.value)
+
+
+def test_average_over_windows_of_dynamic_sizes() -> None:
+    """A mean where one window is all of it; else a newer release's kernel, never the example's windows."""
+    image = torch.rand(1, 2, 8, 6)
+    heights = ({2: torch.export.Dim("height", min=4, max=12)},)
+
+    def export(size: tuple[int, int]) -> torch.export.ExportedProgram:
+        model = torch.nn.AdaptiveAvgPool2d(size)
+        return torch.export.export(model, (image,), dynamic_shapes=heights)
+
+    program = to_edge_transform_and_lower(export((1, 3))).to_executorch().buffer
+    for height in (4, 5, 12):
+        taller = torch.rand(1, 2, height, 6)
+        (got,) = Runtime.get().load_program(program).load_method().execute([taller.numpy()])
+        np.testing.assert_allclose(got, F.adaptive_avg_pool2d(taller, (1, 3)).numpy(), rtol=1e-5)
+    with pytest.raises(UnsupportedOperatorError, match=r"windows that depend on a dynamic size(?s:.)*ExecuTorch 1\.3"):
+        to_edge_transform_and_lower(export((2, 3)))
+
+
+def test_decompositions_for_the_examples_size_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(RULES, torch.ops.aten._adaptive_avg_pool2d.default)
+    sizes = ({2: torch.export.Dim("height", min=4, max=12)},)
+    exported = torch.export.export(torch.nn.AdaptiveAvgPool2d(2), (torch.rand(1, 2, 8, 6),), dynamic_shapes=sizes)
+    with pytest.raises(UnsupportedOperatorError) as caught:
+        to_edge_transform_and_lower(exported)
+    assert "is decomposed for one size only: Eq(" in str(caught.value.__cause__)

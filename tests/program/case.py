@@ -15,6 +15,7 @@ from torch.export import Dim, ExportedProgram
 from torch.utils import _pytree as pytree
 
 from edgewright.frontend.tensors import to_array
+from edgewright.program.config import EdgeCompileConfig
 from edgewright.program.edge import to_edge_transform_and_lower
 
 
@@ -47,6 +48,7 @@ class Case:
     steps: int = 1
     rtol: float = 1e-4
     atol: float = 1e-5
+    runtime: str = "wheel"  # of the oldest release that has kernels for it
 
     def make(self) -> nn.Module:
         """The module, with the same weights every time."""
@@ -118,8 +120,9 @@ def _plain(leaf: Any) -> Any:
     return np.array(to_array(leaf), order="K") if isinstance(leaf, torch.Tensor) else leaf
 
 
-def compile_exported(exported: ExportedProgram) -> bytes:
-    return to_edge_transform_and_lower(exported).to_executorch().buffer
+def compile_exported(exported: ExportedProgram, runtime: str = "wheel") -> bytes:
+    config = EdgeCompileConfig(runtime=runtime)
+    return to_edge_transform_and_lower(exported, compile_config=config).to_executorch().buffer
 
 
 def assert_same(given: Sequence[Any], wanted: Sequence[Any], case: Case, who: str) -> None:

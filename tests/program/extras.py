@@ -229,7 +229,14 @@ CASES = [
     ),
     Case("dynamic_state", DynamicState, lambda n: (torch.randn(n, 3),), {"n": (3, 9)}, ({0: "n"},), steps=3),
     Case("dynamic_volume", nn.Conv3d(2, 3, 3), lambda n: (torch.randn(n, 2, 4, 5, 5),), {"n": (2, 4)}, ({0: "n"},)),
-    Case("dynamic_pools", dynamic_pools, lambda n: (torch.randn(1, 2, n, 6),), {"n": (4, 12)}, ({2: "n"},)),
+    Case(
+        "dynamic_pools",
+        dynamic_pools,
+        lambda n: (torch.randn(1, 2, n, 6),),
+        {"n": (4, 12)},
+        ({2: "n"},),
+        runtime="wheel-1.3",
+    ),
     Case(
         "dynamic_from_one",
         lambda x: x.flatten(1).mean(1),

@@ -18,7 +18,7 @@ def names(case: Case) -> str:
 
 @cache
 def program(name: str) -> bytes:
-    return compile_exported(BY_NAME[name].export())
+    return compile_exported(BY_NAME[name].export(), BY_NAME[name].runtime)
 
 
 def test_enough_modules_of_different_names() -> None:

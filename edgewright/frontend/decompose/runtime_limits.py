@@ -25,6 +25,19 @@ def var_mean(rw: Rewriter, x: fx.Node, dim: Any = None, *, correction: Any = Non
     return [variance, rw.call(aten.mean.dim, x, mean_dims, keepdim)]
 
 
+@rule(aten._adaptive_avg_pool2d.default)
+def adaptive_average(rw: Rewriter, x: fx.Node, size: Any) -> Any:
+    """torch's decomposition keeps the windows of the example's sizes: dynamic ones must not reach it."""
+    value = x.meta["val"]
+    dynamic = [dim for dim in (-2, -1) if not isinstance(value.shape[dim], int)]
+    if rw.is_supported(aten._adaptive_avg_pool2d.default) or not dynamic:
+        return NotImplemented
+    if any(size[dim] != 1 for dim in dynamic):
+        raise rw.unsupported(aten._adaptive_avg_pool2d.default, "has windows that depend on a dynamic size")
+    mean = rw.call(aten.mean.dim, x, dynamic, True)
+    return mean if len(dynamic) == 2 else rw.call(aten._adaptive_avg_pool2d.default, mean, size)
+
+
 @rule(aten.bitwise_left_shift.Tensor_Scalar, aten.bitwise_left_shift.Tensor)
 def left_shift(rw: Rewriter, x: fx.Node, count: Any) -> Any:
     if rw.is_supported(aten.bitwise_left_shift.Tensor) or not _is_plain_count(x, count):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -75,15 +76,19 @@ def _trace(rewriter: Rewriter, op: Any, args: Sequence[Any], kwargs: dict[str, A
     table = decomposition_table(rewriter.is_supported)
     if op not in table and op in torch._decomp.decomposition_table:  # core ATen, but without a kernel
         table = {**table, op: torch._decomp.decomposition_table[op]}
+    mode = fake_mode(values) or rewriter.mode
+    guards = getattr(getattr(mode, "shape_env", None), "guards", [])
+    known = len(guards)
     try:
         tracer = make_fx(run, table, tracing_mode="symbolic", _allow_non_fake_inputs=True)
-        mode = fake_mode(values) or rewriter.mode
-        if mode is None:
-            return tracer(*values).graph
-        with mode:
-            return tracer(*values).graph
+        with mode or nullcontext():
+            graph: fx.Graph = tracer(*values).graph
     except Exception as error:
         raise rewriter.unsupported(op, f"cannot be decomposed: {error}") from error
+    assumed = [str(guard.expr) for guard in guards[known:] if getattr(guard.expr, "rel_op", "") == "=="]
+    if assumed:  # the result would be wrong for other sizes than the example's
+        raise rewriter.unsupported(op, f"is decomposed for one size only: {' and '.join(assumed)}")
+    return graph
 
 
 def _deduplicate(values: list[Any]) -> list[Any]:
