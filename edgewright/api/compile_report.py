@@ -218,11 +218,10 @@ def save_html(
     from edgewright.api.html_report import build
     from edgewright.report.page import save
 
-    names = [report.target for report in reports]
     missing = next((report.target for report in reports if report.program is None), None)
     if missing is not None:
         raise UsageError(f"report of {missing}", "must be of a result of edgewright.compile, which has the program")
-    save(build(reports, failures, ", ".join(names), profile=profile), path)
+    save(build(reports, failures, profile=profile), path)
     for report in reports:
         report.html = os.fspath(path)
     return Path(path)

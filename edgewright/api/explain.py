@@ -82,7 +82,7 @@ def lines(branch: Branch, *, everything: bool = False) -> Iterator[str]:
 
 def _subtree_lines(branch: Branch, indent: str, everything: bool) -> Iterator[str]:
     modules = [b for b in branch.children.values() if everything or not b.complete]
-    rejected = _group_rejections([v for v in branch.verdicts if not v.backend])
+    rejected = group_rejections([v for v in branch.verdicts if not v.backend])
     entries: Sequence[Any] = [*modules, *rejected]
     for number, entry in enumerate(entries):
         last = number == len(entries) - 1
@@ -94,7 +94,7 @@ def _subtree_lines(branch: Branch, indent: str, everything: bool) -> Iterator[st
             yield f"{indent}{joint}{entry}"
 
 
-def _group_rejections(verdicts: Sequence[Verdict]) -> list[str]:
+def group_rejections(verdicts: Sequence[Verdict]) -> list[str]:
     """One line per operator kind and reason."""
     nodes_by_reason: dict[tuple[str, str], list[str]] = {}
     for verdict in verdicts:

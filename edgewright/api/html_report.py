@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from edgewright.api.explain import group_rejections
 from edgewright.lowering.estimates import describe
 from edgewright.lowering.partition.report import CONVERSIONS, PartitionReport
 from edgewright.report.collect import Options, collect
@@ -16,14 +17,15 @@ from edgewright.units import duration, share
 
 CompileReport = Any  # edgewright.api.compile_report imports this module
 Comparison = Any  # edgewright.api.compare needs torch
-_SHOWN = 5  # rejected operators in the overview
+_SHOWN = 8  # reasons in the overview
 _ABOUT = "The exported model's operators by module, with what runs them or every rule that rejected them."
 
 
-def build(reports: Sequence[CompileReport], failures: Mapping[str, Exception], title: str, *, profile: bool) -> Report:
+def build(reports: Sequence[CompileReport], failures: Mapping[str, Exception], *, profile: bool) -> Report:
     """The report of one or several targets. ``profile``: run each program on this machine."""
     options = Options(inputs=ones if profile else None)
     files = [file_report(report, options) for report in reports]
+    title = ", ".join(file.name for file in files)
     return Report(title, files, {name: str(error) for name, error in failures.items()})
 
 
@@ -109,9 +111,10 @@ def _accuracy(report: CompileReport) -> list[Fact]:
 def _next_steps(report: CompileReport) -> list[str]:
     steps = [report.advice] if report.advice else []
     rejected = [v for m in report.methods.values() for v in m.rejected if v.operator not in CONVERSIONS]
-    steps += [str(v) for v in sorted(rejected, key=lambda v: -v.macs)[:_SHOWN]]
-    if len(rejected) > _SHOWN:
-        steps.append(f"{len(rejected) - _SHOWN} more operators on the CPU: the graph has the rules of each")
+    lines = group_rejections(sorted(rejected, key=lambda v: -v.macs))
+    steps += lines[:_SHOWN]
+    if len(lines) > _SHOWN:
+        steps.append(f"{len(lines) - _SHOWN} more reasons: the graph and its table have the rules of every operator")
     if report.poor:
         steps.append(
             f"SQNR is {report.sqnr:.1f} dB: `edgewright compare` finds the layers to raise to a higher precision"

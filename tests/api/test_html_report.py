@@ -91,7 +91,7 @@ def test_edges_survive_a_second_backend() -> None:
 
 
 def test_failures_are_named(compiled: CompileResults) -> None:
-    report = build([compiled["xnnpack"].report], {"e9955": UsageError("e9955", "cannot")}, "x", profile=False)
+    report = build([compiled["xnnpack"].report], {"e9955": UsageError("e9955", "cannot")}, profile=False)
     assert report.failures == {"e9955": "usage: e9955: cannot"}
 
 

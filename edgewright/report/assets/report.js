@@ -141,9 +141,27 @@
       }
       return op;
     });
-    const users = ops.map(() => []);
-    graph.nodes.forEach((node, to) => (node.i || []).forEach((from) => { if (ops[from]) users[from].push(to); }));
-    return { graph, root, modules, ops, users };
+    flatten(root, modules);
+    return { graph, root, modules, ops };
+  };
+  // A module of one operator is that operator, and a module of one module is that module.
+  const flatten = (module, modules) => {
+    module.children = module.children.map((child) => {
+      let item = child, name = child.name;
+      while (isModule(item) && item.children.length === 1) {
+        modules.delete(item.path);
+        [item] = item.children;
+        name = isModule(item) ? `${name}.${item.name}` : name;
+      }
+      item.parent = module;
+      if (isModule(item)) item.name = name;
+      else if (item !== child) item.label = name;
+      return item;
+    });
+    for (const child of module.children) {
+      child.depth = module.depth + 1;
+      if (isModule(child)) flatten(child, modules);
+    }
   };
   const isModule = (item) => item.children !== undefined;
   const shown = (item) => { // the box that stands for an item
@@ -272,7 +290,7 @@
     };
     const lines = (item) => isModule(item)
       ? [item.name, `${item.count} operators`]
-      : [graph.texts[item.node.o].replace(/^aten::|\.out$/g, ""), (item.node.s || [""])[0].split(" scale")[0]];
+      : [(item.label ? `${item.label}: ` : "") + graph.texts[item.node.o].replace(/^aten::|\.out$/g, ""), (item.node.s || [""])[0].split(" scale")[0]];
     const arrange = () => { drawn = layout(tree, measure); request(); };
     const request = () => { if (!pending) pending = requestAnimationFrame(() => { pending = 0; paint(); }); };
     const resize = () => {
