@@ -254,6 +254,8 @@ class CompileSession:
     def _lower(self, target: Target, exported: ExportedProgram) -> tuple[Pipeline, Any, str]:
         """The pipeline, the lowered program, and why it is for the host only ("" if it is for the device)."""
         simulates = find_backend(target.backend).simulates
+        if self.settings.simulate is True and not simulates:
+            log.warning("%s: simulate=True has no effect: the file is for the device, and runs here too", target.name)
         if self.settings.simulate is not True or not simulates:
             pipeline = self._pipeline(target, simulate_only=False)
             try:

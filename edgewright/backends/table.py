@@ -48,6 +48,7 @@ CONVERSIONS = (QUANTIZE, DEQUANTIZE, CONVERT, REQUANTIZE) = ("quantize", "dequan
 _TRIVIAL = (OpClass.RESHAPE, OpClass.TRANSPOSE, OpClass.BROADCAST, OpClass.CREATION)
 
 FLOAT, STATIC, DYNAMIC = "fp32", "static_quant", "dynamic_quant"
+PRECISION_RULE = "precision must be"  # first words of the rule that every row has
 PRECISIONS = {
     FLOAT: "floating point",
     STATIC: "integers, with scales from calibration or quantization-aware training",
@@ -194,7 +195,7 @@ class Backend:
         rejections = []
         precision = precision_of(op)
         if precision not in row.precisions:
-            rejections.append(Rejection(f"precision must be {' or '.join(row.precisions)}", precision))
+            rejections.append(Rejection(f"{PRECISION_RULE} {' or '.join(row.precisions)}", precision))
         for rule in (*self.rules, *row.rules):
             detail = rule.check(op, target)
             if detail is not None:

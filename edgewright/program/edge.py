@@ -81,6 +81,7 @@ def to_edge_transform_and_lower(
         manager = manager.transform(transform_passes)
     for by_method in _partitioners(partitioner):
         manager = manager._delegate(by_method)
+    manager._warn_empty()
     return manager._rewrite()
 
 
@@ -175,7 +176,9 @@ class EdgeProgramManager:
 
     def to_backend(self, partitioner: Any) -> EdgeProgramManager:
         """Delegate what a backend supports: a partitioner, or a mapping from methods to them."""
-        return self._delegate(partitioner)._rewrite()
+        manager = self._delegate(partitioner)
+        manager._warn_empty()
+        return manager._rewrite()
 
     def _delegate(self, partitioner: Any) -> EdgeProgramManager:
         by_method = partitioner if isinstance(partitioner, Mapping) else dict.fromkeys(self._exported, partitioner)
@@ -201,6 +204,12 @@ class EdgeProgramManager:
         manager.partition_reports = {**self.partition_reports, **reports}
         manager.sources = self.sources
         return manager
+
+    def _warn_empty(self) -> None:
+        """Warn about methods of which nothing is delegated, with the reason."""
+        for report in self.partition_reports.values():
+            if report.nothing_delegated:
+                log.warning("%s", report.nothing_delegated)
 
     def to_executorch(self, config: ExecutorchBackendConfig | None = None) -> ExecutorchProgramManager:
         """Plan memory and emit the program."""

@@ -20,8 +20,8 @@ def from_folder(folder: Path, count: int, size: int, options: ImageOptions = IMA
     found = sorted(p for p in folder.rglob("*") if p.suffix.lower() in SUFFIXES)[:count]
     if not found:
         raise UsageError(str(folder), f"must hold images ({', '.join(SUFFIXES)})")
-    example = [torch.empty(1, 3, size, size)]
-    return [(torch.from_numpy(read_image(path, example, options)),) for path in found]
+    shape = (1, 3, size, size)
+    return [(torch.from_numpy(read_image(path, shape, "float32", options)),) for path in found]
 
 
 def from_arrays(path: Path, count: int, example: Inputs) -> list[Inputs]:

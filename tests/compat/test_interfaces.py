@@ -19,12 +19,15 @@ from edgewright.backends.ethos_u import (
     EthosUQuantizer,
     get_symmetric_quantization_config,
 )
+from edgewright.backends.nxp import NeutronPartitioner, generate_neutron_compile_spec
 from edgewright.backends.qualcomm import (
     QnnPartitioner,
     generate_htp_compiler_spec,
     generate_qnn_executorch_compiler_spec,
 )
 from edgewright.backends.qualcomm.export_utils import setup_common_args_and_variables
+from edgewright.backends.qualcomm.target import UNSUPPORTED
+from edgewright.backends.samsung import gen_samsung_backend_compile_spec, to_edge_transform_and_lower_to_enn
 from edgewright.backends.xnnpack import XnnpackPartitioner
 from edgewright.compat.finder import installed
 from edgewright.errors import UsageError
@@ -189,6 +192,55 @@ def test_exclusions_that_match_nothing(
 ) -> None:
     to_edge_transform_and_lower(exported, partitioner=[XnnpackPartitioner(exclude=[excluded])])
     assert f"{type(excluded).__name__}: nothing is called" in caplog.text
+
+
+@pytest.mark.parametrize("make", [
+    lambda: EthosUPartitioner(EthosUCompileSpec("ethos-u55-128")),
+    lambda: NeutronPartitioner(generate_neutron_compile_spec("imxrt700", simulate_only=True)),
+])  # fmt: skip
+def test_a_float_model_for_an_integer_chip(
+    make: Any, exported: torch.export.ExportedProgram, caplog: pytest.LogCaptureFixture
+) -> None:
+    lowered = to_edge_transform_and_lower(exported, partitioner=[make()])
+    assert not lowered.partition_reports["forward"].delegated
+    (warning,) = (r.getMessage() for r in caplog.records if "nothing of" in r.getMessage())
+    assert warning.endswith("quantize the model first")
+
+
+def test_nothing_is_said_where_another_backend_takes_it(
+    exported: torch.export.ExportedProgram, caplog: pytest.LogCaptureFixture
+) -> None:
+    chain = [EthosUPartitioner(EthosUCompileSpec("ethos-u55-128")), XnnpackPartitioner()]
+    to_edge_transform_and_lower(exported, partitioner=chain)
+    assert "nothing of" not in caplog.text
+
+
+def test_options_of_neutron_that_have_no_effect_elsewhere() -> None:
+    for option in ("extra_flags", "system_config"):
+        with pytest.raises(UsageError, match=f"{option}: has no effect: "):
+            generate_neutron_compile_spec("imxrt700", **{option: "x"})
+    with pytest.raises(UsageError, match="must be operators that Neutron supports"):
+        NeutronPartitioner(preserve_ops=[torch.ops.aten.histc.default])
+    NeutronPartitioner(preserve_ops=[torch.ops.aten.linear.default])
+    with pytest.raises(UsageError, match="check_op_support: is not supported"):
+        NeutronPartitioner(check_op_support=lambda node: True)
+
+
+@pytest.mark.parametrize("option", ["saver", "online_prepare", "dump_intermediate_outputs", "is_from_context_binary",
+                                    "op_package_options", "use_mha2sha"])  # fmt: skip
+def test_options_of_qnn_are_rejected_with_a_reason_of_their_own(option: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        generate_qnn_executorch_compiler_spec("SM8650", generate_htp_compiler_spec(use_fp16=True), **{option: True})
+    reason, remedy = UNSUPPORTED[option]
+    assert reason in str(caught.value) and remedy in str(caught.value)
+    assert sum(reason == other for other, _ in UNSUPPORTED.values()) == 1
+
+
+def test_passes_of_a_script_run_before_samsungs_compiler() -> None:
+    calls = []
+    spec = gen_samsung_backend_compile_spec("E9955", simulate_only=True)
+    to_edge_transform_and_lower_to_enn(net(), X, custom_pass_config=[calls.append], compile_specs=[spec])
+    assert len(calls) == 1 and isinstance(calls[0], torch.fx.GraphModule)
 
 
 # ------------------------------------------------------------------------------------------------------- quantizers

@@ -8,6 +8,7 @@ error.
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from edgewright.engine.runner import make_runner
 from edgewright.errors import VendorError
 from edgewright.ir.graph import Array, Graph, Value
 
+log = logging.getLogger("edgewright.ethos_u")
 _MEMORY = 16 << 30  # bytes; the graph is trusted
 
 
@@ -39,6 +41,7 @@ def verify_commands(device: Graph, compiled: VelaOutput, target: str) -> None:
                 f" {reference.size} elements"
             )
             raise VendorError(f"Vela for {target}", rule, remedy=remedy)
+    log.info("Vela's commands for %s compute what the graph computes, bit for bit, on random inputs", target)
 
 
 def _random_input(value: Value, rng: np.random.Generator) -> Array:

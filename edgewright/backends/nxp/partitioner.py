@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import fx
 from torch.export import ExportedProgram
 
@@ -27,6 +28,7 @@ from edgewright.errors import UsageError
 from edgewright.files import write_file
 from edgewright.formats.twin_writer import write_twin
 from edgewright.frontend.delegate import LoweredBackendModule
+from edgewright.ir.aten.ops import OPS
 from edgewright.ir.graph import Graph, Op
 from edgewright.lowering.partition.exclude import Excluder, node_names
 from edgewright.lowering.partition.partitioner import Partitioner
@@ -35,8 +37,9 @@ from edgewright.lowering.partition.partitioner import Partitioner
 class NeutronPartitioner(Partitioner):
     """Delegates every operator that Neutron supports.
 
-    ``post_quantization_state_dict``, ``preserve_ops`` and ``check_op_support`` are accepted for compatibility and
-    ignored: constants are part of the graph, and supported operators are never decomposed.
+    ``post_quantization_state_dict``: the constants that the program must have; others are an error.
+    ``preserve_ops``: operators that are not decomposed. Those that Neutron supports never are; others are rejected, and
+    so is ``check_op_support``, which would choose among their calls.
     """
 
     backend = BACKEND
@@ -57,6 +60,8 @@ class NeutronPartitioner(Partitioner):
         self.target_spec = check_target(neutron_target_spec, self.options.target)
         self.delegation = custom_delegation_options or CustomDelegationOptions()
         self.files: list[bytes] = []  # TFLite file of each partition
+        self.expected_state = dict(post_quantization_state_dict or {})
+        _check_preserved(preserve_ops, check_op_support)
         names = self.options.operators_not_to_delegate
         super().__init__([_NotDelegated(*names)] if names else [], verbose=verbose)
 
@@ -85,6 +90,14 @@ class NeutronPartitioner(Partitioner):
 
     def program_specs(self) -> dict[str, bytes]:
         return {spec.key: bytes(spec.value) for spec in self.compile_spec}
+
+    def rewrite(self, exported: ExportedProgram) -> ExportedProgram:
+        for name, tensor in self.expected_state.items():
+            actual = exported.state_dict.get(name)
+            if actual is not None and not torch.equal(actual, tensor):
+                rule = "must be the state of the program that is lowered: it has other values"
+                raise UsageError(f"post_quantization_state_dict[{name!r}]", rule, remedy="Leave it out.")
+        return exported
 
     def delegate(self, exported: ExportedProgram, method: str = "forward") -> ExportedProgram:
         if not self.options.simulate_only:
@@ -123,6 +136,17 @@ class NeutronPartitioner(Partitioner):
             folder = Path(self.options.intermediates_dir)
             folder.mkdir(parents=True, exist_ok=True)
             write_file(folder / name, [data])
+
+
+def _check_preserved(operators: Sequence[Any] | None, check: Any) -> None:
+    for operator in operators or ():
+        if not any(row.name in BACKEND.rows for row in OPS.matching(str(operator))):
+            rule = "must be operators that Neutron supports: others are decomposed, so that their parts can run on it"
+            raise UsageError("preserve_ops", rule, value=str(operator))
+    if check is not None:
+        remedy = "Leave it out. operators_not_to_delegate of the compile spec leaves nodes to the CPU."
+        rule = "is not supported: whether an operator is decomposed does not depend on the node"
+        raise UsageError("check_op_support", rule, remedy=remedy)
 
 
 def check_target(spec: Any, target: str = DEFAULT) -> NeutronTargetSpec:

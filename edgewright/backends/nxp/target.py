@@ -117,7 +117,8 @@ def generate_neutron_compile_spec(
     dump_kernel_selection_code: bool = False, use_profiling: bool = False, *,
     neutron_converter_flavor: str | None = None, simulate_only: bool = False, numerics: str = "tflite",
 ) -> list[CompileSpec]:  # fmt: skip
-    """Compile spec for a chip. ``system_config`` is accepted for compatibility and ignored.
+    """Compile spec for a chip. ``system_config`` and ``extra_flags`` are ExecuTorch's, have no effect there, and are
+    rejected here: Neutron has no system configurations, and its converter takes no flags.
 
     ``simulate_only``: compile without NXP's converter; the program runs on the host and never on the chip.
     ``neutron_converter_flavor``: use the package ``neutron_converter_<flavor>`` of older releases.
@@ -135,10 +136,16 @@ def generate_neutron_compile_spec(
         SIMULATE: simulate_only,
     }
     _check_options(flags, numerics)
+    for name, value, reason in (
+        ("system_config", system_config, "Neutron has no system configurations"),
+        ("extra_flags", extra_flags, "NXP's converter takes no flags"),
+    ):
+        if value:
+            raise UsageError(name, f"has no effect: {reason}", value=value, remedy="Leave it out.")
     excluded = [] if operators_not_to_delegate is None else list(operators_not_to_delegate)
     specs: dict[str, str] = {
         "output_format": "tflite",
-        "compile_flags": extra_flags or "",
+        "compile_flags": "",
         "target": config + (SIMULATED if simulate_only else ""),
         "intermediates_dir": str(intermediates_dir),
         "operators_not_to_delegate": ",".join(excluded).replace("::", "_"),

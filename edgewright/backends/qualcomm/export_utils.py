@@ -29,6 +29,7 @@ from edgewright.backends.qualcomm.target import (
     chipset,
     generate_htp_compiler_spec,
     generate_qnn_executorch_compiler_spec,
+    reject_unsupported,
 )
 from edgewright.engine.profile import Profile
 from edgewright.errors import UsageError
@@ -98,8 +99,7 @@ class QnnConfig:
         if self.compile_only and self.pre_gen_pte:
             raise UsageError("pre_gen_pte", "must be left out with compile_only")
         for name in ("direct_build_folder", "dump_intermediate_outputs", "online_prepare"):
-            if getattr(self, name):
-                raise UsageError(name, "is not supported", remedy="Leave it out.")
+            reject_unsupported(name, getattr(self, name))
         for name in ("skip_delegate_node_ids", "skip_delegate_node_ops"):
             value = getattr(self, name)
             setattr(self, name, set(value.split(",")) if isinstance(value, str) and value else set(value or ()))

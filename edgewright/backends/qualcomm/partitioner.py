@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -39,7 +39,6 @@ from edgewright.ir.aten.ops import OPS
 from edgewright.ir.graph import Graph, Op
 from edgewright.ir.verify import verify
 from edgewright.lowering.partition.partitioner import Partitioner
-from edgewright.lowering.partition.report import PartitionReport
 from edgewright.lowering.passes import apply
 from edgewright.lowering.passes.constant_folding import fold_batch_norms, fold_constants
 from edgewright.quantize.state import integer_state
@@ -211,23 +210,12 @@ def to_edge_transform_and_lower_to_qnn(
         shapes = _shapes(dynamic_shapes, name, several)
         exported[name] = _export(name, method_module, _for_method(inputs, name), shapes)
     lowered = to_edge_transform_and_lower(exported, transform_passes, partitioners, constant_methods)
-    for (partitioner,) in partitioners.values():
-        _warn_empty(partitioner.reports.values())
     targets = {p.target() for (p,) in partitioners.values() if p.shared is not None}
     if len(targets) > 1:
         raise UsageError("compiler_specs", "of methods that share weights must be the same", value=len(targets))
     for target in targets:
         shared.compile(target, spills)
     return lowered
-
-
-def _warn_empty(reports: Iterable[PartitionReport]) -> None:
-    """Warn about methods of which nothing is delegated."""
-    for report in reports:
-        if report.rejected and not report.delegated:
-            first = report.rejected[0]
-            log.warning("nothing of %r runs on the HTP: %s %r: %s", report.method, first.operator, first.node,
-                        first.rejections[0])  # fmt: skip
 
 
 def _export(name: str, module: Any, inputs: Any, shapes: Any) -> ExportedProgram:

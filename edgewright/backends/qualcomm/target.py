@@ -151,6 +151,40 @@ def generate_htp_compiler_spec(
     return BackendOptions(backend_type=HTP_BACKEND, htp_options=options)
 
 
+# Options of ExecuTorch's that are rejected: why, and what to do instead.
+UNSUPPORTED = {
+    "saver": ("records calls for QNN's Saver library, which is not used here", "`edgewright disasm` shows the graph."),
+    "online_prepare": (
+        "makes the phone compile the graph each time it is loaded; contexts are compiled ahead of time here",
+        "Leave it out.",
+    ),
+    "dump_intermediate_outputs": (
+        "makes the phone write the results of every operator, which changes what is computed",
+        "`edgewright compare` compares layer by layer on this machine.",
+    ),
+    "is_from_context_binary": (
+        "is for contexts of other tools, of which there is no graph to check or to simulate",
+        "Compile the model itself.",
+    ),
+    "op_package_options": (
+        "loads libraries with operators of your own, which can neither be verified nor emulated here",
+        "Leave the operator to the CPU: register_kernel runs it here.",
+    ),
+    "use_mha2sha": (
+        "splits attention into single heads by a pass of ExecuTorch's, which is not here",
+        "Leave it out, or split the heads in the model.",
+    ),
+    "direct_build_folder": ("is for a protocol between phone and DSP that is not here", "Leave it out."),
+}  # fmt: skip
+
+
+def reject_unsupported(name: str, value: Any) -> None:
+    """Raise if an unsupported option is set, with the reason."""
+    if value:
+        reason, remedy = UNSUPPORTED[name]
+        raise UsageError(name, f"is not supported: it {reason}", value=value, remedy=remedy)
+
+
 def generate_qnn_executorch_compiler_spec(
     soc_model: Any, backend_options: BackendOptions, debug: bool = False, saver: bool = False,
     online_prepare: bool = False, dump_intermediate_outputs: bool = False, profile_level: int = 0,
@@ -173,8 +207,7 @@ def generate_qnn_executorch_compiler_spec(
         "use_mha2sha": use_mha2sha,
     }  # fmt: skip
     for name, value in unsupported.items():
-        if value:
-            raise UsageError(name, "is not supported", value=value, remedy="Leave it out.")
+        reject_unsupported(name, value)
     if profile_level not in (0, 2, 3):
         raise UsageError("profile_level", "must be 0 (off), 2 (detailed) or 3 (every operator)", value=profile_level)
     soc = chipset(soc_model)

@@ -54,10 +54,9 @@ def to_edge_transform_and_lower_to_enn(
     module: torch.nn.Module, inputs: tuple[Any, ...], custom_pass_config: Any = None,
     compile_specs: Sequence[Any] | None = None,
 ) -> EdgeProgramManager:  # fmt: skip
-    """Export and lower a module. ``custom_pass_config`` is accepted for compatibility and ignored."""
+    """Export and lower a module. ``custom_pass_config``: passes over the graph module, which run before lowering."""
     if compile_specs is None:
         raise UsageError("compile_specs", "is required", remedy=REMEDY)
     program = torch.export.export(module, inputs)
-    return to_edge_transform_and_lower(
-        program, partitioner=[EnnPartitioner(compile_specs)], compile_config=get_edge_compile_config()
-    )
+    passes, config = list(custom_pass_config or ()), get_edge_compile_config()
+    return to_edge_transform_and_lower(program, passes, [EnnPartitioner(compile_specs)], compile_config=config)

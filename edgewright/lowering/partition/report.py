@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from edgewright.backends.table import PRECISION_RULE
 from edgewright.lowering.estimates import describe
 from edgewright.units import share
 
@@ -174,6 +175,18 @@ class PartitionReport:
             f" in {counts.groups} {'group' if counts.groups == 1 else 'groups'}"
             f" ({share(shares['macs'])} of multiply-accumulates, {share(shares['bytes'])} of bytes)"
         )
+
+    @property
+    def nothing_delegated(self) -> str:
+        """Why no operator is delegated, as a sentence; empty if one is, or if there is none but conversions."""
+        rejected = [v for v in self.rejected if v.operator not in CONVERSIONS]
+        if self.delegated or not rejected:
+            return ""
+        weighty = [v for v in rejected if v.macs] or rejected
+        first, text = weighty[0], f"nothing of {self.method!r} runs on {self.backend}"
+        if all(any(r.startswith(PRECISION_RULE) for r in v.rejections) for v in weighty):
+            return f"{text}, which computes in integers with scales known in advance: quantize the model first"
+        return f"{text}: {first.operator} {first.node!r}: {first.rejections[0]}"
 
     @property
     def summary(self) -> str:
