@@ -70,10 +70,11 @@ class IntegerIO:
 
     def describe(self) -> dict[str, str]:
         """Each converted input and output: its type, and the number that an integer stands for."""
-        return {
-            name: f"{str(p.dtype).removeprefix('torch.')}, x = {p.scale:.9g} * (q - {p.zero_point})"
-            for name, p in self.parameters.items()
-        }
+        texts = {}
+        for name, p in self.parameters.items():
+            shifted = f"q {'-' if p.zero_point >= 0 else '+'} {abs(p.zero_point)}"
+            texts[name] = f"{str(p.dtype).removeprefix('torch.')}, x = {p.scale:.9g} * ({shifted})"
+        return texts
 
 
 _SHOWN = 3  # operators left on the CPU that a summary names

@@ -9,6 +9,7 @@ from typing import Any
 from edgewright.cli.inspect import gather
 from edgewright.console import console, table
 from edgewright.errors import UsageError
+from edgewright.lowering.estimates import npu_memory
 from edgewright.report.file_facts import file_parts
 from edgewright.units import share, size
 
@@ -43,12 +44,19 @@ def run(args: argparse.Namespace) -> int:
         "tensors": [t for t in contents["tensors"] if t["bytes"]],
         "memory": {m["name"]: {"planned": m["planned_bytes"], "constants": m["constant_bytes"]}
                    for m in contents["methods"]},
+        "npu_bytes": _npu_memory(contents["manifest"]),
     }  # fmt: skip
     if args.json:
         print(json.dumps(facts, indent=2))
     else:
         _show(facts, args.top)
     return 0
+
+
+def _npu_memory(manifest: dict[str, Any] | None) -> int:
+    """Bytes that delegates need beside planned memory, as the manifest has them; it is not trusted."""
+    listed = (manifest or {}).get("estimates")
+    return npu_memory(e for e in listed if isinstance(e, dict)) if isinstance(listed, list) else 0
 
 
 def _delegate(facts: dict[str, Any]) -> dict[str, Any]:
@@ -72,6 +80,10 @@ def _show(facts: dict[str, Any], top: int) -> None:
         out.print(table("tensors", ("tensor", "kind", "type", ">bytes"), lines, flexible="tensor"))
     needs = [(n, size(m["planned"]), size(m["constants"])) for n, m in facts["memory"].items()]
     out.print(table("memory to run", ("method", ">planned", ">constants"), needs))
+    if facts["npu_bytes"]:
+        out.print(
+            f"\nand {size(facts['npu_bytes'])} of the NPU's memory, by its compiler or an estimate", soft_wrap=True
+        )
 
 
 def _name(tensor: dict[str, Any]) -> str:

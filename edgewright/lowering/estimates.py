@@ -78,7 +78,7 @@ def npu_memory(estimates: Iterable[Mapping[str, Any]]) -> int:
     """
     needed = [e.get("scratch", e["memory"].get("sram", 0) if isinstance(e.get("memory"), Mapping) else 0)
               for e in estimates]  # fmt: skip
-    return max((int(n) for n in needed if isinstance(n, int | float)), default=0)
+    return max((int(n) for n in map(_number, needed) if n is not None), default=0)
 
 
 def _weights(weights: Any) -> list[str]:

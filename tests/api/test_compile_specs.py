@@ -115,6 +115,8 @@ def test_the_npus_memory_counts(cli: Cli, tmp_path: Path, way: str) -> None:
     result = ew.compile(model, target="ethos-u55-128", quantize="int8", calibration=calls(4))
     planned = result.report.planned_bytes
     scratch = result.report.estimates[0]["scratch"]
+    result.save(tmp_path / "saved.pte")
+    assert json.loads(cli("size", tmp_path / "saved.pte", "--json").out)["npu_bytes"] == scratch
     refused = cli("compile", *options, "--max-memory", planned + scratch - 1, "-o", path)
     assert refused.code == 5
     assert "planned and" in refused.err and "of the NPU's" in refused.err

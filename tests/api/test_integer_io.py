@@ -26,8 +26,9 @@ def test_integers_in_and_out(target: str) -> None:
     assert opened.report.sqnr == pytest.approx(usual.report.sqnr, abs=0.2)
     np.testing.assert_allclose(opened.run_real(data[0]), usual.run(data[0]), atol=1e-6)
     assert opened.report.metric == pytest.approx(mean_of_first(usual.run), abs=1e-6)
-    scale = opened.io.parameters["input0"].scale
-    assert f"input0: int8, x = {scale:.9g} * (q - " in opened.summary
+    given = opened.io.parameters["input0"]
+    sign = "-" if given.zero_point >= 0 else "+"
+    assert f"input0: int8, x = {given.scale:.9g} * (q {sign} {abs(given.zero_point)})" in opened.summary
     assert opened.report.check.inputs and not opened.report.check.skipped
 
 

@@ -25,6 +25,9 @@ import sys
 if __name__ == "__main__":
     from pathlib import Path
 
+    if len(sys.argv) > 2:  # a file to classify with
+        sys.exit(not Path(sys.argv[1]).is_file())
+
     import numpy as np
     from PIL import Image
 
