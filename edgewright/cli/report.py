@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     model_options.add_target_arguments(parser)
     model_options.add_data_arguments(parser)
     add("--flash", type=parse_memory, metavar="512K", help="limit of the file's size, as a line in the charts")
-    add("--ram", type=parse_memory, metavar="256K", help="limit of the planned memory, as a line in the charts")
+    add("--ram", type=parse_memory, metavar="256K", help="limit of the memory at run time, as a line in the charts")
     add("--repeat", type=int, default=_REPEAT, metavar="N", help=f"profile N runs on this machine (default: {_REPEAT})")
     add("--no-run", action="store_true", help="do not run the programs")
     add("--etdump", metavar="p.etdp", help="show this profile of a device, too")

@@ -65,9 +65,9 @@ def collect(
         for side, infos in (("input", describe_method(plan).inputs), ("output", describe_method(plan).outputs))
         for info in infos
     ]
+    _add_streams(report, program, contents)
     _add_facts(report, facts)
     _add_estimates(report, report.manifest.get("estimates"))
-    _add_streams(report, program, contents)
     report.properties = _properties(facts, hashlib.sha256(view).hexdigest())
     if options.inputs is not None:
         _run(report, options.inputs, source, data, twin, options)
@@ -102,9 +102,17 @@ def _add_facts(report: FileReport, facts: dict[str, Any]) -> None:
     report.facts += [
         Fact("target", report.target, "the manifest in the file" if report.manifest else "ids of the delegates"),
         Fact("file", size(memory.file_bytes), *_limit(memory.file_bytes, memory.flash)),
-        Fact("planned memory", size(memory.planned), *_limit(memory.planned, memory.ram)),
+        Fact(
+            "planned memory",
+            size(memory.planned),
+            *("the file", "") if memory.scratch else _limit(memory.planned, memory.ram),
+        ),
         Fact("delegate calls", f"{delegates} of {instructions} instructions", "the file"),
     ]
+    if memory.scratch:
+        text = f"{size(memory.planned)} planned and {size(memory.scratch)} of the NPU's scratch"
+        basis, status = _limit(memory.ram_used, memory.ram)
+        report.facts.append(Fact("RAM", size(memory.ram_used), f"{text}; {basis}", status))
     missing = sorted({o["name"] for m in methods for o in m["operators"] if not o["kernel"]})
     if missing:
         report.facts.append(Fact("kernels missing here", ", ".join(missing), "the application provides them", "warn"))
@@ -160,6 +168,7 @@ def _add_streams(report: FileReport, program: schema.Program, contents: Contents
             except EdgewrightError as error:
                 report.notes.append(f"{plan.name}, delegate {index}: {error}")
                 continue
+            report.memory.scratch = max(report.memory.scratch, found.get("scratch_bytes", 0))
             passes = [Pass(p["text"], p["traffic"]) for p in found.get("passes", ())]
             if passes:
                 title = f"{plan.name}, delegate {index}, {found['target']}"

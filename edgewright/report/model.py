@@ -197,10 +197,15 @@ class Memory:
     arenas: list[Arena] = field(default_factory=list)
     weights: list[Weights] = field(default_factory=list)
     planned: int = 0
+    scratch: int = 0  # bytes that delegates need beside it: those of the largest, as they run one after the other
     npu: Mapping[str, int] = field(default_factory=dict)
     npu_basis: str = ""
     flash: int | None = None
     ram: int | None = None
+
+    @property
+    def ram_used(self) -> int:
+        return self.planned + self.scratch
 
 
 @dataclass(frozen=True)

@@ -201,9 +201,9 @@ def memory(found: Memory) -> str:
     if found.flash is not None:
         parts.append(budget_bar("flash", found.file_bytes, found.flash))
     if found.ram is not None:
-        parts.append(budget_bar("RAM", found.planned, found.ram))
+        parts.append(budget_bar("RAM", found.ram_used, found.ram))
     for arena in found.arenas:
-        parts += [_arena(arena, found.ram)]
+        parts += [_arena(arena, None if found.scratch else found.ram)]  # the arena is not all that the limit is about
     if found.npu:
         used_by = [(name, Cell(size(used), used)) for name, used in found.npu.items()]
         parts += [

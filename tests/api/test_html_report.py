@@ -17,6 +17,7 @@ from edgewright.api.result import CompileResults
 from edgewright.cli import main
 from edgewright.errors import UsageError
 from edgewright.lowering.partition.report import OpDetail, PartitionReport, Verdict, merge
+from edgewright.report.collect import Options, collect
 from edgewright.report.model import Node
 from tests.api.models import calls, wide
 from tests.report.programs import text_of
@@ -88,6 +89,14 @@ def test_edges_survive_a_second_backend() -> None:
     assert edges == {"n0": [], "n1": ["n0"], "n2": ["n1"], "n3": ["n2", "n0"], "new": ["n2"]}
     order = [node.name for node in model_graph(merged, several=False).nodes]
     assert order == ["n0", "n1", "n2", "n3", "new"]
+
+
+def test_the_scratch_of_an_npu_counts_as_ram(compiled: CompileResults) -> None:
+    program = compiled["ethos-u55-128"].report.program
+    alone = collect(program.buffer, "m", Options(), twin=program.twin).memory
+    assert alone.scratch > 0 and alone.ram_used == alone.planned + alone.scratch
+    limited = collect(program.buffer, "m", Options(ram=alone.planned), twin=program.twin)
+    assert {f.label: f.status for f in limited.facts}["RAM"] == "bad"
 
 
 def test_failures_are_named(compiled: CompileResults) -> None:
