@@ -145,7 +145,7 @@ def _steps(found: Layers) -> list[str]:
     steps = table("Steps of the host engine", heads, rows)
     if not chart or found.roofs is None:
         return [*parts, steps]
-    basis = f"A dot is a step: the closer to the line, the better it uses the machine. The line is {found.roofs.basis}."
+    basis = f"A dot is a step. The line is {found.roofs.basis}: steps on 8-bit integers, or on data in caches, can be above it."
     return [*parts, steps, "<h3>Roofline</h3>", paragraph(basis, "about"), chart]
 
 

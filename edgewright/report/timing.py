@@ -182,7 +182,7 @@ def measure_roofs() -> Roofs:
     source = np.ones(1 << 24, np.float32)
     target = np.empty_like(source)
     copy = min(_seconds(lambda: np.copyto(target, source)) for _ in range(3))
-    basis = "numpy's float32 product of 512 by 512 matrices, and a copy of 64 MiB, on this machine; int8 can be faster"
+    basis = "numpy's float32 product of 512 by 512 matrices, and a copy of 64 MiB, on this machine"
     return Roofs(512**3 / product, 2 * source.nbytes / copy, basis)
 
 

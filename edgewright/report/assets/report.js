@@ -544,7 +544,7 @@
       else {
         const [low, high] = range(m);
         [0, 0.5, 1].forEach((part) => add(m.text(low + (high - low) * (m.inverse ? 1 - part * part : part * part)), `rgb(${ramp(part)})`));
-        add("not known", css("--panel"));
+        add("none, or not known", css("--panel"));
       }
       request();
     };
