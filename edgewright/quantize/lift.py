@@ -106,9 +106,8 @@ class _Lifting:
         copy = self._copies[node] = self._graph.node_copy(node, lambda n: self._copies[n])
         if node.op != "call_function" or self._has_result(copy):
             return
-        operator_name = getattr(getattr(copy.target, "overloadpacket", None), "__name__", "")
-        if operator_name and not re.fullmatch(operator_name + r"(_\d+)?", copy.name):
-            copy._rename(operator_name)  # as tracing names it
+        if isinstance(copy.target, torch._ops.OpOverload):
+            _rename(copy, str(copy.target.overloadpacket.__name__))
         args, kwargs = fx.map_arg((copy.args, copy.kwargs), lambda n: n.meta["val"])
         with self._fake_mode, enable_python_dispatcher(), torch.no_grad():
             copy.meta["val"] = copy.target(*args, **kwargs)  # type: ignore[operator]
@@ -141,6 +140,12 @@ def _names(module: torch.nn.Module) -> Iterator[str]:
     for named in (module.named_parameters(remove_duplicate=False), module.named_buffers(remove_duplicate=False)):
         for name, _ in named:
             yield name
+
+
+def _rename(node: fx.Node, operator_name: str) -> None:
+    """Name a node by its operator, as tracing does."""
+    if not re.fullmatch(operator_name + r"(_\d+)?", node.name):
+        node._rename(operator_name)
 
 
 def _operands(node: fx.Node) -> str:

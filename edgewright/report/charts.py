@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from edgewright.report.markup import escape
 from edgewright.report.model import Arena, Block, Roofs, Step, Timeline
-from edgewright.units import duration, number, size
+from edgewright.units import duration, number, share, size
 
 _WIDTH, _LEFT, _RIGHT = 960, 76, 16
 _COLORS = 8
@@ -91,7 +91,7 @@ def flame_chart(timeline: Timeline) -> str:
     shapes = []
     for span in timeline.spans:
         x, width, y = _RIGHT + plot * span.start / total, plot * span.length / total, 8 + row * span.depth
-        title = f"{span.name}: {duration(span.length / 1e6)}, {span.length / total:.1%}"
+        title = f"{span.name}: {duration(span.length / 1e6)}, {share(span.length / total)}"
         shape = _rect(x, y, width, row - 2, f"span {color_of(span.name)}", title)
         label = _text(x + 4, y + 16, span.name[: int(width / 7)]) if width > 40 else ""
         shapes.append(

@@ -209,7 +209,7 @@ def test_per_op_mode_makes_a_delegate_of_every_operator() -> None:
         (XnnpackFloatingPointPartitioner(), 5),
         (XnnpackQuantizedPartitioner(), 0),
         (XnnpackDynamicallyQuantizedPartitioner(), 0),
-        (XnnpackPartitioner(configs=[]), 0),
+        (XnnpackPartitioner(configs=[]), 5),  # all, as in ExecuTorch
         (XnnpackPartitioner(configs=["LinearConfig", ReLUConfig]), 1),
     ],
 )

@@ -22,6 +22,7 @@ REASONS = {
     "frontend/aliases.py VIEW_INVERSES": "a function per view, from its result to what it views",
     "frontend/aliases.py _SPLIT_OPS": "views of torch with several results, some of which have no row",
     "frontend/constant_folding.py _RESHAPES": "reshapes of torch, some of which have no row",
+    "frontend/decompose/complex_numbers.py _COMPLEX": "what every release's kernels do with complex numbers",
     "program/wide_accumulation.py _KINDS": "what the stock runtime's kernels add up in 16 bits",
     "quantize/attention_masks.py _COMBINING": "how models combine a mask with scores",
     "quantize/quantizer.py _NO_DECOMPOSE": "what torchao looks for when it folds batch norms",

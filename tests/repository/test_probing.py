@@ -29,7 +29,7 @@ TORCH = {  # nodes, operators, observers, signatures and pass results of torch a
 ALLOWED = {
     "base": SYSTEM,
     "engine": SYSTEM,
-    "frontend": TORCH,
+    "frontend": TORCH | {"guards", "rel_op", "shape_env"},  # of fake tensor modes and their symbols
     "lowering": TORCH | {"is_node_supported"},  # exclusions are ours, functions, or torch's OperatorSupportBase
     # a function of torchao's that is wrapped once; node finders in the manner of ExecuTorch's
     "quantize": TORCH | {"__wrapped__", "find_nodes"},
