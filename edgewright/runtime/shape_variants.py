@@ -145,6 +145,7 @@ class _StaticSegmentBuilder(SegmentBuilder):
         steps = [step for chain in specializer.chains for step in chain]
         super().__init__(specializer.plan, values, steps, specializer.memory, specializer.threads)
         self.transposed = specializer.transposed
+        self.unknown -= set(sizes.numbers)
 
     def _as_static(self, index: int, value: Any) -> Any:
         if isinstance(value, TensorSlot) and value.dynamic and index in self.sizes.shapes:

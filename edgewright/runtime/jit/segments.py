@@ -34,7 +34,7 @@ from edgewright.runtime.jit.bind_call import defines_all_results, has_lowering, 
 from edgewright.runtime.jit.graph_builder import MIN_MACS, GraphBuilder, TransposeCache
 from edgewright.runtime.step import Step, Values
 from edgewright.runtime.tensor import TensorSlot
-from edgewright.runtime.values import TensorItems
+from edgewright.runtime.values import IntItems, TensorItems
 
 if TYPE_CHECKING:
     from edgewright.engine.jit.plan_cache import PlanSource
@@ -196,6 +196,8 @@ class SegmentBuilder:
         else:
             self._find_views(steps)
         self.index = {value: i for i, value in enumerate(values) if isinstance(value, TensorSlot)}
+        # Numbers that calls compute: what the table holds before the method runs is not their value.
+        self.unknown = {s.result for s in steps if isinstance(s, KernelStep) and s.result is not None}
 
     def _find_views(self, steps: Sequence[Step]) -> None:
         """Find what each view observes: the last writes to its memory before its first read."""
@@ -262,7 +264,7 @@ class SegmentBuilder:
     def add_call(self, step: KernelStep, builder: GraphBuilder, before: Sequence[Step]) -> bool:
         """Lower a kernel call, if nothing reads a result that its lowering does not define."""
         key, signature = step.kernel.key, step.kernel.signature
-        if not has_lowering(key) or signature is None or not step.kernel.stock:
+        if not has_lowering(key) or signature is None or not step.kernel.stock or self._reads_unknown(step):
             return False
         args = {a.name: self._argument(i) for a, i in zip(signature.inputs, step.inputs, strict=True)}
         outs = [self.values[i] for i in (*tensor_indices(step.outputs[:1], self.values), *step.outputs[1:])]
@@ -273,6 +275,12 @@ class SegmentBuilder:
             not self.readers[i] and i not in self.observed for i in step.outputs[1:]
         )
         return others_unread and all(isinstance(o, TensorSlot) for o in outs) and lower_call(builder, key, args, outs)
+
+    def _reads_unknown(self, step: KernelStep) -> bool:
+        """Whether an argument is a number that is known at run time only."""
+        lists = (self.values[i] for i in step.inputs)
+        members = (i for value in lists if isinstance(value, IntItems) for i in value.indices)
+        return not self.unknown.isdisjoint((*step.inputs, *members))
 
     def _bind_view(self, view: int, builder: GraphBuilder, before: Sequence[Step]) -> bool:
         """Bind ``view`` to the tensor of this segment that it observes, which must be exactly one and of the same

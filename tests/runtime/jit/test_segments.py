@@ -165,3 +165,24 @@ def test_what_the_engine_refuses_stays_with_numpy(
     assert any("stay with numpy" in record.getMessage() for record in caplog.records)
     assert not segments(made)
     assert made.execute([image(1, 3, 64, 64)])[0].shape == (1, 10)
+
+
+class TimesNumber(nn.Module):
+    """A product with a number that is read from a tensor."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.rand(128, 128))
+
+    def forward(self, x: torch.Tensor, n: torch.Tensor) -> torch.Tensor:
+        number = n.item()  # first, so that everything else may be one segment
+        return torch.softmax(x @ self.weight, -1) * number
+
+
+def test_numbers_that_calls_compute_are_read_at_run_time() -> None:
+    model, x = TimesNumber(), torch.rand(128, 128)
+    made = loaded(lowered(model, x, torch.tensor(3)))
+    assert segments(made)
+    for n in (3, 5):
+        (result,) = made.execute([x.numpy(), np.array(n)])
+        np.testing.assert_allclose(result, model(x, torch.tensor(n)).detach().numpy(), 1e-5)
