@@ -145,7 +145,8 @@ def _steps(found: Layers) -> list[str]:
     steps = table("Steps of the host engine", heads, rows)
     if not chart or found.roofs is None:
         return [*parts, steps]
-    basis = f"A dot is a step. The line is {found.roofs.basis}: steps on 8-bit integers, or on data in caches, can be above it."
+    above = "Steps on 8-bit integers, or on data in caches, can be above it."
+    basis = f"A dot is a step. The line is {found.roofs.basis}. {above}"
     return [*parts, steps, "<h3>Roofline</h3>", paragraph(basis, "about"), chart]
 
 
