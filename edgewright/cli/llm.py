@@ -6,7 +6,8 @@ import argparse
 import json
 from typing import Any
 
-from edgewright.console import clean, console, table
+from edgewright.console import clean, console, progress, table
+from edgewright.llm.checkpoint import open_checkpoint
 from edgewright.llm.compile import LlmReport, compile_checkpoint
 from edgewright.llm.perplexity import CALIBRATED, FLOAT, NEAREST, ORIGINAL, SEARCHED, TOKENS, Perplexity
 from edgewright.llm.weights import GROUP_SIZES, LINEAR_PRECISIONS, TABLE_PRECISIONS, Precision
@@ -46,10 +47,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     tables = "fp32" if args.quantize == "fp32" else "int8"
     precision = Precision(args.quantize, args.group_size, args.embedding or tables, args.head or tables)
-    report = compile_checkpoint(
-        args.checkpoint, args.output, precision, max_seq_len=args.max_seq_len, max_context_len=args.max_context_len,
-        calibrate=args.calibrate, perplexity=args.perplexity, perplexity_tokens=args.perplexity_tokens,
-    )  # fmt: skip
+    checkpoint = open_checkpoint(args.checkpoint)
+    with progress("layers", checkpoint.config.layers, quiet=args.quiet or args.json) as step:
+        report = compile_checkpoint(
+            checkpoint, args.output, precision, max_seq_len=args.max_seq_len, max_context_len=args.max_context_len,
+            calibrate=args.calibrate, perplexity=args.perplexity, perplexity_tokens=args.perplexity_tokens,
+            on_layer=step,
+        )  # fmt: skip
     if args.json:
         print(json.dumps(_facts(report)))
     elif not args.quiet:

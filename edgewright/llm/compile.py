@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Union
@@ -68,13 +68,15 @@ def compile_checkpoint(
     checkpoint: str | Path | Checkpoint, output: str | Path, precision: Precision | None = None, *,
     max_seq_len: int | None = None, max_context_len: int | None = None, vocabulary: Vocabulary | None = None,
     calibrate: str | Path | None = None, perplexity: str | Path | None = None, perplexity_tokens: int = TOKENS,
+    on_layer: Callable[[], None] = lambda: None,
 ) -> LlmReport:  # fmt: skip
     """Compile a checkpoint to ``output``, and write its tokenizer beside it, as ``output``'s name with
     ``.tokenizer.json``.
 
     ``max_seq_len``: tokens of one call; ``max_context_len``: positions of the cache. ``vocabulary``: instead of the
     checkpoint's. ``calibrate``: a text by which 4-bit weights are rounded; ``perplexity``: a text of which the first
-    ``perplexity_tokens`` tokens measure the program's weights beside the checkpoint's.
+    ``perplexity_tokens`` tokens measure the program's weights beside the checkpoint's. ``on_layer`` is called after
+    each layer.
     """
     started = time.perf_counter()
     path = Path(output)
@@ -89,7 +91,7 @@ def compile_checkpoint(
     measurement = None
     if perplexity is not None:
         measurement = texts.measurement(perplexity, precision, perplexity_tokens, calibrated=calibration is not None)
-    weights = DecoderWeights(source, precision, calibration=calibration, measurement=measurement)
+    weights = DecoderWeights(source, precision, calibration=calibration, measurement=measurement, on_layer=on_layer)
     graph = build_decoder(source.config, weights, max_seq, max_context)
     program = _program(graph, constant_methods(source, vocabulary, max_seq, max_context))
     _describe(program, source, precision, vocabulary)

@@ -87,6 +87,7 @@ class DecoderWeights:
     calibration: Calibration | None = None
     measurement: PerplexityMeasurement | None = None
     perplexity: Perplexity | None = None
+    on_layer: Callable[[], None] = lambda: None
     parts: dict[str, PartReport] = field(default_factory=dict)
     _table: QuantizedWeights | None = None  # the embedding in int8 rows
 
@@ -106,6 +107,8 @@ class DecoderWeights:
         if self.measurement is not None:
             self.measurement.add(name, made)
         weight = self._matrix(name, made, self.precision.linear, "linear layers")
+        if name.endswith(".down"):  # the last one of a layer
+            self.on_layer()
         return b.linear(x, weight, self._bias(b, name))
 
     def head(self, b: DelegateBuilder, x: Value) -> Value:

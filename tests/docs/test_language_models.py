@@ -5,12 +5,16 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import edgewright as ew
 from edgewright.llm import prompt_cache, server_requests
+from edgewright.llm.calibrate import TOKENS
 from edgewright.llm.generate import OPTION_NAMES
 from edgewright.llm.sampling import SamplingOptions
+from edgewright.llm.stored_tensor import BLOCKS
+from edgewright.llm.weights import GROUP_SIZES, LINEAR_PRECISIONS
 from tests.llm.live_server import serve
 from tests.llm.tiny_model import tiny_model_bytes
 
@@ -34,6 +38,24 @@ def test_the_client(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with serve(ew.llm.load("smol.pte")) as live:
         exec(compile(SNIPPETS[2].replace("http://127.0.0.1:8080", live.url), "snippet", "exec"), {})
     assert capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_a_module_of_ones_own(folder: Path) -> None:
+    exec(compile(SNIPPETS[3], "snippet", "exec"), {})
+    (logits,) = (
+        ew.runtime.Runtime.get().load_program("decoder.pte").load_method("forward").execute([np.ones((1, 8), np.int64)])
+    )
+    assert logits.shape == (1, 8, 96)
+
+
+def test_precisions() -> None:
+    for name in LINEAR_PRECISIONS:
+        assert f"| `{name}`" in TEXT
+    for size in GROUP_SIZES:
+        assert re.search(rf"\b{size}\b", TEXT)
+    assert f"Up to {TOKENS:,} tokens of the text" in TEXT
+    assert all(kind in TEXT for kind in BLOCKS if kind not in ("F64", "Q3_K", "Q4_K", "Q5_K"))  # Q2_K to Q6_K
 
 
 def test_every_option_is_there() -> None:

@@ -83,11 +83,13 @@ def test_it_is_that_of_the_program(rounding: str, checkpoint: Path, text: Path) 
 
 def test_calibration_changes_integers_only(checkpoint: Path, text: Path) -> None:
     sizes = {}
+    layers: list[int] = []
     for name, calibrate in (("searched", None), ("calibrated", text)):
-        report = compiled(checkpoint, calibrate=calibrate)
+        report = compiled(checkpoint, calibrate=calibrate, on_layer=lambda: layers.append(1))
         sizes[name] = report.size
         assert report.calibrated_tokens == (0 if calibrate is None else 700 // CONTEXT * CONTEXT)
     assert sizes["searched"] == sizes["calibrated"]
+    assert len(layers) == 2 * 3
 
 
 def test_windows() -> None:
