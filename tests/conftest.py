@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import random
 import sys
 import zlib
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import llvmlite.binding  # noqa: F401  (with LLVM in this process, kernels compile here: a process for each takes longer)
@@ -97,6 +98,16 @@ def default_run(matrix: list[Any]) -> set[int]:
         if len(varying) >= 3:
             return set(pairwise([{name: case[name] for name in varying} for case in cases]))
     return set(range(len(matrix)))
+
+
+@pytest.fixture(autouse=True)
+def _own_logging() -> Iterator[None]:
+    """A command of the command line, called in this process, sends logs to its own handler: not those of later tests."""
+    logger = logging.getLogger("edgewright")
+    before = logger.propagate, logger.level, logger.handlers[:]
+    yield
+    logger.propagate, level, logger.handlers[:] = before
+    logger.setLevel(level)
 
 
 @pytest.fixture
