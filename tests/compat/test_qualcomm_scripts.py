@@ -57,6 +57,15 @@ def test_compile_only_ends_after_the_file(cli: Cli, script: Path) -> None:
     assert Path("net.pte").exists() and not Path("outputs").exists()
 
 
+def test_a_misspelled_option_of_a_config_file_is_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    from edgewright.backends.qualcomm.export_utils import QnnConfig
+
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({"soc_model": "SM8550", "profile_levl": 2}))
+    assert QnnConfig.load_config(str(path)).profile_level == 0
+    assert "'profile_levl' is not an option" in caplog.text and "profile_level" in caplog.text
+
+
 @pytest.mark.parametrize(
     ("options", "told"),
     [

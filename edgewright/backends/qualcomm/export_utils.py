@@ -35,6 +35,7 @@ from edgewright.engine.profile import Profile
 from edgewright.errors import UsageError
 from edgewright.frontend.buffers import preserve_buffers
 from edgewright.frontend.tensors import to_array
+from edgewright.hints import did_you_mean
 from edgewright.program.config import ExecutorchBackendConfig
 from edgewright.program.memory import MemoryPlanningPass
 from edgewright.quantize.batching import calibrate
@@ -113,6 +114,8 @@ class QnnConfig:
         """From a script's arguments or a JSON file."""
         settings = json.loads(Path(config).read_text(encoding="utf-8")) if isinstance(config, str) else vars(config)
         names = {f.name for f in fields(cls)}
+        for name in sorted(set(settings) - names) if isinstance(config, str) else ():
+            log.warning("%s: %r is not an option, and has no effect. %s", config, name, did_you_mean(name, names))
         if not settings.get("soc_model"):
             raise UsageError("soc_model", "is required", remedy="--soc_model SM8650")
         return cls(**{name: value for name, value in settings.items() if name in names and value is not None})
