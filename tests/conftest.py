@@ -102,7 +102,7 @@ def default_run(matrix: list[Any]) -> set[int]:
 
 @pytest.fixture(autouse=True)
 def _own_logging() -> Iterator[None]:
-    """A command of the command line, called in this process, sends logs to its own handler: not those of later tests."""
+    """A command that is called in this process sends logs to its own handler, but not those of later tests."""
     logger = logging.getLogger("edgewright")
     before = logger.propagate, logger.level, logger.handlers[:]
     yield
