@@ -111,7 +111,7 @@ def core_page() -> str:
     ]
     lines += ["", "| operators | operands | attributes | types | result | machine code |", "|---|---|---|---|---|---|"]
     groups: dict[tuple[str, ...], list[str]] = {}
-    for row in CORE.rows.values():
+    for row in sorted(CORE.rows.values(), key=lambda row: row.name):
         groups.setdefault(_core_cells(row), []).append(f"`{row.name}`")
     lines += [f"| {' | '.join((', '.join(names), *cells))} |" for cells, names in groups.items()]
     return "\n".join(lines) + "\n"

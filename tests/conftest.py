@@ -8,7 +8,7 @@ import os
 import random
 import sys
 import zlib
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from typing import Any
 
 import llvmlite.binding  # noqa: F401  (with LLVM in this process, kernels compile here: a process for each takes longer)
@@ -101,13 +101,12 @@ def default_run(matrix: list[Any]) -> set[int]:
 
 
 @pytest.fixture(autouse=True)
-def _own_logging() -> Iterator[None]:
-    """A command that is called in this process sends logs to its own handler, but not those of later tests."""
+def _own_logging() -> None:
+    """A command that was called in this process sends logs to its own handler, but not those of later tests."""
     logger = logging.getLogger("edgewright")
-    before = logger.propagate, logger.level, logger.handlers[:]
-    yield
-    logger.propagate, level, logger.handlers[:] = before
-    logger.setLevel(level)
+    logger.propagate = True
+    logger.handlers.clear()
+    logger.setLevel(logging.NOTSET)
 
 
 @pytest.fixture
