@@ -13,7 +13,7 @@ import pytest
 from edgewright import Runtime
 from edgewright.backends.ethos_u import EthosUCompileSpec
 from edgewright.backends.ethos_u.blob import read_blob, write_blob
-from edgewright.backends.ethos_u.delegate import EthosUDelegate
+from edgewright.backends.ethos_u.delegate import EthosUDelegate, _warn_about_twin
 from edgewright.backends.ethos_u.vela import compile_tosa
 from edgewright.engine.profile import Profile
 from edgewright.errors import ExecutionError, FormatError, LimitError, MissingDataError
@@ -174,6 +174,7 @@ def copying_graph() -> Graph:
 def test_other_npus_run_their_twin_and_say_so(caplog: pytest.LogCaptureFixture) -> None:
     held = given("ethos_u85_256")
     digest = hashlib.sha256(held.blob).hexdigest()
+    _warn_about_twin.cache_clear()  # it says so once in a process
     with caplog.at_level(logging.WARNING, "edgewright.ethos_u"):
         delegate = EthosUDelegate(given("ethos_u85_256", twin={digest: copying_graph()}.get))
     assert "ethos-u85-256 is not simulated" in caplog.text and "host twin" in caplog.text
