@@ -79,11 +79,13 @@ def start(name: str, command: list[str], threads: int) -> Runner | None:
     """Start a runtime; None, with the reason on the screen, if it cannot be."""
     pipe, environment = subprocess.PIPE, {**os.environ, "OMP_NUM_THREADS": str(threads)}
     try:
-        for last in (False, True):  # the first fills the caches
+        for last in (False, True):  # the first fills the caches, for all lengths of calls
             process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=environment)
             runner = Runner(name, process)
             runner.info = runner.read()
             if not last:
+                for test in TESTS:
+                    runner.measure(test)
                 process.communicate()
     except (OSError, RuntimeError) as error:
         console.print(f"{name} is skipped: {error}", style="yellow")
