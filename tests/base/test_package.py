@@ -63,8 +63,8 @@ FREE = {
 }  # fmt: skip
 NEED_TORCH = {
     "backends.ethos_u.compat", "backends.nxp.passes", "backends.qualcomm.compat", "backends.qualcomm.schemes",
-    "backends.qualcomm.exclude", "backends.qualcomm.script_helpers", "compat.devtools", "compat.dialects", "compat.export_util",
-    "compat.quantize_io", "api.pipeline", "lowering.kernel_resolution",
+    "backends.qualcomm.exclude", "backends.qualcomm.script_helpers", "compat.devtools", "compat.dialects",
+    "compat.export_util", "compat.quantize_io", "api.pipeline", "lowering.kernel_resolution",
     "lowering.partition.apply", "lowering.partition.exclude", "api.accuracy", "api.self_check", "api.compare",
     "api.compile", "api.data", "api.deviation", "api.quantized_graph", "api.layers",
     "api.locate", "api.quantization", "api.graph_interpreter", "api.shape_samples",
