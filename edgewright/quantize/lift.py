@@ -92,6 +92,7 @@ class _Lifting:
             kind = InputKind.PARAMETER if isinstance(value, torch.nn.Parameter) else InputKind.BUFFER
             persistent = None if kind == InputKind.PARAMETER else self._is_persistent(target)
             placeholder = self._graph.placeholder(f"{_PREFIXES[kind]}_{target.replace('.', '_')}")
+            placeholder.target = placeholder.name  # an identifier, and no other's: the graph's code has it as parameter
             placeholder.meta["val"] = self._fake_mode.from_tensor(value.detach(), static_shapes=True)
             for node in readers[target]:
                 self._copies[node] = placeholder

@@ -16,13 +16,15 @@ from edgewright.quantize.pt2e import convert_pt2e, prepare_pt2e
 
 
 class _Everything(nn.Module):
-    """Weights, a folded norm, tied weights, buffers that are written or not saved, a plain tensor, a view,
-    an operator with several results, keyword inputs, and outputs by name."""
+    """Weights, a folded norm, modules whose names are no identifiers or collide as such, tied weights, buffers that are
+    written or not saved, a plain tensor, a view, an operator with several results, keyword inputs, outputs by name."""
 
     def __init__(self) -> None:
         super().__init__()
         self.convolution = nn.Conv2d(3, 8, 3, padding=1)
         self.norm = nn.BatchNorm2d(8)
+        self.add_module("block1-0", nn.Linear(8, 8))
+        self.add_module("block1_0", nn.Linear(8, 8))
         self.first, self.second = nn.Linear(8, 8), nn.Linear(8, 8)
         self.second.weight = self.first.weight
         self.register_buffer("calls", torch.zeros(1))
@@ -32,6 +34,7 @@ class _Everything(nn.Module):
     def forward(self, x: torch.Tensor, *, scale: torch.Tensor) -> dict[str, torch.Tensor]:
         self.calls.add_(1)
         y = torch.relu(self.norm(self.convolution(x))).mean((2, 3))
+        y = self.block1_0(self.get_submodule("block1-0")(y))
         low, high = (self.second(self.first(y)) + self.shift).chunk(2, 1)
         return {"sum": low * scale + high * self.gain, "calls": self.calls + 1}
 
