@@ -162,16 +162,23 @@ class RoundingNoise(Visitor):
 
 
 class Override(Visitor):
-    """Replaces the results of some nodes, and records what they computed, by name. With ``noise``, computed results
-    have rounding errors, and replacements are perturbed just enough to break ties at random.
+    """Replaces the results of some nodes, and records what they computed, by name (of those ``kept``, if given).
+    With ``noise``, computed results have rounding errors, and replacements are perturbed just enough to break ties at
+    random.
 
     ``undefined``: where dequantized results were NaN or infinite before they were quantized, as when a divisor is
     rounded to zero. Their integers are not defined: NaN becomes 0 in eager torch and the smallest integer in C++
     kernels, and devices divide by zero in different ways.
     """
 
-    def __init__(self, replacements: Mapping[str, Any], noise: RoundingNoise | None = None) -> None:
+    def __init__(
+        self,
+        replacements: Mapping[str, Any],
+        noise: RoundingNoise | None = None,
+        kept: Collection[str] | None = None,
+    ) -> None:
         self.replacements = replacements
+        self._kept = replacements if kept is None else kept
         self.computed: dict[str, Any] = {}
         self._noise = noise
         self.undefined: dict[str, torch.Tensor] = {}
@@ -182,7 +189,8 @@ class Override(Visitor):
         self._track_nonfinite(node, value)
         if node.name not in self.replacements:
             return value
-        self.computed[node.name] = _copy(value)
+        if node.name in self._kept:
+            self.computed[node.name] = _copy(value)
         replacement = self.replacements[node.name]
         return replacement if self._noise is None else self._noise.perturb(replacement, _TIE)
 

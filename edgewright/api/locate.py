@@ -2,20 +2,20 @@
 
 # The graph is lowered again with the results of all layers as additional outputs, and run. Eager torch then computes
 # each layer from the *file's* results of the layers before it (``Override``), so that errors do not accumulate: the
-# first layer outside its own rounding bound is at fault. The bound comes from several draws of simulated rounding
-# errors, with the same replaced inputs. A network has hundreds of layers, so that some exceed the worst of a few draws
-# by chance: a suspect is judged again with more draws. Two things can prevent locating it so. Intermediate outputs
-# break fusion, which may hide the fault: if the outputs of the instrumented program differ from those of the original
-# file, its layers are not the file's. And a vendor's compiler may reject that many outputs. In both cases the search
-# bisects: it exposes one result at a time, in execution order, and compares it with the graph under accumulated
-# rounding, which grows monotonically enough along the graph for bisection (Zeller, "Why Programs Fail", on isolating
-# failure causes).
+# first layer outside its own rounding bound is at fault. Most layers are within a step of their own; for the others,
+# the bound comes from several draws of simulated rounding errors, with the same replaced inputs. A network has hundreds
+# of layers, so that some exceed the worst of a few draws by chance: a suspect is judged again with more draws. Two
+# things can prevent locating it so. Intermediate outputs break fusion, which may hide the fault: if the outputs of the
+# instrumented program differ from those of the original file, its layers are not the file's. And a vendor's compiler
+# may reject that many outputs. In both cases the search bisects: it exposes one result at a time, in execution order,
+# and compares it with the graph under accumulated rounding, which grows monotonically enough along the graph for
+# bisection (Zeller, "Why Programs Fail", on isolating failure causes).
 
 from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,6 +56,17 @@ class Fault:
     value: str
     layer: str = ""
     module: str = ""
+
+
+@dataclass(frozen=True)
+class _LayerResult:
+    """A layer's result, or an output, in one of the calls: what the graph computes, and what the file does."""
+
+    node: Any
+    key: str | int
+    call: int
+    expected: Any
+    actual: Any
 
 
 def locate(subject: CheckedMethod, calls: Sequence[Sequence[Any]], actual: Sequence[Sequence[Any]]) -> Fault | None:
@@ -102,28 +113,40 @@ class _FaultSearch:
 
     # ------------------------------------------------------------------------------------------ all layers at once
 
-    def first_at_fault(self, values: Sequence[Sequence[Any]]) -> Fault | None:
+    def first_at_fault(self, values: Sequence[list[Any]]) -> Fault | None:
         count = len(self._returned)
         replacements = [self._by_name(call[count:]) for call in values]
-        results = self._run_isolated(replacements, None)
-        noisy_runs = [self._run_isolated(replacements, noise) for noise in self._subject.noises()]
-        more_runs: list[list[dict[Any, Any]]] = []  # drawn for the first suspect
-        nodes_and_keys: list[tuple[Any, Any]] = [(n, n.name) for n in self.exposed]
-        nodes_and_keys += [(n, i) for i, n in enumerate(self._returned)]
-        for node, key in nodes_and_keys:
-            for number, call in enumerate(values):
-                actual = replacements[number][key] if isinstance(key, str) else call[key]
-                expected = _settle(node, results[number], key, actual)
-                fault = self._check_node(node, expected, actual, [d[number][key] for d in noisy_runs])
-                if fault is not None:
-                    more_runs = more_runs or [
-                        self._run_isolated(replacements, n) for n in self._subject.noises(MORE_SEEDS)
-                    ]
-                    noisy = [d[number][key] for d in (*noisy_runs, *more_runs)]
-                    fault = self._check_node(node, expected, actual, noisy)
-                if fault is not None:
-                    return fault
-        return None
+        for call in values:
+            del call[count:]  # the replacements are all of a network's layers, and so were these
+        exact = self._run_isolated(replacements, None)
+        results = [
+            _LayerResult(node, key, number, _settle(node, exact[number], key, actual), actual)
+            for node, key in self._keys()
+            for number, call in enumerate(values)
+            for actual in [replacements[number][key] if isinstance(key, str) else call[key]]
+        ]
+        suspects = [r for r in results if self._check_node(r.node, r.expected, r.actual, []) is not None]
+        del exact, results
+        noisy_runs = self._noisy_runs(replacements, suspects, self._subject.noises()) if suspects else []
+        suspects = [r for r in suspects if self._check_result(r, noisy_runs) is not None]
+        if not suspects:
+            return None
+        noisy_runs += self._noisy_runs(replacements, suspects, self._subject.noises(MORE_SEEDS))
+        return next(filter(None, (self._check_result(r, noisy_runs) for r in suspects)), None)
+
+    def _keys(self) -> list[tuple[Any, str | int]]:
+        """What is compared: layers by name, outputs by index."""
+        return [*((n, n.name) for n in self.exposed), *((n, i) for i, n in enumerate(self._returned))]
+
+    def _noisy_runs(
+        self, replacements: Sequence[dict[str, Any]], suspects: Sequence[_LayerResult], noises: Sequence[RoundingNoise]
+    ) -> list[list[dict[Any, Any]]]:
+        kept = {r.key for r in suspects if isinstance(r.key, str)}
+        return [self._run_isolated(replacements, noise, kept) for noise in noises]
+
+    def _check_result(self, result: _LayerResult, noisy_runs: Sequence[Sequence[dict[Any, Any]]]) -> Fault | None:
+        noisy = [run[result.call][result.key] for run in noisy_runs]
+        return self._check_node(result.node, result.expected, result.actual, noisy)
 
     def _by_name(self, values: Sequence[Any]) -> dict[str, Any]:
         """The file's results by node; all dequantize nodes of the same integers share one."""
@@ -136,10 +159,10 @@ class _FaultSearch:
         return results
 
     def _run_isolated(
-        self, replacements: Sequence[dict[str, Any]], noise: RoundingNoise | None
+        self, replacements: Sequence[dict[str, Any]], noise: RoundingNoise | None, kept: Collection[str] | None = None
     ) -> list[dict[Any, Any]]:
-        """Every layer computed from the file's results of the layers before it; outputs by index."""
-        visitors = [Override(values, noise) for values in replacements]
+        """Every layer computed from the file's results of the layers before it, or those ``kept``; outputs by index."""
+        visitors = [Override(values, noise, kept) for values in replacements]
         outputs = self._subject.reference.run(self._calls, visitors)
         return [
             {**v.computed, **dict(enumerate(o)), _UNDEFINED: v.undefined}
