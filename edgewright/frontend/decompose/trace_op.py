@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import fx
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 # it. Traces with symbolic shapes are not cached, because their symbols belong to one program.
 _TRACES: dict[Any, fx.Graph] = {}
 _MAX_TRACES = 4096
+# Sizes that traces assumed, by the shape environment of the program. An environment evaluates a guard only once, and keeps
+# what followed from it, so later traces in it would not assume anything again.
+_ASSUMED: WeakKeyDictionary[Any, list[str]] = WeakKeyDictionary()
 
 
 def decompose(rewriter: Rewriter, op: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
@@ -77,7 +81,9 @@ def _trace(rewriter: Rewriter, op: Any, args: Sequence[Any], kwargs: dict[str, A
     if op not in table and op in torch._decomp.decomposition_table:  # core ATen, but without a kernel
         table = {**table, op: torch._decomp.decomposition_table[op]}
     mode = fake_mode(values) or rewriter.mode
-    guards = getattr(getattr(mode, "shape_env", None), "guards", [])
+    environment = getattr(mode, "shape_env", None)
+    _reject_assumptions(rewriter, op, _ASSUMED.get(environment, []) if environment is not None else [])
+    guards = getattr(environment, "guards", [])
     known = len(guards)
     try:
         tracer = make_fx(run, table, tracing_mode="symbolic", _allow_non_fake_inputs=True)
@@ -86,9 +92,16 @@ def _trace(rewriter: Rewriter, op: Any, args: Sequence[Any], kwargs: dict[str, A
     except Exception as error:
         raise rewriter.unsupported(op, f"cannot be decomposed: {error}") from error
     assumed = [str(guard.expr) for guard in guards[known:] if getattr(guard.expr, "rel_op", "") == "=="]
-    if assumed:  # the result would be wrong for other sizes than the example's
-        raise rewriter.unsupported(op, f"is decomposed for one size only: {' and '.join(assumed)}")
+    if assumed:
+        _ASSUMED[environment] = assumed
+    _reject_assumptions(rewriter, op, assumed)
     return graph
+
+
+def _reject_assumptions(rewriter: Rewriter, op: Any, assumed: Sequence[str]) -> None:
+    """Raise if a trace holds for the example's sizes only: its result would be wrong for others."""
+    if assumed:
+        raise rewriter.unsupported(op, f"is decomposed for one size only: {' and '.join(assumed)}")
 
 
 def _deduplicate(values: list[Any]) -> list[Any]:
