@@ -26,9 +26,9 @@ from edgewright.files import write_file
 from edgewright.units import duration
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run a program like the device runner of the same name and return the exit code."""
-    name = os.path.basename(sys.argv[0]).removesuffix(".exe")
+def main(argv: Sequence[str] | None = None, name: str = "") -> int:
+    """Run a program like the device runner of the same name (default: this command's) and return the exit code."""
+    name = name or os.path.basename(sys.argv[0]).removesuffix(".exe")
     prog = name if name.endswith("_runner") else "executor_runner"
     return guard(lambda: _run(_parser(prog).parse_args(argv), prog))
 

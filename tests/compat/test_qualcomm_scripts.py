@@ -10,6 +10,8 @@ import pytest
 
 from edgewright.errors import UsageError
 from tests.cli.cli import Cli
+from tests.cli.test_device_phone import build, own_client, phones, sdk  # noqa: F401
+from tests.support.adb_server import StandIn
 
 SCRIPT = """
 import numpy as np, torch
@@ -73,13 +75,36 @@ def test_a_misspelled_option_of_a_config_file_is_reported(tmp_path: Path, caplog
         (["--soc_model", "SM1"], "must be one of"),
         ([], "--soc_model SM8650"),
         (["--soc_model", "SM8650", "--online_prepare"], "is not supported"),
-        (["--soc_model", "SM8650", "--pre_gen_pte", ".", "--device", "abc"], "edgewright device run"),
     ],
 )
 def test_what_is_refused(cli: Cli, script: Path, options: list[str], told: str) -> None:
     done = cli("compat", script, *options)
     assert done.code == UsageError.exit_code
     assert told in done.err
+
+
+def test_a_script_runs_on_the_phone_that_it_names(
+    cli: Cli, script: Path, build: Path, sdk: Path, phones: list[StandIn],  # noqa: F811
+    own_client: None, monkeypatch: pytest.MonkeyPatch,  # noqa: F811
+) -> None:  # fmt: skip
+    """``-s SERIAL``: the outputs that are compared with the model are the phone's."""
+    options = ("-b", build, "-m", "SM8550", "--seed", "7")
+    assert cli("compat", script, *options, "--compile_only").code == 0
+    monkeypatch.setenv("QNN_SDK_ROOT", str(sdk))  # a stand-in, which has libraries for phones only
+    runner = build / "examples/qualcomm/executor_runner/qnn_executor_runner"
+    runner.write_text(runner.read_text().replace("exec", "unset QNN_SDK_ROOT; exec", 1))
+    done = cli("compat", script, *options, "-s", "ABC123", "--pre_gen_pte", ".")
+    assert (done.code, done.out.splitlines()[-3:]) == (0, ["True"] * 3), done.err
+    assert "ADSP_LIBRARY_PATH is" in done.out and "Model executed successfully" in done.out
+    there = {path.name for path in (phones[0].root / "data/local/tmp/net").iterdir()}
+    assert {"net.pte", "qnn_executor_runner", "libQnnHtp.so", "_input_2_0.raw", "input_list.txt"} <= there
+    assert Path("etdump.etdp").stat().st_size > 100
+
+
+def test_a_phone_that_is_not_there(cli: Cli, script: Path, phones: list[StandIn], own_client: None) -> None:  # noqa: F811
+    done = cli("compat", script, "-b", "build-android", "-m", "SM8550", "-s", "XYZ")
+    assert done.code not in (0, 1)
+    assert "XYZ" in done.err and "ABC123" in done.err
 
 
 def test_raw_inputs_and_their_list(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""ExecuTorch's helpers for Qualcomm's example scripts: compiles in one call, and runs programs on the host.
+"""ExecuTorch's helpers for Qualcomm's example scripts: compiles in one call, and runs programs on a phone or the host.
 
 The names and arguments are those that scripts use (``executorch.backends.qualcomm.export_utils``).
 """
@@ -24,6 +24,7 @@ from edgewright.backends.qualcomm.compat import (
     to_edge_transform_and_lower_to_qnn,
 )
 from edgewright.backends.qualcomm.schemes import QuantDtype
+from edgewright.backends.qualcomm.script_phone import ScriptPhone
 from edgewright.backends.qualcomm.target import (
     QnnExecuTorchHtpPerformanceMode,
     chipset,
@@ -226,22 +227,23 @@ def generate_inputs(
 
 
 class SimpleADB:
-    """Stand-in for a phone: runs the program on the host and writes the same files.
-
-    ``edgewright device run`` runs programs on a phone.
-    """
+    """Runs a program and writes its outputs: on the phone that ``qnn_config.device`` names (``-s SERIAL``), or on this
+    machine."""
 
     def __init__(
         self, qnn_config: QnnConfig, pte_path: str | list[str], workspace: str, error_only: bool = False,
         runner: str | None = None,
     ) -> None:  # fmt: skip
-        if qnn_config.device is not None:
-            remedy = f"edgewright device run {pte_path} --device {qnn_config.device}; or leave --device out."
-            raise UsageError("SimpleADB", "runs programs on this machine", remedy=remedy)
         paths = [Path(p) for p in (pte_path if isinstance(pte_path, list) else [pte_path])]
         ready = qnn_config.pre_gen_pte
         self.pte_path = [Path(ready) / p.name for p in paths] if ready else paths
-        self.workspace = workspace
+        self.workspace, self._error_only = workspace, error_only
+        self._phone: ScriptPhone | None = None
+        if qnn_config.device is not None:
+            self._phone = ScriptPhone(
+                qnn_config.device, qnn_config.host, workspace, self.pte_path, qnn_config.build_folder,
+                qnn_config.skip_push,
+            )  # fmt: skip
         self._inputs: list[tuple[Any, ...]] = []
         self._outputs: list[list[Any]] = []
         self._profile = Profile()
@@ -249,8 +251,10 @@ class SimpleADB:
     def push(
         self, inputs: Sequence[Any] | None = None, files: Any = None, backends: Any = None, init_env: bool = True
     ) -> None:
-        """Set the inputs of the inferences. Libraries (``backends``) and folders (``init_env``) are a phone's."""
-        if files:
+        """Set the inputs of the inferences, and push them to a phone with the program, its runner and the libraries."""
+        if self._phone is not None:
+            self._phone.push(inputs, list(files or ()), generate_inputs)
+        elif files:
             log.warning("files are not copied: %s runs on this machine", self.pte_path[0].name)
         self._inputs = [tuple(call) for call in inputs or ()]
 
@@ -261,7 +265,12 @@ class SimpleADB:
         """Run all inferences, each ``iteration`` times."""
         for name, value in (("custom_runner_cmd", custom_runner_cmd), ("output_callback", output_callback)):
             if value is not None:
-                raise UsageError(name, "is for a phone, whose runner prints a log", remedy="edgewright device run")
+                raise UsageError(name, "is not supported", remedy="Leave it out; edgewright device run prints the log.")
+        if self._phone is not None:
+            if method_index:
+                raise UsageError("method_index", "must be 0 on a phone", value=method_index)
+            self._phone.execute(iteration, (lambda line: None) if self._error_only else print)
+            return
         program = Runtime.get().load_program(self.pte_path[0])
         method = program.load_method(program.method_names[method_index])
         log.warning("%s runs on this machine", self.pte_path[0].name)
@@ -273,17 +282,26 @@ class SimpleADB:
         self, host_output_path: str, device_output_path: Any = None, callback: Callable[[], Any] | None = None
     ) -> None:
         """Write the outputs as raw files into ``outputs`` of a folder."""
-        folder = Path(host_output_path) / "outputs"
+        if self._phone is not None:
+            self._phone.pull(Path(host_output_path))
+        else:
+            self._write_outputs(Path(host_output_path) / "outputs")
+        if callback is not None:
+            callback()
+
+    def _write_outputs(self, folder: Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         for number, outputs in enumerate(self._outputs):
             for index, output in enumerate(outputs):
                 np.asarray(output).tofile(folder / f"output_{number}_{index}.raw")
-        if callback is not None:
-            callback()
 
     def pull_etdump(self, output_path: str, callback: Callable[[], Any] | None = None) -> None:
         """Write the profile of the runs."""
-        self._profile.save_etdump(Path(output_path) / "etdump.etdp" if Path(output_path).is_dir() else output_path)
+        path = Path(output_path) / "etdump.etdp" if Path(output_path).is_dir() else Path(output_path)
+        if self._phone is not None:
+            self._phone.pull_etdump(path)
+        else:
+            self._profile.save_etdump(path)
         if callback is not None:
             callback()

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 # it. Traces with symbolic shapes are not cached, because their symbols belong to one program.
 _TRACES: dict[Any, fx.Graph] = {}
 _MAX_TRACES = 4096
-# Sizes that traces assumed, by the shape environment of the program. An environment evaluates a guard only once, and keeps
-# what followed from it, so later traces in it would not assume anything again.
+# Sizes that traces assumed, by the shape environment of the program. An environment evaluates a guard only once, and
+# keeps what followed from it, so later traces in it would not assume anything again.
 _ASSUMED: WeakKeyDictionary[Any, list[str]] = WeakKeyDictionary()
 
 
