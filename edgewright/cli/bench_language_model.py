@@ -20,7 +20,8 @@ import numpy as np
 from edgewright.console import clean, console, note, progress, table
 from edgewright.engine.jit.thread_count import thread_count
 from edgewright.errors import UsageError
-from edgewright.llm.decoder_method import DecoderMethod
+from edgewright.llm.decoder_method import Decoder
+from edgewright.llm.decoders import open_decoder
 from edgewright.llm.prompt_cache import PromptCache
 from edgewright.peers.llama_cpp import LIBRARY, LlamaCpp, find_library
 from edgewright.runtime.program import Runtime
@@ -80,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("--peers", "does not measure language models", remedy="Use --peer m.gguf (llama.cpp).")
     if not 1 <= args.repetitions <= 1000:
         raise UsageError("--repetitions", "must be from 1 to 1000", value=args.repetitions)
-    decoder = DecoderMethod(Runtime(None).load_program(args.model, args.data or None))
+    decoder = open_decoder(Runtime(None).load_program(args.model, args.data or None))
     tests = _tests(args, decoder.context_length)
     peers = _start_peers(args, decoder.context_length)
     try:
@@ -124,7 +125,7 @@ def _start_peers(args: argparse.Namespace, context: int) -> list[tuple[str, Llam
     return peers
 
 
-def _ours(path: str, decoder: DecoderMethod) -> _Runtime:
+def _ours(path: str, decoder: Decoder) -> _Runtime:
     cache, draw, owner = PromptCache(decoder), np.random.default_rng(0), object()
     cache.claim(owner)
 

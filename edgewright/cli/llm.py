@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Callable
 from typing import Any
 
+from edgewright.backends.qualcomm.target import QcomChipset
 from edgewright.console import clean, console, progress, table
-from edgewright.llm.checkpoint import open_checkpoint
-from edgewright.llm.compile import LlmReport, compile_checkpoint
-from edgewright.llm.perplexity import CALIBRATED, FLOAT, NEAREST, ORIGINAL, SEARCHED, TOKENS, Perplexity
+from edgewright.errors import UsageError
+from edgewright.hints import not_among
+from edgewright.llm.checkpoint import Checkpoint, open_checkpoint
+from edgewright.llm.compile import compile_checkpoint
+from edgewright.llm.compile_qualcomm import QualcommOptions, compile_for_qualcomm
+from edgewright.llm.perplexity import CALIBRATED, FLOAT, NEAREST, ORIGINAL, SEARCHED, STATIC, TOKENS, Perplexity
+from edgewright.llm.program_file import LlmReport
+from edgewright.llm.static_weights import KV_BITS, STATIC_PRECISIONS, StaticPrecision
 from edgewright.llm.weights import GROUP_SIZES, LINEAR_PRECISIONS, TABLE_PRECISIONS, Precision
 from edgewright.units import duration, number, share, size
 
@@ -18,7 +25,9 @@ EXAMPLES = """examples:
   edgewright llm compile Qwen2.5-0.5B-Instruct/ -o qwen.pte --group-size 64 --max-context-len 4096
   edgewright llm compile model.gguf -o exact.pte --quantize fp32
   edgewright llm compile model.gguf -o m.pte --calibrate some.txt --perplexity another.txt
+  edgewright llm compile model.gguf -o phone.pte --target sm8650 --quantize 16a8w --max-context-len 1024
 """
+XNNPACK = "xnnpack"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,38 +36,88 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("action", choices=("compile",), help="compile: write a program")
     add("checkpoint", metavar="CHECKPOINT", help="a GGUF file, or a folder with config.json and safetensors")
     add("-o", "--output", required=True, metavar="m.pte", help="where to write the program")
-    add("--quantize", choices=LINEAR_PRECISIONS, default="8da4w", help="precision of linear layers (default: 8da4w)")
+    add("--target", default=XNNPACK, metavar="T", help="xnnpack (default), or a SoC of Qualcomm, such as sm8650")
+    add(
+        "--quantize", choices=(*LINEAR_PRECISIONS, *STATIC_PRECISIONS),
+        help="precision of linear layers (default: 8da4w; on Qualcomm's SoCs 16a4w)",
+    )  # fmt: skip
     add(
         "--group-size", type=int, choices=GROUP_SIZES, default=32, help="4-bit weights that share a scale (default: 32)"
     )
     add("--embedding", choices=TABLE_PRECISIONS, help="precision of the embedding (default: int8; fp32 with fp32)")
     add("--head", choices=TABLE_PRECISIONS, help="precision of the output head (default: int8; fp32 with fp32)")
-    add("--max-seq-len", type=int, metavar="N", help="tokens of one call (default: 512)")
+    add("--max-seq-len", type=int, metavar="N", help="tokens of one call (default: 512; on Qualcomm's SoCs 32)")
     add("--max-context-len", type=int, metavar="N", help="positions of the cache (default: 2048, or the model's)")
-    add("--calibrate", metavar="TEXT", help="round 4-bit weights by what this text makes of them (GPTQ); takes minutes")
+    add(
+        "--calibrate", metavar="TEXT",
+        help="round 4-bit weights by what this text makes of them (GPTQ), which takes minutes; on Qualcomm's SoCs: "
+             "observe the ranges of activations on it",
+    )  # fmt: skip
     add("--perplexity", metavar="TEXT", help="measure the perplexity of this text, beside the checkpoint's own")
     add(
         "--perplexity-tokens", type=int, default=TOKENS, metavar="N",
         help=f"measure on the first N tokens of the text (default: {TOKENS})",
     )  # fmt: skip
     add("--json", action="store_true", help="print the report as JSON")
+    qualcomm = parser.add_argument_group("Qualcomm's SoCs").add_argument
+    qualcomm("--kv-bits", type=int, choices=KV_BITS, help="bits of keys and values in the cache (default: 16)")
+    qualcomm("--shards", type=int, metavar="N", help="divide the layers among N contexts (default: as few as fit)")
+    qualcomm(
+        "--no-weight-sharing", action="store_true",
+        help="store the weights of both methods: Qualcomm's emulator runs the program, and it is larger",
+    )  # fmt: skip
+    qualcomm(
+        "--simulate-only", action="store_true",
+        help="write a program that runs on this machine and never on a device; needs no library of Qualcomm",
+    )  # fmt: skip
 
 
 def run(args: argparse.Namespace) -> int:
-    tables = "fp32" if args.quantize == "fp32" else "int8"
-    precision = Precision(args.quantize, args.group_size, args.embedding or tables, args.head or tables)
+    compile_for = _compile_for_xnnpack if args.target.lower() == XNNPACK else _compile_for_qualcomm
+    socs = [soc.name for soc in QcomChipset]
+    if compile_for is _compile_for_qualcomm and args.target.upper() not in socs:
+        raise not_among("--target", args.target, [XNNPACK, *socs])
     checkpoint = open_checkpoint(args.checkpoint)
     with progress("layers", checkpoint.config.layers, quiet=args.quiet or args.json) as step:
-        report = compile_checkpoint(
-            checkpoint, args.output, precision, max_seq_len=args.max_seq_len, max_context_len=args.max_context_len,
-            calibrate=args.calibrate, perplexity=args.perplexity, perplexity_tokens=args.perplexity_tokens,
-            on_layer=step,
-        )  # fmt: skip
+        report = compile_for(args, checkpoint, step)
     if args.json:
         print(json.dumps(_facts(report)))
     elif not args.quiet:
         _show(report)
     return 0
+
+
+def _compile_for_xnnpack(args: argparse.Namespace, checkpoint: Checkpoint, step: Callable[[], None]) -> LlmReport:
+    for option, value in (("--kv-bits", args.kv_bits), ("--shards", args.shards),
+                          ("--no-weight-sharing", args.no_weight_sharing),
+                          ("--simulate-only", args.simulate_only)):  # fmt: skip
+        if value:
+            raise UsageError(option, "is for Qualcomm's SoCs", remedy="Add --target, such as sm8650.")
+    linear = args.quantize or "8da4w"
+    if linear not in LINEAR_PRECISIONS:
+        raise UsageError("--quantize", f"must be {', '.join(LINEAR_PRECISIONS)} for {XNNPACK}", value=linear)
+    tables = "fp32" if linear == "fp32" else "int8"
+    precision = Precision(linear, args.group_size, args.embedding or tables, args.head or tables)
+    return compile_checkpoint(
+        checkpoint, args.output, precision, max_seq_len=args.max_seq_len, max_context_len=args.max_context_len,
+        calibrate=args.calibrate, perplexity=args.perplexity, perplexity_tokens=args.perplexity_tokens, on_layer=step,
+    )  # fmt: skip
+
+
+def _compile_for_qualcomm(args: argparse.Namespace, checkpoint: Checkpoint, step: Callable[[], None]) -> LlmReport:
+    linear = args.quantize or "16a4w"
+    if linear not in STATIC_PRECISIONS:
+        raise UsageError("--quantize", f"must be {' or '.join(STATIC_PRECISIONS)} for {args.target}", value=linear)
+    if args.embedding is not None:
+        raise UsageError("--embedding", f"is not for {args.target}: it has 16 bits, as all activations do")
+    precision = StaticPrecision(linear, args.group_size, args.head or "int8", args.kv_bits or 16)
+    sharing, simulate_only = not args.no_weight_sharing, args.simulate_only
+    options = QualcommOptions(args.shards, weight_sharing=sharing, simulate_only=simulate_only)
+    return compile_for_qualcomm(
+        checkpoint, args.output, args.target, precision, options=options, prefill_len=args.max_seq_len,
+        max_context_len=args.max_context_len, calibrate=args.calibrate, perplexity=args.perplexity,
+        perplexity_tokens=args.perplexity_tokens, on_layer=step,
+    )  # fmt: skip
 
 
 def _facts(report: LlmReport) -> dict[str, Any]:
@@ -76,7 +135,8 @@ def _facts(report: LlmReport) -> dict[str, Any]:
         "chat_template": report.has_chat_template, "family": report.family, "parameters": report.parameters,
         "bytes": report.size, "seconds": report.seconds, "max_seq_len": report.max_seq_len,
         "max_context_len": report.max_context_len, "parts": parts,
-        "calibrated_tokens": report.calibrated_tokens, "perplexity": perplexity,
+        "calibrated_tokens": report.calibrated_tokens, "perplexity": perplexity, "target": report.target,
+        "shards": report.shards, "twin": None if report.twin is None else str(report.twin),
     }  # fmt: skip
 
 
@@ -97,8 +157,13 @@ def _show(report: LlmReport) -> None:
             rest = "; the others need +8, which 4-bit weights of XNNPACK lack, and were rounded again"
             out.print(carried + (rest if part.carried_groups < part.groups else ""), soft_wrap=True)
     out.print(f"calls of up to {report.max_seq_len} tokens, a context of {report.max_context_len}", soft_wrap=True)
+    if report.target != XNNPACK:
+        contexts = "one context" if report.shards == 1 else f"{report.shards} contexts"
+        ranges = f"ranges of activations from {report.calibrated_tokens} tokens"
+        out.print(f"{report.target}: prefill_forward and kv_forward in {contexts}; {ranges}", soft_wrap=True)
     written = f"wrote {clean(report.path)} ({size(report.size)}) in {duration(report.seconds)}"
-    out.print(written if report.tokenizer is None else f"{written}, and {clean(report.tokenizer)}", soft_wrap=True)
+    beside = [clean(path) for path in (report.tokenizer, report.twin) if path is not None]
+    out.print(", and ".join([written, *beside]), soft_wrap=True)
     if report.tokenizer is None:
         out.print("the checkpoint has no tokenizer: pass one to chat and generate", style="yellow", soft_wrap=True)
 
@@ -106,6 +171,7 @@ def _show(report: LlmReport) -> None:
 _ROUNDING = {
     ORIGINAL: "the checkpoint's own values", NEAREST: "rounded to nearest", SEARCHED: "scales searched by group",
     CALIBRATED: "calibrated on a text (GPTQ)", FLOAT: "float linear layers",
+    STATIC: "rounded, and 16-bit activations",
 }  # fmt: skip
 
 

@@ -13,7 +13,9 @@ _NAMES: dict[str, str] = {
     "Precision": "edgewright.llm.weights",
     "SamplingOptions": "edgewright.llm.sampling",
     "Tokenizer": "edgewright.llm.tokenizer",
+    "StaticPrecision": "edgewright.llm.static_weights",
     "compile_checkpoint": "edgewright.llm.compile",
+    "compile_for_qualcomm": "edgewright.llm.compile_qualcomm",
     "load": "edgewright.llm.generate",
 }
 __all__ = [*_NAMES]

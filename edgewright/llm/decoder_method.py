@@ -23,6 +23,7 @@ class Decoder(Protocol):
     context_length: int
     chunk_length: int  # the most tokens of one call
     rewindable: bool  # rows before a position stay valid, so that a call may start at any earlier one
+    any_length: bool  # calls of all lengths cost the same, up to ``chunk_length``
 
     def forward(self, tokens: Sequence[int], position: int) -> NDArray[np.float32]:
         """The logits after the last token; the first one is at ``position``."""
@@ -33,6 +34,8 @@ class Decoder(Protocol):
 
 class DecoderMethod:
     """``forward(tokens, input_pos)``: positions are the first one, ``[1]``, or all of them, ``[S]``."""
+
+    any_length = False  # machine code is generated for each length
 
     def __init__(self, program: LoadedProgram) -> None:
         name = "forward"

@@ -12,7 +12,8 @@ from edgewright.errors import FormatError, InputError, MissingDataError, UsageEr
 from edgewright.files import Source, open_source, text_path
 from edgewright.hints import not_among
 from edgewright.llm.chat_template import ChatTemplate, Message, check_messages
-from edgewright.llm.decoder_method import Decoder, DecoderMethod, constants
+from edgewright.llm.decoder_method import Decoder, constants
+from edgewright.llm.decoders import open_decoder
 from edgewright.llm.description import Description, read_description, read_tokenizer
 from edgewright.llm.generation import Generation, GenerationOptions, context_exceeded
 from edgewright.llm.prompt_cache import PromptCache
@@ -41,7 +42,7 @@ def load(
     template = ChatTemplate(source, description.special_tokens) if source else None
     defaults = _default_sampling(description.generation)
     ends = _ends(program, description, words)
-    return LanguageModel(DecoderMethod(program), words, template, ends, defaults, name, description)
+    return LanguageModel(open_decoder(program), words, template, ends, defaults, name, description)
 
 
 class LanguageModel:

@@ -21,6 +21,7 @@ Array = np.ndarray[Any, Any]
 
 TOKENS = 4096  # of the text, at most
 ORIGINAL, NEAREST, SEARCHED, CALIBRATED, FLOAT = "original", "nearest", "searched", "calibrated", "float"
+STATIC = "static"  # weights and activations as in a program for an NPU
 _LAYER = ("q", "k", "v", "o", "gate", "up", "down")
 _ROWS = 4096  # of the head at a time
 

@@ -52,11 +52,17 @@ class PromptCache:
                 self._forget()
                 held = 0
         logits = None
-        for start, count in plan_chunks(held, len(tokens) - held, self._chunks, self._decoder.rewindable):
+        for start, count in self._plan(held, len(tokens) - held):
             if stopped():
                 return None, held
             logits = self._forward(owner, list(tokens[start : start + count]), start)
         return logits, held
+
+    def _plan(self, position: int, count: int) -> list[tuple[int, int]]:
+        if not self._decoder.any_length:
+            return plan_chunks(position, count, self._chunks, self._decoder.rewindable)
+        end, step = position + count, self._decoder.chunk_length
+        return [(start, min(step, end - start)) for start in range(position, end, step)]
 
     def append(self, owner: object, token: int) -> NDArray[np.float32]:
         """Run one more token: the logits after it."""

@@ -20,8 +20,6 @@ _MAX_BYTES = 256 << 20
 
 def read_tokens(path: str | Path, vocabulary: Vocabulary) -> tuple[list[int], list[int]]:
     """The tokens that precede a text, and those of a UTF-8 file."""
-    if vocabulary.tokenizer is None:
-        raise UsageError("checkpoint", "must have a tokenizer, to read a text", remedy="Add tokenizer.json.")
     view, name = open_source(path, "text")
     if len(view) > _MAX_BYTES:
         raise UsageError(name, f"may have {_MAX_BYTES} bytes", value=len(view))
@@ -29,6 +27,13 @@ def read_tokens(path: str | Path, vocabulary: Vocabulary) -> tuple[list[int], li
         text = bytes(view).decode("utf-8")
     except UnicodeDecodeError as error:
         raise UsageError(name, "must be UTF-8", value=f"byte {error.start}") from error
+    return tokens_of(text, vocabulary)
+
+
+def tokens_of(text: str, vocabulary: Vocabulary) -> tuple[list[int], list[int]]:
+    """The tokens that precede a text, and its own."""
+    if vocabulary.tokenizer is None:
+        raise UsageError("checkpoint", "must have a tokenizer, to read a text", remedy="Add tokenizer.json.")
     tokenizer = Tokenizer(vocabulary.tokenizer)
     tokens, with_special = (tokenizer.encode(text, add_special_tokens=special) for special in (False, True))
     start = with_special[: len(with_special) - len(tokens)]

@@ -25,6 +25,7 @@ class Rows:
 
     chunk_length = 512
     rewindable = True
+    any_length = False
 
     def __init__(self, context_length: int = 1024) -> None:
         self.context_length = context_length

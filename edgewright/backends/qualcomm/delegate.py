@@ -1,9 +1,9 @@
 """Executes QNN blobs on the host: Qualcomm's HTP emulator runs the same context binary as a device.
 
-Without Qualcomm's libraries, or with ``EDGEWRIGHT_QNN=twin``, the host twin runs instead, with a warning;
-``EDGEWRIGHT_QNN=emulator`` disables this fallback. The library is native code that trusts its input, so a context whose
-hash differs from its signature is rejected unless ``EDGEWRIGHT_QNN_TRUST=1`` is set (ExecuTorch's files have a
-timestamp as their signature).
+Without Qualcomm's libraries, or with ``EDGEWRIGHT_QNN=twin``, the host twin runs instead, with a warning. It also runs
+contexts whose methods share weights, which the emulator does not load. ``EDGEWRIGHT_QNN=emulator`` disables both. The
+library is native code that trusts its input, so a context whose hash differs from its signature is rejected unless
+``EDGEWRIGHT_QNN_TRUST=1`` is set (ExecuTorch's files have a timestamp as their signature).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from edgewright.backends.qualcomm.options import KEY
 from edgewright.backends.qualcomm.qnn.library import find_folder
 from edgewright.backends.qualcomm.target import QcomChipset, QnnTarget
 from edgewright.backends.qualcomm.twin import QnnTwinRunner
-from edgewright.errors import ExecutionError, FormatError, MissingError
+from edgewright.errors import ExecutionError, FormatError, MissingError, VendorError
 from edgewright.formats.twin_writer import MAGIC
 from edgewright.hints import not_among
 from edgewright.runtime.delegates import DelegateBase, DelegateBlob
@@ -64,16 +64,19 @@ class QnnDelegate(DelegateBase):
             return
         blob = read_blob(source.blob)
         reason = why_twin()
-        if reason:
-            self._runner = twin = QnnTwinRunner(
-                find_twin(source, "QNN", reason, _LIBRARIES), source.memory, source.threads
-            )
-            self.how = f"{soc.name}: {twin.how}, not Qualcomm's emulator: {reason}"
-            _warn_twin(reason)
-            return
-        _check_intact(blob)
-        self._runner = emulated = EmulatedContext(blob.context, int(soc), source.method, source.memory)
-        self.how = f"{soc.name} emulated by QNN {release(emulated.build)}"
+        if not reason:
+            _check_intact(blob)
+            try:
+                self._runner = emulated = EmulatedContext(blob.context, int(soc), source.method, source.memory)
+                self.how = f"{soc.name} emulated by QNN {release(emulated.build)}"
+                return
+            except VendorError as error:
+                if not _may_replace(error, source):
+                    raise
+                reason = "it does not load contexts whose methods share weights"
+        self._runner = twin = QnnTwinRunner(find_twin(source, "QNN", reason, _LIBRARIES), source.memory, source.threads)
+        self.how = f"{soc.name}: {twin.how}, not Qualcomm's emulator: {reason}"
+        _warn_twin(reason)
 
     @property
     def input_count(self) -> int:
@@ -110,6 +113,12 @@ def why_twin() -> str:
             raise
         return "Qualcomm's libraries are not installed"
     return ""
+
+
+def _may_replace(error: VendorError, source: DelegateBlob) -> bool:
+    """Whether a twin may run instead of a context that the emulator refuses, because its methods share weights."""
+    shares = "Shared weights" in str(error.value)
+    return shares and bool(source.twins_digest()) and os.environ.get(CHOICE, "") != "emulator"
 
 
 @cache

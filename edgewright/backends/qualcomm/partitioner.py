@@ -24,6 +24,7 @@ from edgewright.backends.qualcomm.ops import BACKEND
 from edgewright.backends.qualcomm.options import KEY
 from edgewright.backends.qualcomm.sharing import SharedContexts, SharedSpills
 from edgewright.backends.qualcomm.target import (
+    SIMULATED,
     QcomChipset,
     QnnTarget,
     generate_htp_compiler_spec,
@@ -44,7 +45,6 @@ from edgewright.lowering.passes.constant_folding import fold_batch_norms, fold_c
 from edgewright.quantize.state import integer_state
 
 log = logging.getLogger("edgewright.qualcomm")
-SIMULATED = " (simulation only: will not run on the device)"  # suffix of the target in a file's metadata
 
 
 class QnnPartitioner(Partitioner):

@@ -9,7 +9,7 @@ the largest, so each new one updates the compile specs of all earlier ones.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from edgewright.backends.qualcomm.blob import write_blob
 from edgewright.backends.qualcomm.options import KEY, read_options, write_options
@@ -45,14 +45,20 @@ class SharedContexts:
                 spills.add(target, lowered, context)
 
 
+class HasCompileSpecs(Protocol):
+    """A delegate whose compile specs can still be changed."""
+
+    compile_specs: list[tuple[str, bytes]]
+
+
 class SharedSpills:
     """Contexts that share one spill buffer (``use_multi_contexts``)."""
 
     def __init__(self) -> None:
-        self._contexts: list[LoweredBackendModule] = []
+        self._contexts: list[HasCompileSpecs] = []
         self._spill_size = 0
 
-    def add(self, target: QnnTarget, lowered: LoweredBackendModule, context: bytes) -> None:
+    def add(self, target: QnnTarget, lowered: HasCompileSpecs, context: bytes) -> None:
         """Add a context, and update the declared buffer size of all."""
         if not target.shares_spill:
             return

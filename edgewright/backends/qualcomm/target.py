@@ -76,6 +76,7 @@ PRODUCTS = {
 }  # fmt: skip
 BLOCK_MULTIPLE = 8  # the HTP's results are wrong for weight blocks of other than a multiple of 8 channels
 INT16_WEIGHTS_ARCH, BLOCKWISE_ARCH = 73, 69  # first Hexagon versions with 16-bit and with blockwise weights
+SIMULATED = " (simulation only: will not run on the device)"  # suffix of the target in a file's metadata
 WITHOUT_FP16 = tuple(soc.name for soc, htp in CHIPSETS.items() if not htp.has_fp16)
 
 
