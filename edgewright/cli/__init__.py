@@ -52,7 +52,7 @@ GROUPS = {
         "size": "show what takes up space in a .pte",
         "diff": "show what changed between two .pte files",
         "disasm": "print the contents of delegates: NPU commands or the delegated graph",
-        "strip": "remove the manifest, the host twin and source lines from a .pte",
+        "strip": "remove the manifest, layer names, the host twin and source lines from a .pte",
         "bundle": "combine a .pte with test inputs and expected outputs into a .bpte",
     },
     "come from elsewhere": {

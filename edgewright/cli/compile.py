@@ -101,6 +101,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--emit-stacktrace", action="store_true", help="store the source line of every instruction")
     add("--no-check", action="store_true", help="do not compare the program with the graph it was lowered from")
     add("--no-manifest", action="store_true", help="omit the description of the build")
+    add("--no-layer-names", action="store_true", help="omit the names of the model's modules, which profiles show")
     artifacts.add_arguments(parser)
 
 
@@ -220,6 +221,7 @@ def _config(args: argparse.Namespace, output: Path) -> Any:
         external_constants=(lambda _: tag) if args.external_constants is not None else False,
         emit_stacktrace=args.emit_stacktrace,
         manifest=not args.no_manifest,
+        layer_names=not args.no_layer_names,
     )
 
 

@@ -87,7 +87,9 @@ def _targets(args: argparse.Namespace) -> list[Target]:
 def _settings(args: argparse.Namespace) -> dict[str, Any]:
     from edgewright.program.config import ExecutorchBackendConfig
 
-    config = ExecutorchBackendConfig(emit_stacktrace=args.emit_stacktrace, manifest=not args.no_manifest)
+    config = ExecutorchBackendConfig(
+        emit_stacktrace=args.emit_stacktrace, manifest=not args.no_manifest, layer_names=not args.no_layer_names
+    )
     settings: dict[str, Any] = {"runtime": args.runtime, "config": config, "metric": _metric(args.metric)}
     settings["check"], settings["integer_io"] = not args.no_check, args.integer_io
     if args.evaluate is not None:

@@ -153,14 +153,13 @@ def show_profile(profile: Profile, *, everything: bool) -> None:
     """Print the slowest instructions, or all of them in program order."""
     rows = profile.rows()
     visible = rows if everything else sorted(rows, key=lambda row: -row.share)[:_SLOWEST]
-    cells = [(r.instruction, r.name, r.calls, duration(r.mean_ms / 1e3), share(r.share)) for r in visible]
+    cells = [(r.instruction, r.layer, r.name, r.calls, duration(r.mean_ms / 1e3), share(r.share)) for r in visible]
     rest = len(rows) - len(visible)
     if rest:
         left = sum(r.share for r in rows) - sum(r.share for r in visible)
-        cells.append(("", f"{rest} more (--verbose shows them)", "", "", share(left)))  # type: ignore[arg-type]
+        cells.append(("", "", f"{rest} more (--verbose shows them)", "", "", share(left)))  # type: ignore[arg-type]
     title = "instructions" if everything else "slowest instructions"
-    columns = (">#", "instruction", ">calls", ">mean time", ">share")
-    console().print(table(title, columns, cells, flexible="instruction"))
+    _print_times(title, "instruction", cells)
     parts = profile.part_rows()
     if parts:
         show_parts(parts if everything else sorted(parts, key=lambda p: -p.share)[:_SLOWEST])
@@ -168,5 +167,15 @@ def show_profile(profile: Profile, *, everything: bool) -> None:
 
 def show_parts(parts: list[PartRow]) -> None:
     """Print the engine's steps inside the instructions."""
-    cells = [(f"{p.instruction}.{p.part}", p.name, p.calls, duration(p.mean_ms / 1e3), share(p.share)) for p in parts]
-    console().print(table("inside", (">#", "step", ">calls", ">mean time", ">share"), cells, flexible="step"))
+    _print_times("inside", "step", [
+        (f"{p.instruction}.{p.part}", p.layer, p.name, p.calls, duration(p.mean_ms / 1e3), share(p.share))
+        for p in parts
+    ])  # fmt: skip
+
+
+def _print_times(title: str, kind: str, cells: list[tuple[Any, ...]]) -> None:
+    """Print a table of times; the column of layers only if the file names them."""
+    columns: tuple[str, ...] = (">#", "layer", kind, ">calls", ">mean time", ">share")
+    if not any(row[1] for row in cells):
+        columns, cells = (columns[0], *columns[2:]), [(row[0], *row[2:]) for row in cells]
+    console().print(table(title, columns, cells, flexible=kind))

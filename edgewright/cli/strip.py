@@ -9,7 +9,7 @@ from pathlib import Path
 from edgewright.console import clean, console
 from edgewright.errors import UsageError
 from edgewright.files import open_source
-from edgewright.formats import schema
+from edgewright.formats import layer_table, schema
 from edgewright.formats.pte_reader import read_program
 from edgewright.formats.pte_writer import write_program
 from edgewright.formats.twin_writer import TWIN_KEY
@@ -17,7 +17,7 @@ from edgewright.program import manifest
 from edgewright.units import size
 
 EXAMPLES = """examples:
-  edgewright strip m.pte -o small.pte               # without manifest, host twin and source lines
+  edgewright strip m.pte -o small.pte               # without manifest, layer names, host twin and source lines
   edgewright strip m.pte -o small.pte --keep-manifest
 """
 
@@ -28,6 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("model", metavar="m.pte", help="the program")
     add("-o", "--output", required=True, metavar="small.pte", help="where to write the stripped program")
     add("--keep-manifest", action="store_true", help="keep the description of the build")
+    add("--keep-layer-names", action="store_true", help="keep the names of the model's modules")
     add("--json", action="store_true", help="print what was removed as JSON")
 
 
@@ -36,7 +37,8 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(args.output, "must end in .pte")
     program = read_program(args.model)
     before = len(open_source(args.model, "program")[0])
-    keys = {TWIN_KEY} if args.keep_manifest else {TWIN_KEY, manifest.KEY}
+    kept = {manifest.KEY: args.keep_manifest, layer_table.KEY: args.keep_layer_names}
+    keys = {TWIN_KEY, *(key for key, keep in kept.items() if not keep)}
     removed = strip(program, keys)
     count = write_program(program, args.output)
     if args.json:

@@ -15,6 +15,7 @@ from edgewright.engine.plan import Plan
 from edgewright.engine.tuning_params import TuningParams, load_tuned
 from edgewright.errors import LimitError
 from edgewright.ir.graph import Graph
+from edgewright.ir.layer_names import fill_origins
 from edgewright.ir.numerics import FLOAT32, Numerics
 
 MEMORY = 4 << 30
@@ -40,6 +41,7 @@ def make_plan(
     legal = legalize(widen(graph))
     if legal is not graph:
         check_graph(legal, memory)  # widened constants are larger
+    fill_origins(legal)
     isa, count = host_isa(cpu), thread_count(threads)
     plan = schedule(legal, isa, numerics, count, memory, tuning or TuningParams(load_tuned(isa, count)), shared)
     if plan.arena_size > memory:

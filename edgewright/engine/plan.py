@@ -66,6 +66,7 @@ class Step:
     grain: int
     barrier: bool = True
     label: str = ""  # name in profiles
+    layer: str = ""  # the modules of the user's model that it computes
     macs: int = 0
     bytes: int = 0  # of its operands and results
     python: PythonCall | None = None

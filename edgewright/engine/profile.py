@@ -26,6 +26,7 @@ class StepTime:
     """One executed instruction, or a step of a compiled graph, in nanoseconds of ``time.perf_counter_ns``.
 
     ``macs``, ``bytes``: multiply-accumulates and bytes of operands and results, of steps of compiled graphs.
+    ``layer``: the modules of the user's model that it computes, if the file names them.
     """
 
     chain: int
@@ -36,6 +37,7 @@ class StepTime:
     parts: tuple[StepTime, ...] = ()
     macs: int = 0
     bytes: int = 0
+    layer: str = ""
 
 
 @dataclass
@@ -59,6 +61,7 @@ class Row:
     total_ms: float
     mean_ms: float
     share: float
+    layer: str = ""
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,7 @@ class PartRow:
     calls: int
     mean_ms: float
     share: float
+    layer: str = ""
 
 
 class Profile:
@@ -87,22 +91,18 @@ class Profile:
         self.runs[-1].end = time.perf_counter_ns()
 
     @contextmanager
-    def step(self, chain: int, instruction: int, name: str) -> Iterator[list[StepTime]]:
+    def step(self, chain: int, instruction: int, name: str, layer: str = "") -> Iterator[list[StepTime]]:
         """Time an instruction; the caller may append the times of its parts to the list."""
         parts: list[StepTime] = []
         start = time.perf_counter_ns()
         yield parts
         end = time.perf_counter_ns()
-        self.runs[-1].steps.append(StepTime(chain, instruction, name, start, end, tuple(parts)))
+        timed = StepTime(chain, instruction, name, start, end, tuple(parts), layer=layer)
+        self.runs[-1].steps.append(timed)
 
-    def add_graph_run(self, start: int, end: int, steps: Iterable[tuple[str, int, int, int, int]]) -> None:
-        """Add a finished run of a compiled graph; ``steps`` are names with start, end, multiply-accumulates and
-        bytes."""
-        parts = tuple(
-            StepTime(0, at, name, first, last, (), macs, size)
-            for at, (name, first, last, macs, size) in enumerate(steps)
-        )
-        self.runs.append(RunTime("inference", start, end, [StepTime(0, 0, "inference", start, end, parts)]))
+    def add_graph_run(self, start: int, end: int, steps: Iterable[StepTime]) -> None:
+        """Add a finished run of a compiled graph, and its steps."""
+        self.runs.append(RunTime("inference", start, end, [StepTime(0, 0, "inference", start, end, tuple(steps))]))
 
     @property
     def parts(self) -> list[StepTime]:
@@ -111,36 +111,37 @@ class Profile:
 
     def rows(self) -> list[Row]:
         """Time per instruction over all finished runs, in program order."""
-        totals: dict[tuple[str, int, int, str], list[int]] = {}
+        totals: dict[tuple[str, int, int, str, str], list[int]] = {}
         for run in self.runs:
             for step in run.steps:
-                times = totals.setdefault((run.method, step.chain, step.instruction, step.name), [])
+                times = totals.setdefault((run.method, step.chain, step.instruction, step.name, step.layer), [])
                 times.append(step.end - step.start)
         total = sum(sum(times) for times in totals.values()) or 1
         return [
-            Row(chain, at, name, len(t), sum(t) / 1e6, sum(t) / len(t) / 1e6, sum(t) / total)
-            for (_, chain, at, name), t in sorted(totals.items())
+            Row(chain, at, name, len(t), sum(t) / 1e6, sum(t) / len(t) / 1e6, sum(t) / total, layer)
+            for (_, chain, at, name, layer), t in sorted(totals.items())
         ]
 
     def part_rows(self) -> list[PartRow]:
         """Time per step inside delegates, over all runs, in execution order."""
-        totals: dict[tuple[str, int, int, int, str], list[int]] = {}
+        totals: dict[tuple[str, int, int, int, str, str], list[int]] = {}
         total = 0
         for run in self.runs:
             for step in run.steps:
                 total += step.end - step.start
                 for at, part in enumerate(step.parts):
-                    key = (run.method, step.chain, step.instruction, at, part.name)
+                    key = (run.method, step.chain, step.instruction, at, part.name, part.layer)
                     totals.setdefault(key, []).append(part.end - part.start)
         return [
-            PartRow(chain, instruction, at, name, len(t), sum(t) / len(t) / 1e6, sum(t) / max(total, 1))
-            for (_, chain, instruction, at, name), t in sorted(totals.items())
+            PartRow(chain, instruction, at, name, len(t), sum(t) / len(t) / 1e6, sum(t) / max(total, 1), layer)
+            for (_, chain, instruction, at, name, layer), t in sorted(totals.items())
         ]
 
     def __str__(self) -> str:
         rows, parts = self.rows(), self.part_rows()
         width = max((*(len(r.name) for r in rows), *(len(p.name) for p in parts)), default=4)
-        lines = [f"{'#':>8}  {'instruction':<{width}}  {'calls':>6}  {'mean time':>9}  {'share':>6}"]
+        layer = "layer" if any(r.layer for r in rows) or any(p.layer for p in parts) else ""
+        lines = [f"{'#':>8}  {'instruction':<{width}}  {'calls':>6}  {'mean time':>9}  {'share':>6}  {layer}".rstrip()]
         for r in rows:
             lines.append(_format_row(str(r.instruction), r, width))
             inside = [p for p in parts if (p.chain, p.instruction) == (r.chain, r.instruction)]
@@ -161,9 +162,9 @@ class Profile:
         for run in self.runs:
             events.append(_trace_event(run.method, run.start, run.end, {}))
             for s in run.steps:
-                events.append(_trace_event(s.name, s.start, s.end, {"instruction": s.instruction}))
+                events.append(_trace_event(s.name, s.start, s.end, {"instruction": s.instruction, **_layer(s)}))
                 events += [
-                    _trace_event(p.name, p.start, p.end, {"step": f"{s.instruction}.{i}"})
+                    _trace_event(p.name, p.start, p.end, {"step": f"{s.instruction}.{i}", **_layer(p)})
                     for i, p in enumerate(s.parts)
                 ]
         return {"traceEvents": events, "displayTimeUnit": "ms"}
@@ -178,7 +179,12 @@ class Profile:
 
 
 def _format_row(number: str, row: Row | PartRow, width: int) -> str:
-    return f"{number:>8}  {row.name:<{width}}  {row.calls:>6}  {duration(row.mean_ms / 1e3):>9}  {share(row.share):>6}"
+    figures = f"{row.calls:>6}  {duration(row.mean_ms / 1e3):>9}  {share(row.share):>6}"
+    return f"{number:>8}  {row.name:<{width}}  {figures}  {row.layer}".rstrip()
+
+
+def _layer(step: StepTime) -> dict[str, str]:
+    return {"layer": step.layer} if step.layer else {}
 
 
 def _trace_event(name: str, start: int, end: int, args: dict[str, Any]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import torch
 from torch._ops import HigherOrderOperator
 
 from edgewright.formats.flatbuffer import Buffer
+from edgewright.formats.layer_table import DelegateLayers
 from edgewright.formats.twin_reader import read_twin
 from edgewright.frontend.tensors import to_array
 from edgewright.ir.graph import Array, Graph
@@ -21,6 +22,7 @@ class LoweredBackendModule(torch.nn.Module):
     ``overread``: bytes that the delegate may read past the end of a tensor.
     ``constants``: arrays in memory order that a call passes after its inputs, and the program stores.
     ``twin``: the partition as one graph written by ``formats.twin_writer``, if the blob cannot run on the host.
+    ``layers``: the origins of the blob's operators, in its order.
     ``estimates``: a vendor compiler's performance estimates as data with their ``basis`` (``lowering.estimates``).
     The class name and the field names are those that torch's verifier accepts in an exported program.
     """
@@ -28,7 +30,7 @@ class LoweredBackendModule(torch.nn.Module):
     def __init__(
         self, backend_id: str, processed_bytes: bytes, specs: Mapping[str, bytes], named_data: Mapping[str, Buffer],
         twin: bytes | None = None, overread: int = 0, estimates: Mapping[str, Any] | None = None,
-        constants: Sequence[Array] = (),
+        constants: Sequence[Array] = (), layers: DelegateLayers | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
         self.backend_id = backend_id
@@ -40,6 +42,7 @@ class LoweredBackendModule(torch.nn.Module):
         self.overread = overread
         self.constants = list(constants)
         self.estimates = estimates
+        self.layers = layers or DelegateLayers()
         self.orders: Sequence[Sequence[int]] | None = None  # dim orders of the inputs, after layout assignment
         self.results: Sequence[ResultSpec] | None = None
 

@@ -206,7 +206,7 @@ def _describe_delegate(op: Op, args: Any, node: fx.Node) -> None:
     inputs, input_orders = [*inputs, *constants], [*input_orders, *(v.dim_order for v in constants)]
     op.args = {"id": lowered.backend_id, "blob": lowered.processed_bytes, "specs": dict(lowered.compile_specs),
                "named": lowered.named_data, "twin": lowered.twin, "overread": lowered.overread, "inputs": inputs,
-               "orders": input_orders, "estimates": lowered.estimates}  # fmt: skip
+               "orders": input_orders, "estimates": lowered.estimates, "layers": lowered.layers}  # fmt: skip
     for value, order in zip(op.outputs, output_orders, strict=True):
         if value is not None:
             value.dim_order = order

@@ -12,7 +12,6 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from edgewright.ir.graph import Op
 from edgewright.units import duration, number, share, size
 
 MEMORIES = {
@@ -61,12 +60,6 @@ def time_range(estimate: Mapping[str, Any]) -> tuple[float, float] | None:
     numbers = [_number(n) for n in bounds] if isinstance(bounds, list) and len(bounds) == 2 else [None]
     low, high = numbers[0], numbers[-1]
     return None if low is None or high is None else (low, high)
-
-
-def layer_name(op: Op) -> str:
-    """The module that an operator of a device graph comes from, as the model's author calls it."""
-    output = next((o.name for o in op.outputs if o is not None), "")
-    return op.origin.module or op.origin.node or output
 
 
 def npu_memory(estimates: Iterable[Mapping[str, Any]]) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from edgewright.formats import schema
 from edgewright.formats.flatbuffer import Buffer
+from edgewright.formats.layer_table import KEY, MethodLayers, write_layers
 from edgewright.program.config import ExecutorchBackendConfig
 from edgewright.program.constants import ConstantPool
 from edgewright.program.delegates import DelegatePool
@@ -41,3 +42,10 @@ def add_named_data(program: schema.Program, key: str, data: Buffer, alignment: i
     """Append a segment that runtimes find by its key; they ignore keys that they do not ask for."""
     index = program.add_segment(data, alignment)
     program.named_data = [*(program.named_data or ()), schema.NamedData(key=key, segment_index=index)]
+
+
+def add_layers(program: schema.Program, layers: Mapping[str, MethodLayers], alignment: int) -> None:
+    """Append the layer table, unless it names nothing."""
+    data = write_layers(layers)
+    if data:
+        add_named_data(program, KEY, data, alignment)

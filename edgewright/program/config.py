@@ -46,7 +46,8 @@ class ExecutorchBackendConfig:
     """Options for writing a program.
 
     ``external_constants``: True, or a function from a placeholder node to the name of the data file of its constant, or
-    None. ``manifest=False`` omits the build description. ``host_twin``: where to write the graphs that this machine
+    None. ``manifest=False`` omits the build description, ``layer_names=False`` the names of the model's modules, which
+    profiles and reports of a file show. ``host_twin``: where to write the graphs that this machine
     runs in place of blobs that only a device can run: ``side`` (``m.twin`` next to ``m.pte``), ``embed`` or ``none``.
     """
 
@@ -64,12 +65,13 @@ class ExecutorchBackendConfig:
     external_mutable_weights: bool = False
     emit_mutable_buffer_names: bool = False
     manifest: bool = True
+    layer_names: bool = True
     host_twin: str = "side"
 
     def __post_init__(self) -> None:
         _check(self, "host_twin", self.host_twin in HOST_TWINS, f"must be {' or '.join(HOST_TWINS)}")
         _check_flags(self, "emit_stacktrace", "extract_delegate_segments", "remove_view_copy", "manifest")
-        _check_flags(self, "external_mutable_weights", "emit_mutable_buffer_names")
+        _check_flags(self, "external_mutable_weights", "emit_mutable_buffer_names", "layer_names")
         for name, minimum in (("segment_alignment", 16), ("constant_tensor_alignment", 1), ("delegate_alignment", 1)):
             value = getattr(self, name)
             if value is None and name != "segment_alignment":

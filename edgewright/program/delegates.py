@@ -11,6 +11,7 @@ from edgewright.formats import schema
 from edgewright.formats.flatbuffer import Buffer
 from edgewright.formats.twin_reader import read_twin
 from edgewright.formats.twin_writer import method_key, write_twin
+from edgewright.ir.graph import Origin
 
 
 @dataclass
@@ -44,8 +45,8 @@ class DelegatePool:
         self.delegates.append(delegate)
         return delegate
 
-    def twin(self) -> bytes | None:
-        """The host twins of all blobs in one file, or None.
+    def twin(self, *, names: bool = True) -> bytes | None:
+        """The host twins of all blobs in one file, or None. ``names``: with those of the user's modules.
 
         Keys are the SHA-256 of the blob; if methods have different twins for one blob, the method is part of the key.
         """
@@ -55,7 +56,10 @@ class DelegatePool:
         for digest, by_method in sorted(self._twins.items()):
             identical = len(set(by_method.values())) == 1
             for method, data in sorted(by_method.items()):
-                graphs[digest if identical else method_key(digest, method)] = next(iter(read_twin(data).values()))
+                graph = next(iter(read_twin(data).values()))
+                for op in () if names else graph.ops:
+                    op.origin = Origin()
+                graphs[digest if identical else method_key(digest, method)] = graph
         return write_twin(graphs)
 
     def store(self, program: schema.Program, *, extract: bool, alignment: int) -> None:

@@ -20,6 +20,7 @@ from torch.export import ExportedProgram
 from edgewright.errors import UsageError
 from edgewright.formats import schema
 from edgewright.formats.flatbuffer import Buffer
+from edgewright.formats.layer_table import MethodLayers
 from edgewright.formats.ptd import PtdEntry, write_data
 from edgewright.formats.pte_writer import program_chunks
 from edgewright.formats.twin_writer import TWIN_KEY
@@ -33,7 +34,7 @@ from edgewright.lowering.partition.partitioner import Partitioner
 from edgewright.lowering.partition.report import PartitionReport, merge
 from edgewright.lowering.partition.simulation import is_simulate_only
 from edgewright.program import manifest
-from edgewright.program.assemble import add_named_data, assemble
+from edgewright.program.assemble import add_layers, add_named_data, assemble
 from edgewright.program.config import EdgeCompileConfig, ExecutorchBackendConfig
 from edgewright.program.constants import ConstantPool
 from edgewright.program.delegates import DelegatePool
@@ -231,6 +232,7 @@ class ExecutorchProgramManager:
         self._states = ConstantPool(1)
         self._blobs = DelegatePool()
         self.instruction_sources: dict[str, list[tuple[str, ...]]] = {}  # by method: nodes of the exported program
+        self._layers: dict[str, MethodLayers] = {}
         check_methods("memory_planning_pass", config.memory_planning_pass, edge.methods)
         self.executorch_program = self._build()
         self._buffer: bytes | None = None
@@ -307,7 +309,7 @@ class ExecutorchProgramManager:
     @cached_property
     def twin(self) -> bytes | None:
         """The graphs that this machine runs in place of blobs that only a device can run, or None."""
-        return None if self.config.host_twin == "none" else self._blobs.twin()
+        return None if self.config.host_twin == "none" else self._blobs.twin(names=self.config.layer_names)
 
     @property
     def data_files(self) -> dict[str, bytes]:
@@ -347,6 +349,7 @@ class ExecutorchProgramManager:
             versions = {"torch": str(torch.__version__)}
             data = manifest.build(program, targets, kernels, self._blobs.estimates, versions)
             add_named_data(program, manifest.KEY, data, alignment)
+        add_layers(program, self._layers if self.config.layer_names else {}, alignment)
         return program
 
     def _externalize(self, named_data: dict[str, Buffer]) -> dict[str, Buffer]:
@@ -375,4 +378,6 @@ class ExecutorchProgramManager:
         encoded = tuple(encode_structure(s) for s in (exported.call_spec.in_spec, exported.call_spec.out_spec))
         emitter = Emitter(graph, options, self._constants, self._states, self._blobs)
         self.instruction_sources[name] = emitter.source_nodes
-        return emitter.plan(encoded)  # type: ignore[arg-type]
+        plan = emitter.plan(encoded)  # type: ignore[arg-type]
+        self._layers[name] = emitter.layers
+        return plan

@@ -7,8 +7,9 @@ from typing import Any
 
 from edgewright.errors import UnsupportedOperatorError
 from edgewright.formats import schema
+from edgewright.formats.layer_table import DelegateLayers, MethodLayers
 from edgewright.formats.operator_signatures import OPERATORS, Kind, Signature
-from edgewright.ir.graph import Graph, Op, Value
+from edgewright.ir.graph import Graph, Op, Origin, Value
 from edgewright.program.constants import ConstantPool
 from edgewright.program.control_flow import CONTROL_FLOW
 from edgewright.program.delegates import DelegatePool
@@ -40,6 +41,7 @@ class Emitter(PlanBuilder):
         super().__init__(graph, options, constants, states)
         self.blobs = DelegatePool() if blobs is None else blobs
         self.delegates: list[schema.BackendDelegate] = []
+        self.delegate_layers: list[DelegateLayers] = []
 
     def plan(self, encoded: tuple[str, str]) -> schema.ExecutionPlan:
         """The finished plan of the method."""
@@ -68,6 +70,11 @@ class Emitter(PlanBuilder):
             non_const_buffer_sizes=arenas,
         )
 
+    @property
+    def layers(self) -> MethodLayers:
+        """Where the instructions and the operators of delegates come from, once the plan is finished."""
+        return MethodLayers([self.origins], self.delegate_layers)
+
     # ---------------------------------------------------------------------------------------------- operators
 
     def op(self, op: Op) -> None:
@@ -95,9 +102,11 @@ class Emitter(PlanBuilder):
         extras = {name: op.args.get(name) for name in ("twin", "estimates")}
         entry = self.blobs.add(op.args["id"], op.args["blob"], op.args["specs"], **extras, method=self.graph.name)
         self.delegates.append(entry)
+        self.delegate_layers.append(op.args.get("layers") or DelegateLayers())
         self.blobs.named_data.update(op.args.get("named", {}))
         self.storage.overread = max(self.storage.overread, op.args.get("overread", 0))
         self.instruction(schema.DelegateCall(delegate_index=len(self.delegates) - 1, args=[*inputs, *outputs]), op)
+        self.origins[-1] = Origin()  # its operators have their own
 
     def _kernel(self, op: Op) -> tuple[Signature, dict[str, Any]]:
         """The kernel of an operator, and its arguments by the kernel's names."""

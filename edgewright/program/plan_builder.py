@@ -15,7 +15,7 @@ from edgewright.formats import schema
 from edgewright.formats.executorch_releases import OLDEST, operators_of
 from edgewright.formats.operator_signatures import OPERATORS, Kind, Signature
 from edgewright.ir.dtypes import to_scalar_type
-from edgewright.ir.graph import Graph, Op, Value
+from edgewright.ir.graph import Graph, Op, Origin, Value
 from edgewright.program.constants import ConstantPool
 from edgewright.program.memory import MemoryPlanningPass
 from edgewright.program.storage import StoragePlan
@@ -210,6 +210,7 @@ class PlanBuilder(ABC):
         self.instructions: list[Any] = []
         self.traces: list[schema.FrameList] = []
         self.source_nodes: list[tuple[str, ...]] = []  # source nodes of each instruction in the exported program
+        self.origins: list[Origin] = []  # of each instruction
         self._indices: dict[Value, int] = {}
         self._operators: dict[str, int] = {}
 
@@ -236,6 +237,7 @@ class PlanBuilder(ABC):
         items = [schema.Frame(filename=f, lineno=n, name=name, context=c) for f, n, name, c in frames]
         self.traces.append(schema.FrameList(items=items))
         self.source_nodes.append(op.origin.exported_nodes if op is not None else ())
+        self.origins.append(op.origin if op is not None else Origin())
         return len(self.instructions) - 1
 
     # ------------------------------------------------------------------------------------------------- values

@@ -14,6 +14,7 @@ import numpy as np
 from edgewright.backends import registry
 from edgewright.errors import ExecutionError, MissingDelegateError, UsageError
 from edgewright.formats.flatbuffer import Buffer
+from edgewright.formats.layer_table import DelegateLayers
 from edgewright.ir.graph import Graph
 from edgewright.ir.numerics import FLOAT32, Numerics
 from edgewright.runtime.arguments import check_callable, check_instance
@@ -156,7 +157,7 @@ class DelegateBlob:
     unknown. ``threads``: how many to use, None for the default. ``dynamic``: shapes are dynamic. ``method``: the method
     that calls it, for backends whose blobs serve several. ``deferred``: compilation is deferred to ``prepare``, because
     a segment may inline the delegate's graph. ``constants``: arguments of every call that are constants of the program,
-    in memory order, by position.
+    in memory order, by position. ``layers``: where its operators come from in the user's model, if the file says so.
     """
 
     backend: str
@@ -171,6 +172,7 @@ class DelegateBlob:
     deferred: bool = False
     twins_digest: Callable[[], str] = lambda: ""
     constants: Mapping[int, Array] = field(default_factory=dict)
+    layers: DelegateLayers = field(default_factory=DelegateLayers)
 
 
 class ResultSpec(NamedTuple):

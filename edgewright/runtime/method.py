@@ -14,6 +14,9 @@ from edgewright.errors import (
     LimitError,
 )
 from edgewright.formats import schema
+from edgewright.formats.layer_table import MethodLayers, read_layers
+from edgewright.ir.graph import Origin
+from edgewright.ir.layer_names import summarize_layers
 from edgewright.logs import log_message
 from edgewright.runtime.arguments import check_instance
 from edgewright.runtime.binding import KernelStep
@@ -70,7 +73,10 @@ class Method:
         stock = all(kernel.stock for kernel in kernels)
         known = variants.delegates() if variants is not None and stock else None
         known = known if known is not None and len(known) == len(plan.delegates) else None
-        self._delegates = load_delegates(program, plan, data, limits.memory, twin, threads, constants, known)
+        self._layers = read_layers(program).get(plan.name, MethodLayers())
+        self._delegates = load_delegates(
+            program, plan, data, limits.memory, twin, threads, constants, self._layers, known
+        )
         self._chains = [self._bind(index, chain, kernels) for index, chain in enumerate(plan.chains)]
         self._steps = [step for chain in self._chains for step in chain]
         mark_aliasable_inputs(plan, self._table.values, self._steps)
@@ -216,8 +222,19 @@ class Method:
         raise ExecutionError(f"method {self.name!r}", rule, remedy=remedy)
 
     def _run_timed(self, chain: int, at: int, step: Step, values: Values, profile: Profile) -> int | None:
-        with profile.step(chain, at, step.label) as parts:
+        with profile.step(chain, at, step.label, self._layer(chain, at, step.length)) as parts:
             return step.run_profiled(values, parts)
+
+    def _layer(self, chain: int, at: int, length: int) -> str:
+        """The layers of the user's model that ``length`` instructions compute."""
+        origins: list[Origin] = []
+        for index in range(at, at + length):
+            instruction = self._plan.chains[chain].instructions[index]
+            if isinstance(instruction, schema.DelegateCall):
+                origins += self._layers.delegate(instruction.delegate_index).origins
+            else:
+                origins.append(self._layers.instruction(chain, index))
+        return summarize_layers(origins)
 
     def _fail(self, chain: int, at: int, error: Exception) -> NoReturn:
         """Raise a typed error with the failing instruction, the cause, and its source line."""
@@ -242,6 +259,7 @@ class Method:
         for position, instruction in enumerate(chain.instructions):
             try:
                 steps.append(self._step(instruction, kernels))
+                steps[-1].origin = self._layers.instruction(index, position)
             except EdgewrightError as error:
                 where = f"chains[{index}].instructions[{position}]"
                 if isinstance(error, FormatError):

@@ -10,6 +10,7 @@ from edgewright.backends.registry import available_delegates, describe_backend, 
 from edgewright.errors import MissingDelegateError, MissingOperatorError
 from edgewright.formats import schema
 from edgewright.formats.executorch_releases import NEWEST, OLDEST
+from edgewright.formats.layer_table import MethodLayers
 from edgewright.runtime.binding import written_values
 from edgewright.runtime.delegates import Delegate, DelegateBlob, make_delegate
 from edgewright.runtime.kernel import Kernel
@@ -63,7 +64,7 @@ def require_delegates(plan: schema.ExecutionPlan) -> None:
 def load_delegates(
     program: schema.Program, plan: schema.ExecutionPlan, data: Mapping[str, PtdEntry], memory: int, twin: Source | None,
     threads: int | None, constants: Sequence[Mapping[int, Array]],
-    known: Sequence[tuple[int, Sequence[int]]] | None = None,
+    layers: MethodLayers, known: Sequence[tuple[int, Sequence[int]]] | None = None,
 ) -> list[Delegate]:  # fmt: skip
     """The delegates of a plan. ``constants``: the arguments of each one's calls that are constants, by position.
     ``known``: each one's number of inputs and the positions of bound ones, if delegates shall be loaded when they are
@@ -79,7 +80,7 @@ def load_delegates(
         blob = DelegateBlob(
             delegate.id, program.blob(delegate), specs, named_data, memory, twins.find, threads=threads,
             dynamic=dynamic, method=plan.name or "forward", deferred=deferred, twins_digest=lambda: twins.digest,
-            constants=arguments,
+            constants=arguments, layers=layers.delegate(at),
         )  # fmt: skip
         loaded.append(make_delegate(blob) if known is None else LazyDelegate(partial(make_delegate, blob), *known[at]))
     return loaded

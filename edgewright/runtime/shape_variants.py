@@ -175,6 +175,7 @@ class _StaticSegmentBuilder(SegmentBuilder):
         contiguous = all(s.dim_order == tuple(range(len(s.bound))) for s in (source, out))
         if not contiguous or not builder.supports_float(source, out) or builder.constant_data(source) is not None:
             return False
+        builder.origin = step.origin
         builder.bind_reshape(source, out)
         return True
 

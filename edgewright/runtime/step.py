@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from edgewright.errors import ExecutionError
+from edgewright.ir.graph import Origin
 from edgewright.runtime.tensor import TensorSlot
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ class Step(ABC):
     outputs: Sequence[int] = ()
     mutated: Sequence[int] = ()
     length: int = 1  # how many instructions the step stands for
+    origin: Origin = Origin()  # in the user's model, if the file names its layers
 
     @property
     @abstractmethod

@@ -72,7 +72,7 @@ def test_strip(cli: Cli, built: Path, tmp_path: Path) -> None:
     path = tmp_path / "small.pte"
     result = cli("strip", built, "-o", path, "--json")
     facts = json.loads(result.out)
-    assert facts["removed"] == ["edgewright.manifest", "source lines of forward"]
+    assert facts["removed"] == ["edgewright.manifest", "edgewright.layers", "source lines of forward"]
     assert facts["after"] == path.stat().st_size < facts["before"] == built.stat().st_size
     x = np.random.default_rng(0).standard_normal((1, 3, 8, 8)).astype(np.float32)
     before, after = (Runtime.get().load_program(p).load_method("forward").execute([x])[0] for p in (built, path))
@@ -81,9 +81,12 @@ def test_strip(cli: Cli, built: Path, tmp_path: Path) -> None:
     assert cli("strip", built, "-o", tmp_path / "m.txt").code == 2
 
 
-def test_strip_may_keep_the_manifest(cli: Cli, built: Path, tmp_path: Path) -> None:
-    assert cli("strip", built, "-o", tmp_path / "m.pte", "--keep-manifest").code == 0
-    assert [item.key for item in read_program(tmp_path / "m.pte").named_data or ()].count("edgewright.manifest") == 1
+@pytest.mark.parametrize("kept", ["manifest", "layers"])
+def test_strip_may_keep_parts(cli: Cli, built: Path, tmp_path: Path, kept: str) -> None:
+    option = {"manifest": "--keep-manifest", "layers": "--keep-layer-names"}[kept]
+    assert cli("strip", built, "-o", tmp_path / "m.pte", option).code == 0
+    keys = [item.key for item in read_program(tmp_path / "m.pte").named_data or ()]
+    assert [key for key in keys if key.startswith("edgewright.")] == [f"edgewright.{kept}"]
 
 
 @pytest.mark.parametrize("name", sorted(p.stem for p in GOLDEN.glob("*.pte") if "handmade" not in p.stem))

@@ -13,8 +13,10 @@ import torch
 from torch import nn
 
 from edgewright.errors import EdgewrightError, UnsupportedOperatorError, UsageError
-from edgewright.formats import read_program, schema
+from edgewright.formats import layer_table, read_program, schema
 from edgewright.formats.executorch_releases import RUNTIMES, split_runtime
+from edgewright.formats.layer_table import read_layers
+from edgewright.ir.layer_names import layer_of
 from edgewright.program import manifest
 from edgewright.program.config import EdgeCompileConfig, ExecutorchBackendConfig
 from edgewright.program.edge import to_edge, to_edge_transform_and_lower
@@ -90,7 +92,7 @@ def test_segment_alignment(alignment: int) -> None:
     assert program.layout is not None
     assert program.layout.segment_base % alignment == 0
     starts = [program.layout.segment_base + s.offset for s in program.segments or ()]
-    assert len(starts) == 2
+    assert len(starts) == 3  # constants, manifest, layer names
     assert all(start % alignment == 0 for start in starts)
 
 
@@ -111,7 +113,16 @@ def test_the_manifest_can_be_left_out() -> None:
     with_it, without = file(), file(manifest=False)
     assert manifest.read(with_it)["operators"] == operators(with_it)  # type: ignore[index]
     assert manifest.read(without) is None
-    assert not without.named_data
+    assert not file(manifest=False, layer_names=False).named_data
+
+
+def test_layer_names_can_be_left_out() -> None:
+    with_them, without = file(), file(layer_names=False)
+    names = [layer_of(o) for o in read_layers(with_them)["forward"].chains[0]]
+    assert {"a", "b", "relu", "sigmoid"} <= set(names) and "" not in names
+    assert len(names) == len(with_them.execution_plan[0].chains[0].instructions)
+    assert layer_table.KEY not in [item.key for item in without.named_data or ()]
+    assert compiled(*net()) == compiled(*net()), "the same bytes every time"
 
 
 def test_emit_stacktrace() -> None:
@@ -361,7 +372,7 @@ WRONG: list[tuple[Callable[..., Any], str, Any]] = [
       for value in (0, -16, 24, 16.0, True, "16")),
     *((ExecutorchBackendConfig, name, value)
       for name in ("emit_stacktrace", "extract_delegate_segments", "remove_view_copy", "external_mutable_weights",
-                   "emit_mutable_buffer_names", "manifest")
+                   "emit_mutable_buffer_names", "manifest", "layer_names")
       for value in (1, None, "yes")),
     (ExecutorchBackendConfig, "segment_alignment", None), (ExecutorchBackendConfig, "segment_alignment", 8),
     (ExecutorchBackendConfig, "external_constants", "weights"), (ExecutorchBackendConfig, "external_constants", None),

@@ -9,7 +9,8 @@ from typing import Any
 from edgewright.backends.ethos_u.target import EthosUCompileSpec
 from edgewright.backends.ethos_u.tosa_file import result_names
 from edgewright.ir.graph import Graph
-from edgewright.lowering.estimates import MEMORIES, describe, layer_name
+from edgewright.ir.layer_names import layer_name
+from edgewright.lowering.estimates import MEMORIES, describe
 
 LABEL = "Vela's estimate"
 _REPORTED = {name.replace("_", ""): name for name in MEMORIES}  # memory names of the in-process compiler

@@ -15,7 +15,7 @@ from edgewright.backends.nxp.dialect.table import PREFIX
 from edgewright.backends.nxp.target import NeutronTargetSpec
 from edgewright.ir.analysis import peak_memory
 from edgewright.ir.graph import Graph, Op, Value
-from edgewright.lowering.estimates import layer_name
+from edgewright.ir.layer_names import layer_name
 
 LABEL = "Edgewright's analytic estimate"
 _START_CYCLES, _BYTES_PER_CYCLE = 500, 8

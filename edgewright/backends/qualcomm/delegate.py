@@ -12,7 +12,7 @@ import logging
 import os
 from collections.abc import Sequence
 from functools import cache
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -29,6 +29,9 @@ from edgewright.hints import not_among
 from edgewright.runtime.delegates import DelegateBase, DelegateBlob
 from edgewright.runtime.twin_delegate import embedded_twin, find_twin
 
+if TYPE_CHECKING:
+    from edgewright.engine.profile import Profile
+
 __all__ = ["QnnDelegate", "check_version", "release"]
 Array = np.ndarray[Any, Any]
 CHOICE, TRUST = "EDGEWRIGHT_QNN", "EDGEWRIGHT_QNN_TRUST"
@@ -43,7 +46,7 @@ class ContextRunner(Protocol):
     inputs: list[TensorDesc]
     outputs: list[TensorDesc]
 
-    def run(self, inputs: Sequence[Array]) -> list[Array]: ...
+    def run(self, inputs: Sequence[Array], profile: Profile | None = None) -> list[Array]: ...
 
     def close(self) -> None: ...
 
@@ -84,13 +87,19 @@ class QnnDelegate(DelegateBase):
 
     def execute(self, inputs: Sequence[Array]) -> list[Array]:
         """Run on ``inputs``."""
+        return self.execute_into(inputs, (), None)
+
+    def execute_into(
+        self, inputs: Sequence[Array], outputs: Sequence[Array | None], profile: Profile | None
+    ) -> list[Array]:
+        """Like ``execute``; results are always new arrays. The emulator runs a graph as one step."""
         descs = self._runner.inputs
         if len(inputs) != len(descs):
             raise ExecutionError("QNN delegate", f"takes {len(descs)} inputs", value=len(inputs))
         if self._closed:
             raise ExecutionError("QNN delegate", "must not be closed")
         return self._runner.run(
-            [_check_input(i, x, desc) for i, (x, desc) in enumerate(zip(inputs, descs, strict=True))]
+            [_check_input(i, x, desc) for i, (x, desc) in enumerate(zip(inputs, descs, strict=True))], profile
         )
 
     def close(self) -> None:

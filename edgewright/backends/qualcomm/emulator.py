@@ -8,13 +8,16 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from edgewright.backends.qualcomm.emulator_process import POOL, Process
 from edgewright.errors import EdgewrightError, FormatError, LimitError, VendorError
 from edgewright.formats import checked_int
+
+if TYPE_CHECKING:
+    from edgewright.engine.profile import Profile
 
 Array = np.ndarray[Any, Any]
 _MAX_TENSORS = 4096
@@ -56,7 +59,7 @@ class EmulatedContext:
             self._process, self._number = process, _context_id(response.get("id"))
         return response
 
-    def run(self, inputs: Sequence[Array]) -> list[Array]:
+    def run(self, inputs: Sequence[Array], profile: Profile | None = None) -> list[Array]:
         """Run on inputs of matching types and sizes."""
         total = checked_int.add(*(e.nbytes for e in self.outputs))
         parts = [np.ascontiguousarray(x).reshape(-1).view(np.uint8) for x in inputs]

@@ -18,7 +18,7 @@ from edgewright.backends.qualcomm.soc_peaks import CALL, SocPeaks, peaks
 from edgewright.backends.qualcomm.target import QnnTarget
 from edgewright.ir.analysis import peak_memory
 from edgewright.ir.graph import Graph, Op, Value
-from edgewright.lowering.estimates import layer_name
+from edgewright.ir.layer_names import layer_name
 
 LABEL = "Edgewright's analytic bound"
 _TILE, _VECTOR = 32, 4 * 128

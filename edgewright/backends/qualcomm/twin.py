@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,6 +21,9 @@ from edgewright.formats.twin_writer import write_twin
 from edgewright.ir.graph import Graph
 from edgewright.ir.verify import verify
 from edgewright.runtime.twin_delegate import HostTwin
+
+if TYPE_CHECKING:
+    from edgewright.engine.profile import Profile
 
 Array = np.ndarray[Any, Any]
 log = logging.getLogger("edgewright.qualcomm")
@@ -47,11 +50,11 @@ class QnnTwinRunner:
         self._shapes = [end.dims for end in self.inputs]
         self._run, self.how = runner.run, f"host twin ({runner.how})"
 
-    def run(self, inputs: Sequence[Array]) -> list[Array]:
+    def run(self, inputs: Sequence[Array], profile: Profile | None = None) -> list[Array]:
         """Run on inputs that have been checked."""
         arrays = [np.ascontiguousarray(x).reshape(shape) for x, shape in zip(inputs, self._shapes, strict=True)]
         try:
-            return self._run(arrays)
+            return self._run(arrays, None, profile)
         except (ValueError, IndexError, TypeError) as error:
             raise ExecutionError("QNN delegate", f"the host twin does not run: {error}"[:200]) from error
 

@@ -18,7 +18,7 @@ from edgewright.backends.samsung.dialect.table import PREFIX
 from edgewright.backends.samsung.target import EnnTarget
 from edgewright.ir.analysis import peak_memory
 from edgewright.ir.graph import Graph, Op, Value
-from edgewright.lowering.estimates import layer_name
+from edgewright.ir.layer_names import layer_name
 
 LABEL = "Edgewright's analytic bound"
 # MobileNet-V2 in int8, 67 operators here with a bound of 0.19 ms, takes 2.2 ms on an Exynos 2100 (26 TOPS).

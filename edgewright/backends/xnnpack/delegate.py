@@ -69,6 +69,7 @@ class XnnpackDelegate(DelegateBase):
 
         try:
             graph = from_blob(read_blob(self._source.blob), self._named_data)
+            self._source.layers.assign(graph.ops)
             _bind_constants(graph, self._source.constants)
             CORE.check(graph, self._source.memory)
             return graph
@@ -85,6 +86,7 @@ class XnnpackDelegate(DelegateBase):
         for position, array in source.constants.items():
             digest.update(f"{position} {array.dtype} {array.shape}".encode())
             digest.update(array.tobytes())
+        digest.update(source.layers.key().encode())
         return PlanSource(digest.hexdigest(), source.named_data.get, self._named_data.used)
 
     @property

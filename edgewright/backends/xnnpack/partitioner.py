@@ -15,11 +15,13 @@ from edgewright.backends.xnnpack.lut_chains import split_chains
 from edgewright.backends.xnnpack.ops import BACKEND
 from edgewright.backends.xnnpack.unpacked_constants import pass_unpacked_constants
 from edgewright.errors import UsageError
+from edgewright.formats.layer_table import DelegateLayers
 from edgewright.frontend.delegate import LoweredBackendModule
 from edgewright.hints import not_among
 from edgewright.ir.aten.ops import OPS
 from edgewright.ir.core.dialect import CORE
 from edgewright.ir.graph import Graph, Op, Value
+from edgewright.ir.layer_names import attribute_conversions
 from edgewright.ir.verify import verify
 from edgewright.lowering.aten_to_core.products import batch_norm_scale_shift
 from edgewright.lowering.partition.partitioner import Partitioner
@@ -100,7 +102,9 @@ class XnnpackPartitioner(Partitioner):
         verify(device, CORE)
         constants = pass_unpacked_constants(device, self.dynamic_linear_weights)
         blob, named = to_blob(device)
-        options: dict[str, Any] = {"overread": _EXTRA_BYTES, "constants": constants}
+        attribute_conversions(device, "core.convert")
+        layers = DelegateLayers([op.origin for op in device.ops])
+        options: dict[str, Any] = {"overread": _EXTRA_BYTES, "constants": constants, "layers": layers}
         return LoweredBackendModule(self.backend.id, write_blob(blob), {}, named, **options)
 
 

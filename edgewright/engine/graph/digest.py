@@ -8,12 +8,13 @@ import numpy as np
 
 from edgewright.engine.jit.cache import cache_key
 from edgewright.ir.graph import Graph, Value
+from edgewright.ir.layer_names import layer_of
 
 _MAX_CONSTANTS = 32 << 20  # bytes: hashing more costs too much
 
 
 def graph_digest(graph: Graph) -> str | None:
-    """Digest operators, shapes, constants, outputs and updates; None if the constants are too large.
+    """Digest operators with their layers, shapes, constants, outputs and updates; None if the constants are too large.
 
     Value names do not contribute: values are numbered in order of first appearance.
     """
@@ -41,6 +42,6 @@ def graph_digest(graph: Graph) -> str | None:
     parts.append(repr(encode(graph.inputs)))
     for op in graph.ops:
         args = {name: encode(argument) for name, argument in op.args.items()}
-        parts.append(f"{op.kind} {args} {encode(op.outputs)}")
+        parts.append(f"{op.kind} {args} {encode(op.outputs)} {layer_of(op.origin)}")  # steps are named after layers
     parts.append(repr(encode([graph.outputs, graph.updates])))
     return cache_key(*parts)

@@ -10,6 +10,7 @@ import numpy as np
 from edgewright.engine.codegen.epilogue import ClampStep, Epilogue, EpilogueStep, ScalarStep, UnaryStep
 from edgewright.engine.codegen.math_float32 import FUNCTIONS
 from edgewright.ir.graph import Array, Graph, Op, QParams, Value
+from edgewright.ir.layer_names import summarize_layers
 
 CONV_AND_LINEAR = ("core.conv2d", "core.depthwise_conv2d", "core.linear")
 BINARY = ("core.add", "core.sub", "core.mul", "core.div", "core.maximum", "core.minimum")
@@ -105,6 +106,11 @@ class Node:
     @property
     def label(self) -> str:
         return "attention" if self.attention is not None else "+".join(op.name for op in self.ops)
+
+    @property
+    def layer(self) -> str:
+        """The layers of the user's model that it computes."""
+        return summarize_layers(op.origin for op in self.ops)
 
 
 def is_core(graph: Graph) -> bool:

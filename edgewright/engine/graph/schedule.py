@@ -34,7 +34,8 @@ from edgewright.engine.lower.reduce import FloatReduce
 from edgewright.engine.lower.winograd import Int8WinogradConv, WinogradConv
 from edgewright.engine.plan import ALIGN, Address, Plan
 from edgewright.engine.tuning_params import TuningParams
-from edgewright.ir.graph import Graph, Op, Value
+from edgewright.ir.graph import Graph, Op, Origin, Value
+from edgewright.ir.layer_names import layer_of
 from edgewright.ir.numerics import Numerics
 
 LOWERINGS: list[type[Lowering]] = [
@@ -160,7 +161,11 @@ class _Scheduler(LayoutAssignment):
         for node in readers:
             replace_value(node, value, internal)
             self._lowered.pop(node, None)
-        return Node([Op("core.clone", {"self": value}, [internal])])
+        return Node([Op("core.clone", {"self": value}, [internal], self._edge("input"))])
+
+    def _edge(self, name: str) -> Origin:
+        """The origin of a copy of an input or output, in a graph whose operators have origins."""
+        return Origin(node=name) if any(layer_of(op.origin) for op in self.graph.ops) else Origin()
 
     def _needs_border(self, node: Node, value: Value) -> bool:
         border = self._lower(node).required_border()
@@ -177,7 +182,7 @@ class _Scheduler(LayoutAssignment):
                 return None
         copied = clone_value(value)
         self.context.storages[copied] = caller_storage(copied, Address("output", 0, index))
-        return Node([Op("core.clone", {"self": value}, [copied])])
+        return Node([Op("core.clone", {"self": value}, [copied], self._edge("output"))])
 
     def _lower(self, node: Node) -> Lowering:
         if node not in self._lowered:
@@ -228,7 +233,7 @@ class _Scheduler(LayoutAssignment):
         """Emit a node's steps; return what they read and write."""
         context, node, out = self.context, lowering.node, lowering.node.out
         self._resolve(out)
-        context.barrier, context.label = True, node.label
+        context.barrier, context.label, context.layer = True, node.label, node.layer
         first = len(context.steps)
         source: Value | None = None
         if out in self.views:

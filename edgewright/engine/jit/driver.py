@@ -25,7 +25,7 @@ from edgewright.forks import renew_in_child
 from edgewright.ir.graph import Array
 
 if TYPE_CHECKING:
-    from edgewright.engine.profile import Profile
+    from edgewright.engine.profile import Profile, StepTime
 
 # ------------------------------------------------------------------------------------------------------ validate arrays
 
@@ -110,13 +110,16 @@ class _StepTimer:
         self._stamps.append((steps, stamps))
 
     def finish(self, profile: Profile) -> None:
+        from edgewright.engine.profile import StepTime  # only if profiling
+
         last_tick, end = int(driver().now()), time.perf_counter_ns()
         rate = (end - self._start) / max(last_tick - self._first_tick, 1)
-        spans = []
+        spans: list[StepTime] = []
         for steps, stamps in self._stamps:
             times = self._start + ((stamps - self._first_tick) * rate).astype(np.int64)
             spans += [
-                (_profile_name(s), int(a), int(b), s.macs, s.bytes) for s, (a, b) in zip(steps, times, strict=True)
+                StepTime(0, at, _profile_name(s), int(a), int(b), macs=s.macs, bytes=s.bytes, layer=s.layer)
+                for at, (s, (a, b)) in enumerate(zip(steps, times, strict=True), len(spans))
             ]
         profile.add_graph_run(self._start, end, spans)
 

@@ -167,7 +167,7 @@ def _encode_step(step: Step) -> list[Any]:
     args = [_encode_number(a) if not isinstance(a, Address) else [_BUFFERS.index(a.buffer), int(a.offset), a.index]
             for a in step.args]  # fmt: skip
     counts = (int(n) for n in (step.units, step.grain, step.macs, step.bytes))
-    return [step.kernel, args, *counts, step.barrier, step.label]
+    return [step.kernel, args, *counts, step.barrier, step.label, step.layer]
 
 
 def _encode_number(slot: Any) -> int | float:
@@ -215,11 +215,11 @@ def _tensor(encoded: Any) -> TensorSpec:
 
 
 def _step(encoded: Any) -> Step:
-    kernel, args, *counts, barrier, label = encoded
+    kernel, args, *counts, barrier, label, layer = encoded
     units, grain, macs, bytes_touched = (_check_type(n, int) for n in counts)
-    names = (_check_type(kernel, str), _check_type(label, str))
+    names = (_check_type(kernel, str), _check_type(label, str), _check_type(layer, str))
     slots = tuple(_slot(a) for a in args)
-    return Step(names[0], slots, units, grain, _check_type(barrier, bool), names[1], macs, bytes_touched)
+    return Step(names[0], slots, units, grain, _check_type(barrier, bool), *names[1:], macs, bytes_touched)
 
 
 def _slot(encoded: Any) -> KernelArg:

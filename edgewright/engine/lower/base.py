@@ -44,6 +44,7 @@ class LoweringContext:
     temporaries: list[int] = field(default_factory=list)  # arena offsets of the node's scratch buffers
     barrier: bool = True  # whether the next step waits for all previous ones
     label: str = ""
+    layer: str = ""
 
     def storage(self, value: Value) -> Storage:
         if value not in self.storages:
@@ -86,11 +87,11 @@ class LoweringContext:
         """
         chunks = max(1, min(units, pieces * self.threads, int(nanoseconds / _MIN_CHUNK_NS)))
         grain = -(-units // chunks)
-        self.steps.append(Step(kernel, tuple(args), units, grain, self.barrier, self.label, macs))
+        self.steps.append(Step(kernel, tuple(args), units, grain, self.barrier, self.label, self.layer, macs))
         self.barrier = False
 
     def call(self, python: PythonCall) -> None:
-        self.steps.append(Step("", (), 1, 1, True, self.label, python=python))
+        self.steps.append(Step("", (), 1, 1, True, self.label, self.layer, python=python))
         self.barrier = True
 
 

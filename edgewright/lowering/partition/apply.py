@@ -13,12 +13,14 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import ExportGraphSignature, OutputSpec
 
 from edgewright.backends.table import CONVERT, QUANTIZE, precision_of
+from edgewright.formats.layer_table import DelegateLayers
 from edgewright.frontend.delegate import LoweredBackendModule, executorch_call_delegate
 from edgewright.frontend.importer import import_linked
 from edgewright.frontend.replace_graph import with_graph
 from edgewright.ir.analysis import count_macs
 from edgewright.ir.graph import Graph, Op, Value
 from edgewright.ir.graph_text import qparams_text, type_text
+from edgewright.ir.layer_names import layer_of
 from edgewright.lowering.partition.group import duplicate_into_groups, extract, group_ops, readers_of
 from edgewright.lowering.partition.report import OpDetail, PartitionReport, Verdict
 from edgewright.runtime.delegates import ResultSpec
@@ -42,7 +44,10 @@ class Application:
         """The program with its groups lowered. ``folded`` is the graph that the backend is matched against."""
         units = self._units(folded, rejections, single, accepts_group)
         for unit in units:
+            origins = list({layer_of(op.origin): op.origin for op in unit.graph.ops if op.origin.module}.values())
             unit.lowered = lower(unit.graph)
+            if not unit.lowered.layers.origins:
+                unit.lowered.layers = DelegateLayers(origins, ordered=False)
             if unit.lowered.estimates is not None:
                 self.report.estimates.append(unit.lowered.estimates)
         return self._rewrite(units) if units else self.exported

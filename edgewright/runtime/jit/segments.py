@@ -266,6 +266,7 @@ class SegmentBuilder:
         key, signature = step.kernel.key, step.kernel.signature
         if not has_lowering(key) or signature is None or not step.kernel.stock or self._reads_unknown(step):
             return False
+        builder.origin = step.origin
         args = {a.name: self._argument(i) for a, i in zip(signature.inputs, step.inputs, strict=True)}
         outs = [self.values[i] for i in (*tensor_indices(step.outputs[:1], self.values), *step.outputs[1:])]
         views = self.views.intersection(tensor_indices(step.inputs, self.values))

@@ -27,10 +27,10 @@ def lowered(name: str) -> Lowered:
 
 @cache
 def sizes(name: str) -> tuple[int, int, int]:
-    """The bytes of our file without its manifest, of the arena, and the number of delegates."""
+    """The bytes of our file without manifest and layer names, of the arena, and the number of delegates."""
     model, inputs = NETWORKS[name]()
     edge = to_edge_transform_and_lower(torch.export.export(model, inputs), partitioner=[XnnpackPartitioner()])
-    made = edge.to_executorch(ExecutorchBackendConfig(manifest=False))
+    made = edge.to_executorch(ExecutorchBackendConfig(manifest=False, layer_names=False))
     (plan,) = made.executorch_program.execution_plan
     return len(made.buffer), sum(plan.non_const_buffer_sizes), len(plan.delegates)
 
