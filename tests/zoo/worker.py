@@ -18,6 +18,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO
 
+import llvmlite.binding  # noqa: F401  (with LLVM in this process, few kernels compile here: a process for each takes longer)
+
 from tests.zoo.judge import Row, Subject, first_line, is_finite, judge, make_subject, untyped
 from tests.zoo.targets import TARGETS
 
