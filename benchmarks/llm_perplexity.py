@@ -1,11 +1,11 @@
 """Perplexity of 4-bit files on a fixed text, here and in llama.cpp, at the same bits.
 
-    python benchmarks/llm_perplexity.py model.gguf --llama-cpp FOLDER
+    python benchmarks/llm_perplexity.py model.gguf --llama-cpp FOLDER [--calibrate lcet10.txt]
 
 The text is Alice's Adventures in Wonderland (``tests/data/alice.txt``), in windows of 512 tokens, each from an empty
 cache; all tokens but the first of a window count. Ours is run token by token by the compiled program. llama.cpp runs
-the same model with its layers in Q4_0, rounded by its own rule, and the model's own file. Calibration is by Python's
-documentation, ``pydoc_data``, which has nothing to do with Alice.
+the same model with its layers in Q4_0, rounded by its own rule, and the model's own file. Calibration is by another
+text: one that is given, or Python's documentation, ``pydoc_data``.
 """
 
 from __future__ import annotations
@@ -60,16 +60,18 @@ def results(args: argparse.Namespace, folder: Path, windows: np.ndarray) -> Iter
     yield "Edgewright, 8da4w", ours(folder / "searched.pte", windows)
     compile_checkpoint(folder / "q4_0.gguf", folder / "carried.pte")
     yield "Edgewright, 8da4w of the Q4_0 file", ours(folder / "carried.pte", windows)
-    text = folder / "calibration.txt"
-    text.write_text("\n\n".join(pydoc_data.topics.topics[name] for name in sorted(pydoc_data.topics.topics)))
+    text = args.calibrate or folder / "pydoc.txt"
+    if not args.calibrate:
+        text.write_text("\n\n".join(pydoc_data.topics.topics[name] for name in sorted(pydoc_data.topics.topics)))
     compile_checkpoint(args.model, folder / "calibrated.pte", calibrate=text)
-    yield "Edgewright, 8da4w, calibrated", ours(folder / "calibrated.pte", windows)
+    yield f"Edgewright, 8da4w, calibrated on {text.name}", ours(folder / "calibrated.pte", windows)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", type=Path, help="a GGUF file with a tokenizer")
     parser.add_argument("--llama-cpp", metavar="PATH", help="llama.cpp's shared library, or its folder")
+    parser.add_argument("--calibrate", type=Path, metavar="TEXT", help="a text to calibrate on, other than Alice")
     parser.add_argument("--tokens", type=int, default=40 * LENGTH, help="of the text")
     parser.add_argument("--threads", type=int, default=1, help="of llama.cpp")
     args = parser.parse_args()
