@@ -125,13 +125,23 @@ def load(job: Job) -> Method:
         error.remedy = "Raise it with --max-memory if you trust the file."
         raise
     except MissingTwinError as error:
-        name = Path(job.model).with_suffix(".twin").name
-        error.remedy = f"Put {name}, which was written with it, into the same folder, or pass it: --twin {name}."
-        error.remedy += error.alternative
+        error.remedy = _twin_remedy(job) + error.alternative
         raise
     except MissingDataError as error:
         error.remedy = "Pass the .ptd written with this program: --data weights.ptd."
         raise
+
+
+def _twin_remedy(job: Job) -> str:
+    """What became of a program's twin, and where to get it."""
+    name = Path(job.model).with_suffix(".twin").name
+    if job.twin or Path(job.model).with_suffix(".twin").exists():
+        return f"Pass the one that was written with {Path(job.model).name}: --twin PATH."
+    return (
+        f"{name} is not beside it. save() and write_to_file() write both; program.buffer, written by hand, is the"
+        " program alone: save it that way, or include the twin with ExecutorchBackendConfig(host_twin='embed'). If the"
+        " twin is elsewhere: --twin PATH."
+    )
 
 
 def _method_name(program: LoadedProgram, method: str | int) -> str:

@@ -159,8 +159,8 @@ def _missing_twin(subject: str, found: bool, reason: str, alternative: str) -> M
         else "has no host twin, which"
     )
     remedy = (
-        "Keep m.twin beside m.pte, pass load_program(..., twin=...), or compile with ExecutorchBackendConfig("
-        f"host_twin='embed').{alternative}"
+        "Keep m.twin beside m.pte: save() and write_to_file() write both, and program.buffer is the program alone. Or"
+        f" pass load_program(..., twin=...), or compile with ExecutorchBackendConfig(host_twin='embed').{alternative}"
     )
     error = MissingTwinError(subject, f"{rule} is needed here: {reason}", remedy=remedy)
     error.alternative = alternative

@@ -322,7 +322,9 @@ def test_a_missing_twin_is_what_is_asked_for(cli: Cli, tmp_path: Path) -> None:
     moved = (tmp_path / "net.twin").rename(tmp_path / "kept.bin")
     result = cli("run", tmp_path / "net.pte")
     assert result.code == 6 and "has no host twin" in result.err
-    assert "Put net.twin" in result.err and "--twin net.twin" in result.err and ".ptd" not in result.err
+    said = " ".join(result.err.split())
+    assert "net.twin is not beside it" in said and "--twin PATH" in said and ".ptd" not in said
+    assert "program.buffer, written by hand, is the program alone: save it that way, or include the twin" in said
     assert cli("run", tmp_path / "net.pte", "--twin", moved).code == 0
 
 

@@ -61,13 +61,14 @@ class StepError(Exception):
 
 
 def find_interpreter(release: str, given: dict[str, Path]) -> Path | None:
-    """A Python of a minor release: the one given, on the path, or one of pyenv's."""
+    """A Python of a minor release: the one given, one of pyenv's, or the one on the path."""
     if release in given:
         return given[release]
-    if found := shutil.which(f"python{release}"):
-        return Path(found)
     root = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
-    return next(iter(sorted(root.glob(f"versions/{release}.*/bin/python"), reverse=True)), None)
+    if found := sorted(root.glob(f"versions/{release}.*/bin/python")):
+        return found[-1]
+    on_path = shutil.which(f"python{release}")  # pyenv's is a script, which needs a version to be chosen
+    return None if on_path is None else Path(on_path)
 
 
 def build_wheel(folder: Path) -> Path:
