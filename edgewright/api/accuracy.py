@@ -32,25 +32,52 @@ class Accuracy:
     nonfinite: tuple[int, int] = (0, 0)
 
 
-def accuracy(nodes: Sequence[Any], pairs: Iterable[tuple[Sequence[Any], Sequence[Any]]]) -> Accuracy:
-    """The accuracy over several calls: each pair is the results of the model and of the compiled program. ``nodes``:
-    the model's outputs in its graph."""
-    meters: dict[int, Sqnr] = {}
-    equal: dict[int, list[float]] = {}
-    count = 0
-    for expected, actual in pairs:
-        count = len(expected)
+class AccuracyMeter:
+    """Accumulates accuracy over calls. ``nodes``: the model's outputs in its graph. Meters of chunks of calls are merged
+    in the order of the data, so that the figures do not depend on who measured which chunk."""
+
+    def __init__(self, nodes: Sequence[Any]) -> None:
+        self._nodes = nodes
+        self._meters: dict[int, Sqnr] = {}
+        self._equal: dict[int, list[float]] = {}
+        self._count = 0
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_nodes": ()}  # nodes belong to a graph; a merged meter does not need them
+
+    def add(self, expected: Sequence[Any], actual: Sequence[Any]) -> None:
+        """Add the results of the model and of the compiled program for one call."""
+        self._count = len(expected)
         for i, (e, a) in enumerate(zip(expected, actual, strict=True)):
             kind = np.asarray(e).dtype
-            if is_choice(nodes[i], kind):
-                equal.setdefault(i, []).append(1.0 - flips(e, a))
+            if is_choice(self._nodes[i], kind):
+                self._equal.setdefault(i, []).append(1.0 - flips(e, a))
             elif kind.kind in "fiu" or is_floating(kind):
-                meters.setdefault(i, Sqnr()).add(e, a)
-    per_output = tuple(meters[i].decibels if i in meters else None for i in range(count))
-    measured = [d for d in per_output if d is not None]
-    agreements = [sum(s) / len(s) for s in equal.values()]
-    nonfinite = (sum(m.mismatched for m in meters.values()), sum(m.elements for m in meters.values()))
-    return Accuracy(min(measured, default=None), per_output, min(agreements, default=None), nonfinite)
+                self._meters.setdefault(i, Sqnr()).add(e, a)
+
+    def merge(self, other: AccuracyMeter) -> None:
+        """Add the calls of another meter after those of this one."""
+        self._count = max(self._count, other._count)
+        for i, meter in other._meters.items():
+            self._meters.setdefault(i, Sqnr()).merge(meter)
+        for i, equal in other._equal.items():
+            self._equal.setdefault(i, []).extend(equal)
+
+    def result(self) -> Accuracy:
+        per_output = tuple(self._meters[i].decibels if i in self._meters else None for i in range(self._count))
+        measured = [d for d in per_output if d is not None]
+        agreements = [sum(s) / len(s) for s in self._equal.values()]
+        meters = self._meters.values()
+        nonfinite = (sum(m.mismatched for m in meters), sum(m.elements for m in meters))
+        return Accuracy(min(measured, default=None), per_output, min(agreements, default=None), nonfinite)
+
+
+def accuracy(nodes: Sequence[Any], pairs: Iterable[tuple[Sequence[Any], Sequence[Any]]]) -> Accuracy:
+    """The accuracy over several calls: each pair is the results of the model and of the compiled program."""
+    meter = AccuracyMeter(nodes)
+    for expected, actual in pairs:
+        meter.add(expected, actual)
+    return meter.result()
 
 
 def is_choice(node: Any, kind: Any) -> bool:

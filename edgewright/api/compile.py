@@ -14,7 +14,7 @@ from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 from typing_extensions import Unpack
 
-from edgewright.api.accuracy import accuracy
+from edgewright.api.accuracy import AccuracyMeter, accuracy
 from edgewright.api.compile_report import EVALUATED, NOT_REQUESTED, Check, CompileReport
 from edgewright.api.data import MAX_SAMPLES, Call, Samples, hold_out, load_calls
 from edgewright.api.graph_interpreter import GraphInterpreter
@@ -38,6 +38,7 @@ from edgewright.frontend.export import export
 from edgewright.hints import not_among
 from edgewright.program.config import ExecutorchBackendConfig
 from edgewright.quantize.integer_io import float_io, integer_io
+from edgewright.quantize.observer_statistics import chunks_of
 from edgewright.runtime.method_io import to_array
 
 log = logging.getLogger("edgewright.api")
@@ -182,6 +183,8 @@ class CompileSession:
 
     def _samples(self, calibration: Any) -> Samples:
         settings, evaluate = self.settings, self.settings.evaluate
+        if isinstance(calibration, Samples):
+            return calibration
         if settings.samples < 1:
             raise UsageError("samples", "must be 1 or more", value=settings.samples)
 
@@ -296,20 +299,14 @@ class CompileSession:
         if not self.evaluated:
             return
         report = result.report
-        with self.stages("run here", f"{target.name}: run here", total=len(self.evaluated)) as step:
-            outputs, method = [], result.method()
-            for call in self.evaluated:
-                outputs.append(result.execute(method, call.leaves()))
-                step()
-        report.samples, report.evaluated_on = len(outputs), self.samples.origin
+        method = result.method()
+        meter = self._measure(target, result, method)
+        report.samples, report.evaluated_on = len(self.evaluated), self.samples.origin
         if self.quantized_before:
             report.evaluated_on = "nothing"
         else:
-            figures = accuracy(
-                GraphInterpreter(self.original).outputs, zip(self.reference_results(), outputs, strict=True)
-            )
-            report.sqnr, report.outputs, report.agreement = figures.sqnr, figures.outputs, figures.agreement
-            report.nonfinite = figures.nonfinite
+            report.meter = meter
+            report.set_accuracy(meter.result())
             if report.one_sided:
                 log.warning("%s: %s", target.name, report.one_sided)
             report.shapes = self._at_bounds(target, result)
@@ -319,6 +316,19 @@ class CompileSession:
         if target.name == _TIMED_TARGET:
             report.host_ms = _median_ms(method, result.io.quantize(self.evaluated[0].leaves()))
         method.close()
+
+    def _measure(self, target: Target, result: CompileResult, method: Any) -> AccuracyMeter:
+        """The accuracy of the evaluation inputs: by chunks, as several processes would measure it."""
+        nodes = GraphInterpreter(self.original).outputs
+        meter, expected = AccuracyMeter(nodes), self.reference_results()
+        with self.stages("run here", f"{target.name}: run here", total=len(self.evaluated)) as step:
+            for numbers in chunks_of(range(len(self.evaluated))):
+                chunk = AccuracyMeter(nodes)
+                for number in numbers:
+                    chunk.add(expected[number], result.execute(method, self.evaluated[number].leaves()))
+                    step()
+                meter.merge(chunk)
+        return meter
 
     def _at_bounds(self, target: Target, result: CompileResult) -> dict[str, float]:
         """The SQNR at the smallest, middle and largest of dynamic shapes."""

@@ -81,7 +81,13 @@ class CompileReport:
     methods: Mapping[str, PartitionReport] = field(default_factory=dict)
     check: Check = field(default_factory=Check)
     program: Any = field(default=None, repr=False, compare=False)  # the finished one; not in the JSON
+    meter: Any = field(default=None, repr=False, compare=False)  # what the accuracy was computed from; not in the JSON
     html: str = field(default="", repr=False, compare=False)  # the page that was written last; not in the JSON
+
+    def set_accuracy(self, figures: Any) -> None:
+        """Set the figures of an ``Accuracy``."""
+        self.sqnr, self.outputs, self.agreement = figures.sqnr, figures.outputs, figures.agreement
+        self.nonfinite = figures.nonfinite
 
     @property
     def coverage(self) -> dict[str, float]:
@@ -187,8 +193,8 @@ class CompileReport:
         return str(self.estimates[0].get("basis", "")) if self.estimates else ""
 
     def to_dict(self) -> dict[str, Any]:
-        plain = asdict(replace(self, methods={}, program=None))
-        del plain["methods"], plain["program"], plain["html"]
+        plain = asdict(replace(self, methods={}, program=None, meter=None))
+        del plain["methods"], plain["program"], plain["meter"], plain["html"]
         return {
             **plain,
             "coverage": self.coverage,

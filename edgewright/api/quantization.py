@@ -7,7 +7,7 @@ import hashlib
 import io
 import logging
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -24,6 +24,7 @@ from edgewright.errors import EdgewrightError, InputError, UsageError
 from edgewright.frontend.buffers import preserve_buffers
 from edgewright.frontend.origin import module_path
 from edgewright.quantize.batching import one_thread
+from edgewright.quantize.observer_statistics import CHUNK_CALLS, Statistics, can_merge, merge, observe_chunks
 
 log = logging.getLogger("edgewright.api")
 
@@ -39,6 +40,7 @@ class QuantizationPipeline:
         self._stages = stages
         self._dynamic_shapes = dynamic_shapes
         self._runtime = runtime
+        self.statistics: Sequence[Statistics] = ()  # of the calibration data, if other processes observed it
         self._done: dict[str, ExportedProgram] = {}
         self.unquantized: dict[str, dict[str, str]] = {}  # by target and node: why a layer is not quantized
 
@@ -86,13 +88,36 @@ class QuantizationPipeline:
         if not calls:  # weights are observed on any run of the model
             example: Any = self._exported.example_inputs
             calls = [Call(*example)]
-        with (
-            self._stages("calibrate", f"{target.name}: calibrate", total=len(calls)) as step,
-            preserve_buffers(self._exported), one_thread(), torch.no_grad(),
-        ):  # fmt: skip
-            for call in calls:
+        with one_thread(), torch.no_grad():
+            if self.statistics:
+                merge(prepared, self.statistics, _prepared_digest(prepared))
+            elif len(calls) > CHUNK_CALLS and self.can_split(prepared):
+                merge(prepared, self.observe(target, prepared, calls), _prepared_digest(prepared))
+            else:
+                with self._observing(target, prepared, calls) as observe:
+                    for call in calls:
+                        observe(call)
+
+    def can_split(self, prepared: Any) -> bool:
+        """True if chunks of calls may be observed apart: no call depends on the state that another one left."""
+        return not self._exported.graph_signature.buffers_to_mutate and can_merge(prepared)
+
+    def observe(self, target: Target, prepared: Any, calls: Sequence[Call]) -> list[Statistics]:
+        """The observers' statistics of each chunk of calls."""
+        with one_thread(), torch.no_grad(), self._observing(target, prepared, calls) as observe:
+            return observe_chunks(prepared, calls, observe, _prepared_digest(prepared))
+
+    @contextlib.contextmanager
+    def _observing(self, target: Target, prepared: Any, calls: Sequence[Call]) -> Iterator[Callable[[Call], None]]:
+        """A function that runs the observers on a call."""
+        label = f"{target.name}: calibrate"
+        with self._stages("calibrate", label, total=len(calls)) as step, preserve_buffers(self._exported):
+
+            def observe(call: Call) -> None:
                 call_model(prepared, call, self._exported)
                 step()
+
+            yield observe
 
     def convert(self, target: Target, prepared: Any) -> Any:
         """Convert a calibrated model to one with quantize and dequantize operators."""

@@ -43,6 +43,13 @@ class Sqnr:
             noise = float(np.square(a[finite] - b[finite]).sum())
         self.noise += noise if math.isfinite(noise) else math.inf
 
+    def merge(self, other: Sqnr) -> None:
+        """Add what another measure accumulated."""
+        self.signal += other.signal
+        self.noise += other.noise
+        self.mismatched += other.mismatched
+        self.elements += other.elements
+
     @property
     def decibels(self) -> float:
         if self.noise == 0 and self.signal == 0 and self.mismatched:
