@@ -6,13 +6,22 @@ import io
 import os
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, TextIO
 
 from rich import box
 from rich.console import Console, Group
 from rich.padding import Padding
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 from rich.text import Text
 
@@ -116,14 +125,32 @@ class _Rate(ProgressColumn):
 
 
 @contextmanager
-def progress(label: str, total: int, *, quiet: bool) -> Iterator[ProgressStep]:
-    """A progress bar with a rate on stderr; nothing if ``quiet`` or stderr is not a terminal."""
+def progress(label: str, total: int, *, quiet: bool, columns: Iterable[ProgressColumn] = ()) -> Iterator[ProgressStep]:
+    """A progress bar with a rate, and more ``columns``, on stderr; nothing if ``quiet`` or stderr is not a terminal."""
     if quiet or not sys.stderr.isatty():
         yield ProgressStep(None, 0)
         return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _Rate())
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _Rate(), *columns)
     with Progress(*columns, console=console(sys.stderr), transient=True) as bar:
         yield ProgressStep(bar, int(bar.add_task(label, total=total)))
+
+
+def rate_bar(label: str, total: int, *, quiet: bool) -> AbstractContextManager[ProgressStep]:
+    """A progress bar for hours of work: with its rate, the time that it took and the time that is left."""
+    left = (TimeElapsedColumn(), TextColumn("left"), _Left(elapsed_when_finished=False))
+    return progress(label, total, quiet=quiet, columns=left)
+
+
+class _Left(TimeRemainingColumn):
+    """The time left by the mean rate since the start: rows differ too much for the rate of the last ones."""
+
+    max_refresh = 1.0
+
+    def render(self, task: Task) -> Text:
+        if task.total is None or not task.completed or task.elapsed is None:
+            return Text("-:--:--", style="progress.remaining")
+        minutes, seconds = divmod(int(task.elapsed / task.completed * (task.total - task.completed)), 60)
+        return Text(f"{minutes // 60}:{minutes % 60:02d}:{seconds:02d}", style="progress.remaining")
 
 
 def stage_bar() -> Progress:

@@ -6,9 +6,11 @@ Data for programs (JSON, fields of reports) has plain numbers.
 from __future__ import annotations
 
 import math
+import re
 
 _SECONDS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 _BYTES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
 
 
 def number(value: float) -> str:
@@ -44,6 +46,18 @@ def size(count: float) -> str:
     while round(count / 1024**power) >= 1024 and power < len(_BYTES) - 1:
         power += 1
     return f"{count:.0f} B" if not power else f"{number(count / 1024**power)} {_BYTES[power]}"
+
+
+def parse_size(text: str) -> int:
+    """A size such as ``512M`` in bytes; K, M, G and T are powers of 1024.
+
+    >>> parse_size("512M")
+    536870912
+    """
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"not a size: {text!r}; write 512M, 2G or a number of bytes")
+    return int(float(match[1]) * 1024 ** " KMGT".index(match[2].upper() or " "))
 
 
 def share(part: float) -> str:

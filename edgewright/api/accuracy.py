@@ -33,10 +33,13 @@ class Accuracy:
 
 
 class AccuracyMeter:
-    """Accumulates accuracy over calls. ``nodes``: the model's outputs in its graph. Meters of chunks of calls are merged
-    in the order of the data, so that the figures do not depend on who measured which chunk."""
+    """Accumulates accuracy over calls. ``nodes``: the model's outputs in its graph, for ``add``.
 
-    def __init__(self, nodes: Sequence[Any]) -> None:
+    Meters of chunks of calls are merged in the order of the data, so that the figures do not depend on who measured
+    which chunk."""
+
+    def __init__(self, nodes: Sequence[Any] = ()) -> None:
+        self.calls = 0
         self._nodes = nodes
         self._meters: dict[int, Sqnr] = {}
         self._equal: dict[int, list[float]] = {}
@@ -47,6 +50,7 @@ class AccuracyMeter:
 
     def add(self, expected: Sequence[Any], actual: Sequence[Any]) -> None:
         """Add the results of the model and of the compiled program for one call."""
+        self.calls += 1
         self._count = len(expected)
         for i, (e, a) in enumerate(zip(expected, actual, strict=True)):
             kind = np.asarray(e).dtype
@@ -57,6 +61,7 @@ class AccuracyMeter:
 
     def merge(self, other: AccuracyMeter) -> None:
         """Add the calls of another meter after those of this one."""
+        self.calls += other.calls
         self._count = max(self._count, other._count)
         for i, meter in other._meters.items():
             self._meters.setdefault(i, Sqnr()).merge(meter)

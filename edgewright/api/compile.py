@@ -209,10 +209,13 @@ class CompileSession:
     def reference_results(self) -> list[list[Any]]:
         """The original's results for the evaluation inputs."""
         if self._reference_results is None:
-            with preserve_buffers(self.original):
-                results = [pytree.tree_leaves(call_model(self.eager, c, self.original)) for c in self.evaluated]
-                self._reference_results = [[_array(leaf) for leaf in leaves] for leaves in results]
+            self._reference_results = self._results_of(self.evaluated)
         return self._reference_results
+
+    def _results_of(self, calls: Sequence[Call]) -> list[list[Any]]:
+        with preserve_buffers(self.original):
+            results = [pytree.tree_leaves(call_model(self.eager, c, self.original)) for c in calls]
+            return [[_array(leaf) for leaf in leaves] for leaves in results]
 
     def build(self, target: Target) -> CompileResult:
         times_before = dict(self.stages.times)
@@ -319,15 +322,22 @@ class CompileSession:
 
     def _measure(self, target: Target, result: CompileResult, method: Any) -> AccuracyMeter:
         """The accuracy of the evaluation inputs: by chunks, as several processes would measure it."""
-        nodes = GraphInterpreter(self.original).outputs
-        meter, expected = AccuracyMeter(nodes), self.reference_results()
+        meter, expected = AccuracyMeter(), self.reference_results()
         with self.stages("run here", f"{target.name}: run here", total=len(self.evaluated)) as step:
             for numbers in chunks_of(range(len(self.evaluated))):
-                chunk = AccuracyMeter(nodes)
-                for number in numbers:
-                    chunk.add(expected[number], result.execute(method, self.evaluated[number].leaves()))
-                    step()
-                meter.merge(chunk)
+                part = slice(numbers[0], numbers[-1] + 1)
+                meter.merge(self.measure_calls(result.io, method, self.evaluated[part], expected[part], step))
+        return meter
+
+    def measure_calls(
+        self, io: IntegerIO, method: Any, calls: Sequence[Call], expected: Sequence[Any] = (), step: Any = None
+    ) -> AccuracyMeter:
+        """The accuracy of a loaded method on some inputs. ``expected``: the original's results, if they are known."""
+        meter = AccuracyMeter(GraphInterpreter(self.original).outputs)
+        for call, results in zip(calls, expected or self._results_of(calls), strict=True):
+            meter.add(results, io.execute(method, call.leaves()))
+            if step is not None:
+                step()
         return meter
 
     def _at_bounds(self, target: Target, result: CompileResult) -> dict[str, float]:

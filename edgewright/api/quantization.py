@@ -21,7 +21,7 @@ from edgewright.api.recipe import Recipe, apply_recipe
 from edgewright.api.state_writes import functionalize_buffer_writes
 from edgewright.backends.targets import Target
 from edgewright.errors import EdgewrightError, InputError, UsageError
-from edgewright.frontend.buffers import preserve_buffers
+from edgewright.frontend.buffers import preserve_buffers, writes_state
 from edgewright.frontend.origin import module_path
 from edgewright.quantize.batching import one_thread
 from edgewright.quantize.observer_statistics import CHUNK_CALLS, Statistics, can_merge, merge, observe_chunks
@@ -100,7 +100,7 @@ class QuantizationPipeline:
 
     def can_split(self, prepared: Any) -> bool:
         """True if chunks of calls may be observed apart: no call depends on the state that another one left."""
-        return not self._exported.graph_signature.buffers_to_mutate and can_merge(prepared)
+        return not writes_state(self._exported) and can_merge(prepared)
 
     def observe(self, target: Target, prepared: Any, calls: Sequence[Call]) -> list[Statistics]:
         """The observers' statistics of each chunk of calls."""

@@ -68,6 +68,11 @@ class IntegerIO:
         known = self.parameters
         return [dequantize(y, known[f"output{i}"]) if f"output{i}" in known else y for i, y in enumerate(outputs)]
 
+    def execute(self, method: Method, leaves: list[Any]) -> list[Any]:
+        """The outputs of a loaded method as arrays that the caller owns, for the original model's inputs."""
+        outputs = self.dequantize(method.execute(self.quantize(leaves)))
+        return [to_array("result", o).copy() if is_torch(o) else o for o in outputs]
+
     def describe(self) -> dict[str, str]:
         """Each converted input and output: its type, and the number that an integer stands for."""
         texts = {}
@@ -153,8 +158,7 @@ class CompileResult:
 
     def execute(self, method: Method, leaves: list[Any]) -> list[Any]:
         """The outputs of a loaded method as arrays that the caller owns, for the original model's inputs."""
-        outputs = self.io.dequantize(method.execute(self.io.quantize(leaves)))
-        return [to_array("result", o).copy() if is_torch(o) else o for o in outputs]
+        return self.io.execute(method, leaves)
 
     @property
     def summary(self) -> str:

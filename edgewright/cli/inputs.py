@@ -245,18 +245,3 @@ def _read_raw(path: str, info: TensorInfo) -> Array:
         return np.frombuffer(data, parse_dtype(info.dtype)).reshape(-1, *info.shape[1:])
     rule = f"must hold {info} ({info.nbytes} bytes{' or complete rows of it' if info.dynamic else ''})"
     raise InputError(f"{path} as {info.name}", rule, value=f"{actual} bytes")
-
-
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
-
-
-def parse_size(text: str) -> int:
-    """A size such as ``512M`` in bytes; K, M, G and T are powers of 1024.
-
-    >>> parse_size("512M")
-    536870912
-    """
-    match = _SIZE.fullmatch(text.strip())
-    if match is None:
-        raise ValueError(f"not a size: {text!r}; write 512M, 2G or a number of bytes")
-    return int(float(match[1]) * 1024 ** " KMGT".index(match[2].upper() or " "))

@@ -8,13 +8,12 @@ from typing import Any
 
 from edgewright.backends.registry import describe_backend
 from edgewright.cli import inputs
-from edgewright.cli.inputs import parse_size
 from edgewright.cli.outputs import save_arrays
 from edgewright.cli.run_method import Job, MethodResult, execute, output_rows
 from edgewright.console import clean, console, plural, table
 from edgewright.engine.profile import PartRow, Profile
 from edgewright.runtime.metadata import MethodMetadata
-from edgewright.units import duration, share, size
+from edgewright.units import duration, parse_size, share, size
 
 _SLOWEST = 15
 

@@ -31,6 +31,12 @@ def preserve_buffers(exported: ExportedProgram) -> Iterator[None]:
                 buffer.copy_(content)
 
 
+def writes_state(exported: ExportedProgram) -> bool:
+    """True if a call of a program may depend on what an earlier one left in a buffer. Writes to inputs count too."""
+    graphs = (m.graph for m in exported.graph_module.modules() if isinstance(m, fx.GraphModule))
+    return bool(exported.graph_signature.buffers_to_mutate) or any(first_writes(graph.nodes) for graph in graphs)
+
+
 def require_buffers(exported: ExportedProgram) -> None:
     """Raise if a program writes to a constant."""
     specs = {s.arg.name: s for s in exported.graph_signature.input_specs if s.kind == InputKind.CONSTANT_TENSOR}

@@ -73,7 +73,10 @@ def _import_module(text: str, name: str) -> Any:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
-            remedy = f"It is looked up in {working_dir}, then in Python's module search path."
+            folder = Path(working_dir, *name.split(".")[:-1])
+            near = [path.stem for path in folder.iterdir() if path.suffix in ("", ".py")] if folder.is_dir() else []
+            hint = did_you_mean(name, [".".join((*name.split(".")[:-1], stem)) for stem in near])
+            remedy = f"{hint} It is looked up in {working_dir}, then in Python's module search path.".lstrip()
             raise UsageError(text, f"there is no module {error.name!r}", remedy=remedy) from error
         raise _user_error(text, error) from error
     except Exception as error:

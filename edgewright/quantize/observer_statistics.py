@@ -1,8 +1,8 @@
 """Statistics of observers over chunks of the calibration data, and how chunks are merged.
 
-A large calibration set is observed in chunks of ``CHUNK_CALLS`` calls, each by observers that start empty. The chunks are
-merged in the order of the data. Scales therefore depend on the data alone: not on how many processes observed it, nor on
-which of them finished first.
+A large calibration set is observed in chunks of ``CHUNK_CALLS`` calls, each by observers that start empty. The chunks
+are merged in the order of the data. Scales therefore depend on the data alone: not on how many processes observed it,
+nor on which of them finished first.
 """
 
 from __future__ import annotations

@@ -13,6 +13,11 @@ from edgewright.units import duration, number, share, size
 
 _WIDTH, _LEFT, _RIGHT = 960, 76, 16
 _COLORS = 8
+_LABELED = 12  # points of a plot that all have labels
+_CHARACTER, _LINE = 6.6, 13  # width and height of a label's characters
+_SHIFTS = (-11, 4, -11 - _LINE, 4 + _LINE, -11 - 2 * _LINE)  # of a label from its point, first the best
+_TICKS = 9
+_MIN_DECADES = 0.05
 
 
 def _svg(height: float, title: str, shapes: Iterable[str], style: str = "") -> str:
@@ -122,6 +127,36 @@ class _Scale:
         return [10.0**power for power in range(self.first, self.last + 1)]
 
 
+class _TightScale:
+    """A logarithmic axis from the smallest to the largest value."""
+
+    def __init__(self, values: Sequence[float], low: float, high: float) -> None:
+        self.first, self.last = math.log10(min(values)), math.log10(max(values))
+        if self.last - self.first < _MIN_DECADES:  # equal values, or almost
+            middle = (self.first + self.last) / 2
+            self.first, self.last = middle - _MIN_DECADES / 2, middle + _MIN_DECADES / 2
+        self.low, self.high = low, high
+
+    def at(self, value: float) -> float:
+        return self.low + (math.log10(value) - self.first) / (self.last - self.first) * (self.high - self.low)
+
+    def ticks(self, *, binary: bool) -> list[float]:
+        """Round numbers in the range, at most ``_TICKS``: powers of two for bytes, else 1, 2 and 5 of each decade."""
+        low, high = 10**self.first, 10**self.last
+        if binary:
+            powers = range(math.ceil(math.log2(low)), math.floor(math.log2(high)) + 1)
+            numbers = [float(2**power) * part for power in (powers.start - 1, *powers) for part in (1, 1.25, 1.5, 1.75)]
+            steps: list[list[float]] = [[n for n in numbers if math.log2(n).is_integer()], numbers]
+        else:
+            decades = range(math.floor(self.first), math.ceil(self.last) + 1)
+            numbers = [10.0**power * part for power in decades for part in (1, 1.5, 2, 3, 5, 7)]
+            steps = [numbers[::6], [n for i, n in enumerate(numbers) if i % 6 in (0, 2, 4)], numbers]
+        inside = [[n for n in candidates if low <= n <= high] for candidates in steps]
+        fitting = [ticks for ticks in inside if len(ticks) <= _TICKS]
+        ticks = fitting[-1] if fitting else inside[0]
+        return ticks[:: -(-len(ticks) // _TICKS)] if ticks else [low, high]
+
+
 def roofline(steps: Sequence[Step], roofs: Roofs) -> str:
     """Multiply-accumulates per second over multiply-accumulates per byte, with the roofs of this machine."""
     points = [(s, s.macs / s.bytes, s.macs / (s.ms / 1e3)) for s in steps if s.macs and s.bytes and s.ms > 0]
@@ -154,29 +189,52 @@ def _dot(x: float, y: float, title: str, label: str = "", style: str = "c0") -> 
 
 
 def pareto_chart(
-    points: Sequence[tuple[str, float, float]], axes: tuple[str, str], text: Callable[[float], str], *, line: bool
-) -> str:
-    """Labeled points: the first axis is better to the left, the second to the top. ``line``: draw the frontier."""
-    best = frontier(points) if line else []
-    x = _Scale([p[1] for p in points], _LEFT, _WIDTH - 200)
+    points: Sequence[tuple[str, float, float]], axes: tuple[str, str], text: Callable[[float], str], *, line: bool,
+    lower: bool = False,
+) -> str:  # fmt: skip
+    """Labeled points: the first axis is better to the left, the second to the top, or with ``lower`` to the bottom.
+    ``line``: draw the frontier. Of many points, those on the frontier have labels."""
+    sign = -1.0 if lower else 1.0
+    best = [(n, a, sign * b) for n, a, b in frontier([(n, a, sign * b) for n, a, b in points])] if line else []
+    x = _TightScale([p[1] for p in points], _LEFT + 12, _WIDTH - 200)
     low, high = min(p[2] for p in points), max(p[2] for p in points)
     low, span = (low, high - low) if high > low else (low - 0.5, 1.0)
+    digits = max(1, 1 - math.floor(math.log10(span)))
 
     def y(value: float) -> float:
         return 280 - 230 * (value - low) / span
 
-    shapes = [_line(x.at(d), 30, x.at(d), 300, "grid") + _text(x.at(d), 318, text(d), "middle") for d in x.decades]
-    shapes += [_axis_label(y(low + span * p), f"{low + span * p:.1f}") for p in (0, 0.5, 1)]
+    ticks = x.ticks(binary=text is size)
+    shapes = [_line(x.at(d), 30, x.at(d), 300, "grid") + _text(x.at(d), 318, text(d), "middle") for d in ticks]
+    shapes += [_axis_label(y(low + span * p), f"{low + span * p:.{digits}f}") for p in (0, 0.5, 1)]
     corners = [f"{x.at(a):.1f},{y(b):.1f}" for _, a, b in best[:1]]
     for (_, _, before), (_, a, b) in pairwise(best):
         corners += [f"{x.at(a):.1f},{y(before):.1f}", f"{x.at(a):.1f},{y(b):.1f}"]
     shapes.append(f'<polyline points="{" ".join(corners)}" class="frontier"/>')
     on = {name for name, _, _ in best}
     shapes += [
-        _dot(x.at(a), y(b), f"{name}: {text(a)}, {b:.1f}", name, "c1" if name in on else "c0") for name, a, b in points
+        _dot(x.at(a), y(b), f"{name}: {text(a)}, {b:.{digits}f}", style="c1" if name in on else "c0")
+        for name, a, b in sorted(points, key=lambda point: point[0] in on)  # the frontier is drawn on top
     ]
+    labeled = [p for p in points if len(points) <= _LABELED or p[0] in on]
+    shapes += _labels([(name, x.at(a), y(b)) for name, a, b in labeled])
     shapes += [_text(_WIDTH - 200, 338, axes[0], "end"), _text(_LEFT, 18, axes[1])]
     return _svg(344, f"{axes[1]} over {axes[0]}", shapes)
+
+
+def _labels(points: Sequence[tuple[str, float, float]]) -> list[str]:
+    """Names beside their points, moved up or down where they would overlap; those without room are in the titles."""
+    placed: list[tuple[float, float, float]] = []  # left, right, baseline
+    shapes = []
+    for name, x, y in sorted(points, key=lambda point: point[2]):
+        left, right = x + 9, x + 9 + _CHARACTER * len(name)
+        for shift in _SHIFTS:
+            baseline = y + shift
+            if all(right < a or b < left or abs(baseline - other) >= _LINE for a, b, other in placed):
+                placed.append((left, right, baseline))
+                shapes.append(_text(left, baseline, name))
+                break
+    return shapes
 
 
 def frontier(points: Sequence[tuple[str, float, float]]) -> list[tuple[str, float, float]]:

@@ -260,10 +260,49 @@ class FileReport:
     properties: dict[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class SweepRow:
+    """A row of a sweep. ``milliseconds``: of ``time_basis``. ``score``: the user's metric, or the SQNR in decibels.
+    ``best``: no comparable row is smaller, faster and better. ``status``: ``done``, ``failed``, ``stopped`` or
+    ``missing``; ``note``: the error, or why an attempt was repeated."""
+
+    model: str
+    target: str
+    precision: str
+    options: str = ""
+    status: str = "done"
+    note: str = ""
+    file_bytes: int | None = None
+    planned: int | None = None
+    milliseconds: float | None = None
+    time_basis: str = ""
+    score: float | None = None
+    coverage: float | None = None
+    best: bool = False
+
+    @property
+    def name(self) -> str:
+        return ", ".join(filter(None, (self.model, self.target, self.precision, self.options)))
+
+
+@dataclass
+class Sweep:
+    """The rows of a sweep. ``score``: what its scores are; ``comparable``: they compare between models. ``lower``: a
+    smaller one is better. ``about``: what scores were measured on."""
+
+    rows: list[SweepRow]
+    score: str = "SQNR, dB"
+    comparable: bool = False
+    lower: bool = False
+    about: str = ""
+
+
 @dataclass
 class Report:
-    """One page: one file, or several to compare. ``failures``: targets that could not be compiled, with the error."""
+    """One page: one file, or several to compare; or a sweep, with some of its files. ``failures``: targets that could
+    not be compiled, with the error."""
 
     title: str
     files: list[FileReport] = field(default_factory=list)
     failures: dict[str, str] = field(default_factory=dict)
+    sweep: Sweep | None = None

@@ -19,6 +19,7 @@ from edgewright.files import write_file
 from edgewright.report import sections
 from edgewright.report.markup import clean, escape
 from edgewright.report.model import FileReport, GraphView, Node, Report
+from edgewright.report.sweep import sweep_section
 
 _TABS = (
     ("overview", "Overview", sections.overview),
@@ -42,12 +43,9 @@ def page(report: Report) -> str:
         f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
-    several = len(report.files) > 1 or bool(report.failures)
-    tabs = [(key, name) for key, name, _ in _TABS] + ([("compare", "Compare")] if several else [])
-    links = "".join(f'<a href="#{key}">{name}</a>' for key, name in tabs)
-    bodies = [_section(key, name, _per_file(report, key, render)) for key, name, render in _TABS]
-    if several:
-        bodies.append(_section("compare", "Compare", sections.compare(report)))
+    contents = _contents(report)
+    links = "".join(f'<a href="#{key}">{name}</a>' for key, name, _ in contents)
+    bodies = [_section(*content) for content in contents]
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -57,6 +55,16 @@ def page(report: Report) -> str:
         f'<nav aria-label="Sections">{links}</nav>{_chooser(report.files)}</header><main>{"".join(bodies)}</main>'
         f'<script type="application/json" id="data">{_data(report)}</script><script>{script}</script></body></html>\n'
     )
+
+
+def _contents(report: Report) -> list[tuple[str, str, str]]:
+    """The tabs: key, name and contents."""
+    contents = [("sweep", "Sweep", sweep_section(report.sweep))] if report.sweep is not None else []
+    if report.files or report.sweep is None:
+        contents += [(key, name, _per_file(report, key, render)) for key, name, render in _TABS]
+    if len(report.files) > 1 or report.failures:
+        contents.append(("compare", "Compare", sections.compare(report)))
+    return contents
 
 
 def _asset(name: str) -> str:

@@ -13,13 +13,14 @@ import torch
 
 from edgewright import to_edge_transform_and_lower
 from edgewright.backends.samsung import EnnPartitioner, gen_samsung_backend_compile_spec
-from edgewright.cli.inputs import load_inputs, parse_size
+from edgewright.cli.inputs import load_inputs
 from edgewright.cli.outputs import npz_bytes
 from edgewright.errors import InputError
 from edgewright.formats.etdump import read_etdump
 from edgewright.frontend.delegate import LoweredBackendModule
 from edgewright.ir.graph import Graph
 from edgewright.runtime import Runtime
+from edgewright.units import parse_size
 from tests.cli.cli import GOLDEN, Cli, recorded
 from tests.support.golden import foreign
 

@@ -1,0 +1,63 @@
+"""A sweep as one HTML page: its plots and table, and the full report of its best programs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from edgewright.explore.rows import DONE
+from edgewright.explore.store import Store
+from edgewright.explore.sweep_file import OPTIONS
+from edgewright.explore.table import score_of
+from edgewright.report.collect import Options, collect
+from edgewright.report.model import FileReport, Report, Sweep, SweepRow
+from edgewright.report.page import save
+
+_MAX_FILES = 8  # programs with a full report: a page stays small enough for a phone
+
+
+def write_page(store: Store, lines: Sequence[Mapping[str, Any]], path: str | os.PathLike[str]) -> int:
+    """Write the page; returns its bytes."""
+    metric = any(line["metric"] is not None for line in lines)
+    lower = metric and store.meta("better") == "lower"
+    score = f"metric ({'lower' if lower else 'higher'} is better)" if metric else "SQNR, dB"
+    files = [_file(store, line) for line in lines if line["best"]][:_MAX_FILES]
+    sweep = Sweep([_row(line) for line in lines], score, metric, lower, _about(lines, metric, len(files)))
+    return save(Report(f"Sweep: {store.folder.name or store.folder}", files, sweep=sweep), path)
+
+
+def _about(lines: Sequence[Mapping[str, Any]], metric: bool, files: int) -> str:
+    done = [line for line in lines if line["status"] == DONE]
+    samples = sorted({line["samples"] for line in done if line["samples"]})
+    origins = sorted({line["evaluated_on"] for line in done if line["evaluated_on"]})
+    parts = []
+    if metric:
+        parts.append("The score is the sweep's own metric.")
+    elif samples:
+        count = " or ".join(map(str, samples))
+        parts.append(f"The score is the SQNR against the original model, on {count} inputs ({', '.join(origins)}).")
+    if files:
+        parts.append(f"The other tabs show {files} of the best rows.")
+    return " ".join(parts)
+
+
+def _row(line: Mapping[str, Any]) -> SweepRow:
+    options = ", ".join(f"{name}={str(line[name]).lower()}" for name in OPTIONS if name in line)
+    repeated = [f"attempt {n}: {reason}" for n, reason in enumerate(line["reasons"], 1)]
+    note = "\n".join(filter(None, (line["error"], line["traceback"], *repeated)))
+    return SweepRow(
+        line["model"], line["target"], line["precision"], options, line["status"], note, line["file_bytes"],
+        line["planned_bytes"], line["milliseconds"], line["time_basis"], score_of(line), line["delegated_macs"],
+        bool(line["best"]),
+    )  # fmt: skip
+
+
+def _file(store: Store, line: Mapping[str, Any]) -> FileReport:
+    """The report of a row's program, as the file and the sweep describe it."""
+    name = f"{line['model']}, {line['target']}, {line['precision']}"
+    file = collect(store.path(line["pte"]), name, Options(inputs=None))
+    file.target, file.precision = line["target"], line["precision"]
+    file.measures.sqnr, file.measures.coverage = line["sqnr"], line["delegated_macs"]
+    file.measures.milliseconds, file.measures.time_basis = line["milliseconds"], line["time_basis"]
+    return file
