@@ -83,6 +83,7 @@ def test_what_is_refused(cli: Cli, script: Path, options: list[str], told: str) 
     assert told in done.err
 
 
+@pytest.mark.slow
 def test_a_script_runs_on_the_phone_that_it_names(
     cli: Cli, script: Path, build: Path, sdk: Path, phones: list[StandIn],  # noqa: F811
     own_client: None, monkeypatch: pytest.MonkeyPatch,  # noqa: F811

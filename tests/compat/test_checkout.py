@@ -89,6 +89,7 @@ def test_a_module_of_the_examples(checkout: Path) -> None:
     assert (checkout / "linear.pte").exists()
 
 
+@pytest.mark.slow
 def test_arms_setup_says_what_is_here(checkout: Path) -> None:
     assert "Vela" in shell("executorch/examples/arm/setup.sh; true", checkout.parent)
 
