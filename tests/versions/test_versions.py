@@ -14,7 +14,7 @@ from tests.compose.campaign import ROOT
 from tests.versions import cells
 from tests.versions.__main__ import main, read
 from tests.versions.cells import ABSENT, FAILED, PASSED, PYTHON, TORCH, Outcome, StepError
-from tests.versions.page import table
+from tests.versions.page import details, table
 
 PROJECT = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
 
@@ -39,6 +39,13 @@ def test_tests_of_the_part_exist() -> None:
     assert {Path(name).parts[2] for name in cells.PART if name.startswith("tests/backends")} == {
         path.name for path in (ROOT / "tests" / "backends").iterdir() if path.is_dir() and path.name != "__pycache__"
     }
+
+
+def test_backends_whose_package_is_not_published_are_left_out() -> None:
+    assert cells.choose("torch==2.15.0, onnxruntime-qnn==2.7.0, ethos-u-vela==5.2.0") == list(cells.PART)
+    chosen = cells.choose("torch==2.11.0, ethos-u-vela==5.2.0")
+    left_out = [name for name in cells.PART if name not in chosen]
+    assert left_out == ["tests/api/test_compile.py", "tests/backends/qualcomm/test_flow.py"]
 
 
 def test_a_run_continues_and_the_table_tells_outcomes_apart(
@@ -66,7 +73,11 @@ def test_a_run_continues_and_the_table_tells_outcomes_apart(
     assert "Python 3.14 is not here" in capsys.readouterr().out
     column = [line.split(" | ")[-1].removesuffix(" |") for line in table(read(state))[2:]]
     failed = "failed to install or to run the demo"
-    assert column == ["not published", "40 passed, 2 skipped", "2 of 40 failed", failed, "not run"]
+    assert column == ["not published", "40 passed, 2 skipped", "2 of 40 failed", failed, "untested"]
+    assert details(read(state)) == [
+        "- Python 3.12, torch 2.15.0: `a::b; a::c`",
+        "- Python 3.13, torch 2.15.0: `pip ended with 1`",
+    ]
 
 
 def test_a_torch_that_is_not_published_is_not_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
