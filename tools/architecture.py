@@ -17,7 +17,7 @@ GROUPS = {
     "shared": ("base", "ir", "formats", "backends.framework"),
     "runs files, without torch": ("engine", "lowering.passes", "runtime"),
     "compiles models; delegates run without torch": ("frontend", "lowering", "quantize", "program", "backends"),
-    "is called by people": ("report", "api", "llm", "compat", "explore", "peers", "demo", "cli", "entry"),
+    "is called by people": ("report", "bare_metal", "api", "llm", "compat", "explore", "peers", "demo", "cli", "entry"),
 }
 _COLORS = ("#e8eef7", "#e6f4ea", "#fdf1e0", "#f3e8fd")
 _WIDTH, _ROW, _PAD, _TITLE = 760, 30, 12, 24

@@ -224,6 +224,7 @@ class CompileSession:
         exported, io = self._integer_io(recipe, self.quantization.run(target, recipe))
         with self.stages("lower", f"{target.name}: lower"):
             pipeline, edge, simulated = self._lower(target, exported)
+            edge.quantized_io = io.facts()
             program = pipeline.finish(edge)
         report = CompileReport(target.name, target.backend, _precision(recipe), simulated, len(program.buffer))
         report.methods, report.program = edge.partition_reports, program

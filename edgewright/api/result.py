@@ -73,6 +73,13 @@ class IntegerIO:
         outputs = self.dequantize(method.execute(self.quantize(leaves)))
         return [to_array("result", o).copy() if is_torch(o) else o for o in outputs]
 
+    def facts(self) -> dict[str, dict[str, Any]]:
+        """Type, scale and zero point of each converted input and output, as plain data."""
+        return {
+            name: {"type": str(p.dtype).removeprefix("torch."), "scale": p.scale, "zero_point": p.zero_point}
+            for name, p in self.parameters.items()
+        }
+
     def describe(self) -> dict[str, str]:
         """Each converted input and output: its type, and the number that an integer stands for."""
         texts = {}

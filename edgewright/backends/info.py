@@ -40,6 +40,8 @@ class BackendInfo:
     ``requirements``: what ``edgewright doctor`` checks.
     ``compat``: its names in ExecuTorch.
     ``disassemble``: the contents of a blob (``runtime.disassembly``); by default its graph or that of its twin.
+    ``device_memory``: what a delegate takes of a device without an operating system (``runtime.device_memory``), if
+    ExecuTorch's bare-metal runtime can execute it.
     """
 
     def __init__(
@@ -50,6 +52,7 @@ class BackendInfo:
         dialects: Mapping[str, str | Dialect] | None = None,
         requirements: str | Sequence[Requirement] = "",
         compat: str | CompatNames = "", disassemble: str | Callable[[Any], Any] = "",
+        device_memory: str | Callable[[Any], Any] = "",
     ) -> None:  # fmt: skip
         self.name, self.package, self.id = name, package, id or name
         self.title, self.full_title, self.summary = title or name, full_title or title or name, summary
@@ -58,6 +61,7 @@ class BackendInfo:
         self.delegate, self.targets, self.read_spec = delegate, targets, read_spec
         self.demo_target, self.dialects = demo_target, dialects or {}
         self.requirements, self.compat, self.disassemble = requirements, compat, disassemble
+        self.device_memory = device_memory
 
     def __repr__(self) -> str:
         return f"BackendInfo({self.name!r}, {self.package!r})"

@@ -29,6 +29,7 @@ GROUPS = {
     "compile": {
         "compile": "compile a PyTorch model for one or several devices",
         "llm": "compile a language model, a GGUF file or a Hugging Face folder, to a .pte",
+        "export": "write a .pte as C sources, with the pool sizes that firmware must provide",
         "explain": "show which operators a device runs and why the rest stay on the CPU, by module",
         "sweep": "compile models for devices and precisions, many at once, and compare them in one table",
         "compare": "rank layers by quantization error and recommend which to raise to 16 bits",

@@ -127,6 +127,7 @@ class EdgeProgramManager:
         self.kernels: KernelSet = kernel_set(config.runtime)
         self._no_decompose = frozenset([*config.preserve_ops, *config._core_aten_ops_exception_list])
         self.partition_reports: dict[str, PartitionReport] = {}  # by method
+        self.quantized_io: Mapping[str, Mapping[str, Any]] = {}  # of integer inputs and outputs, for the manifest
         self._exported = dict(programs)
         self.sources = self._exported  # the exported programs, before any rewriting
 
@@ -347,7 +348,8 @@ class ExecutorchProgramManager:
         if self.config.manifest:
             targets, kernels = manifest.targets_of(program), self._edge.kernels.name
             versions = {"torch": str(torch.__version__)}
-            data = manifest.build(program, targets, kernels, self._blobs.estimates, versions)
+            quantized_io = self._edge.quantized_io
+            data = manifest.build(program, targets, kernels, self._blobs.estimates, versions, quantized_io)
             add_named_data(program, manifest.KEY, data, alignment)
         add_layers(program, self._layers if self.config.layer_names else {}, alignment)
         return program

@@ -16,14 +16,15 @@ KEY = "edgewright.manifest"
 MAX_BYTES = 4096
 
 # Lists that are replaced with counts, in this order, until the manifest of a large program fits.
-_SHRINKABLE = ("estimates", "operators", "methods", "delegates", "targets", "runtime")
+_SHRINKABLE = ("estimates", "operators", "methods", "delegates", "quantized_io", "targets", "runtime")
 
 
 def build(
     program: schema.Program, targets: Sequence[str], runtime: str, estimates: Sequence[Mapping[str, Any]] = (),
-    versions: Mapping[str, str] | None = None,
+    versions: Mapping[str, str] | None = None, quantized_io: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> bytes:  # fmt: skip
-    """The manifest of a program; deterministic. ``versions``: of the packages that exported the model."""
+    """The manifest of a program; deterministic. ``versions``: of the packages that exported the model.
+    ``quantized_io``: type, scale and zero point of integer inputs and outputs, by name (``input0``, ``output0``)."""
     content: dict[str, Any] = {
         "edgewright": VERSION,
         **(versions or {}),
@@ -35,6 +36,8 @@ def build(
         "delegates": _delegates(program),
         "segments": [_digest(segment.data) for segment in (program.segments or ())[:8]],
     }
+    if quantized_io:
+        content["quantized_io"] = {name: dict(parameters) for name, parameters in quantized_io.items()}
     if estimates:
         content["estimates"] = [{key: e[key] for key in e if key != "layers"} for e in estimates[:8]]
     return _shrink_to_limit(content)

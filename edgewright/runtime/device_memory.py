@@ -1,0 +1,45 @@
+"""What a delegate takes of a device without an operating system: the result of a backend's ``device_memory``.
+
+A backend whose delegates run under ExecuTorch's bare-metal runtime provides it (``BackendInfo.device_memory``).
+Programs with delegates of other backends cannot be exported to a board.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from edgewright.formats.flatbuffer import Buffer
+
+
+@dataclass(frozen=True)
+class DeviceBlob:
+    """A delegate of a file: its blob, its compile specs, and the data that the file stores by name."""
+
+    blob: Buffer = field(repr=False)
+    specs: Mapping[str, bytes]
+    named_data: Mapping[str, Buffer]
+
+
+@dataclass(frozen=True)
+class DeviceMemory:
+    """Memory of one delegate.
+
+    ``parts``: what the blob consists of, in bytes, by name; the rest of the blob is headers. ``scratch``: taken from
+    the temp allocator during a call, with ``alignment``. ``handle_words``: upper bound of what the backend's runtime
+    takes from the method allocator, in machine words. ``fast_scratch``: provided by the application;
+    ``fast_scratch_exact`` is False if only an upper bound is known. ``final_tables``: lookup tables that are read only
+    after the last convolution or matrix product, with their size. ``constants_in_sram``: the device copies the
+    constants to SRAM before it runs.
+    """
+
+    target: str
+    parts: Mapping[str, int]
+    scratch: int
+    alignment: int
+    handle_words: int
+    fast_scratch: int = 0
+    fast_scratch_exact: bool = True
+    final_tables: int = 0
+    final_table_bytes: int = 0
+    constants_in_sram: bool = False
