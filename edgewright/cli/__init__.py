@@ -52,6 +52,7 @@ GROUPS = {
         "report": "write one HTML page about a .pte: graph, layers, memory, time; several side by side",
         "inspect": "show what is in a .pte, .ptd, .bpte or .etdp",
         "size": "show what takes up space in a .pte",
+        "budget": "show what a .pte takes of a board's flash and SRAM, and fail if it does not fit",
         "diff": "show what changed between two .pte files",
         "disasm": "print the contents of delegates: NPU commands or the delegated graph",
         "strip": "remove the manifest, layer names, the host twin and source lines from a .pte",

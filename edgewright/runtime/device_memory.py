@@ -28,9 +28,9 @@ class DeviceMemory:
     ``parts``: what the blob consists of, in bytes, by name; the rest of the blob is headers. ``scratch``: taken from
     the temp allocator during a call, with ``alignment``. ``handle_words``: upper bound of what the backend's runtime
     takes from the method allocator, in machine words. ``fast_scratch``: provided by the application;
-    ``fast_scratch_exact`` is False if only an upper bound is known. ``final_tables``: lookup tables that are read only
-    after the last convolution or matrix product, with their size. ``constants_in_sram``: the device copies the
-    constants to SRAM before it runs.
+    ``fast_scratch_exact`` is False if only an upper bound is known. ``final_tables``, ``final_table_bytes``,
+    ``final_command_bytes``: what only operators after the last convolution or matrix product need, such as a softmax.
+    ``constants_in_sram``: constants are read from SRAM; ``scratch_in_dram``: the scratch is in DRAM.
     """
 
     target: str
@@ -42,4 +42,6 @@ class DeviceMemory:
     fast_scratch_exact: bool = True
     final_tables: int = 0
     final_table_bytes: int = 0
+    final_command_bytes: int = 0
     constants_in_sram: bool = False
+    scratch_in_dram: bool = False

@@ -24,10 +24,11 @@ def device_memory(contents: DeviceBlob) -> DeviceMemory:
     """What a delegate takes of the device."""
     blob = read_blob(contents.blob, contents.named_data)
     stream = decode(bytes(blob.cmd_data))
-    tables, final = _tables(stream)
+    tables, final, command_bytes = _tables(stream)
     table_bytes = sum(size for _, size in tables)
     fast = _fast_scratch_limit(contents.specs) if _uses_fast_scratch(stream) else 0
-    mode = _MODE.search(contents.specs.get("compile_flags", b""))
+    match = _MODE.search(contents.specs.get("compile_flags", b""))
+    mode = match.group(1) if match else b""
     return DeviceMemory(
         target=stream.accelerator,
         parts={
@@ -42,26 +43,29 @@ def device_memory(contents: DeviceBlob) -> DeviceMemory:
         fast_scratch_exact=not fast,
         final_tables=len(final),
         final_table_bytes=sum(size for _, size in final),
-        constants_in_sram=mode is not None and mode.group(1) == b"Sram_Only",
+        final_command_bytes=command_bytes if final else 0,
+        constants_in_sram=mode == b"Sram_Only",
+        scratch_in_dram=mode.startswith(b"Dedicated_Sram"),
     )
 
 
-def _tables(stream: CommandStream) -> tuple[set[tuple[int, int]], set[tuple[int, int]]]:
+def _tables(stream: CommandStream) -> tuple[set[tuple[int, int]], set[tuple[int, int]], int]:
     """Lookup tables among the constants, as offsets and sizes: all, and those that are read only after the last
-    convolution or matrix product."""
-    registers, tables, final = Registers(), set[tuple[int, int]](), set[tuple[int, int]]()
+    convolution or matrix product; and the bytes of commands after it."""
+    registers, tables, final, last = Registers(), set[tuple[int, int]](), set[tuple[int, int]](), 0
     for instruction in stream.instructions:
         name = instruction.command.name
         if not instruction.command.is_operation:
             registers.set(instruction)
         elif name in _PRODUCTS:
             final.clear()
+            last = instruction.offset
         elif name == "DMA_START" and _loads_table(registers):
             table = (registers.address("DMA0_SRC"), registers.address("DMA0_LEN"))
             if table not in tables:
                 final.add(table)
             tables.add(table)
-    return tables, final
+    return tables, final, stream.instructions[-1].offset - last if stream.instructions else 0
 
 
 def _loads_table(registers: Registers) -> bool:
