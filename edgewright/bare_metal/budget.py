@@ -118,7 +118,7 @@ def _advice(about: Description, rows: Sequence[Row]) -> Iterator[str]:
     if floats and conversions and about.pools.delegates:
         yield (
             f"floating-point inputs and outputs take {size(floats)} of planned memory and need "
-            f"{' and '.join(conversions)}. Compile with --integer-io to pass integers; the header then has their scales."
+            f"{' and '.join(conversions)}. Compile with --integer-io to pass integers; the header has their scales."
         )
     weights = _float_weights(about.plan)
     if weights >= _WORTH_SAYING * flash:
