@@ -17,7 +17,7 @@ from edgewright.llm.compile_qualcomm import QualcommOptions, compile_for_qualcom
 from edgewright.llm.perplexity import CALIBRATED, FLOAT, NEAREST, ORIGINAL, SEARCHED, STATIC, TOKENS, Perplexity
 from edgewright.llm.program_file import LlmReport
 from edgewright.llm.static_weights import KV_BITS, STATIC_PRECISIONS, StaticPrecision
-from edgewright.llm.weights import GROUP_SIZES, LINEAR_PRECISIONS, TABLE_PRECISIONS, Precision
+from edgewright.llm.weights import CACHE_PRECISIONS, GROUP_SIZES, LINEAR_PRECISIONS, TABLE_PRECISIONS, Precision
 from edgewright.units import duration, number, share, size
 
 EXAMPLES = """examples:
@@ -46,6 +46,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--embedding", choices=TABLE_PRECISIONS, help="precision of the embedding (default: int8; fp32 with fp32)")
     add("--head", choices=TABLE_PRECISIONS, help="precision of the output head (default: int8; fp32 with fp32)")
+    add(
+        "--kv-cache", choices=CACHE_PRECISIONS,
+        help="precision of keys and values in the cache (default: int8; fp32 with fp32)",
+    )  # fmt: skip
     add("--max-seq-len", type=int, metavar="N", help="tokens of one call (default: 512; on Qualcomm's SoCs 32)")
     add("--max-context-len", type=int, metavar="N", help="positions of the cache (default: 2048, or the model's)")
     add(
@@ -97,7 +101,7 @@ def _compile_for_xnnpack(args: argparse.Namespace, checkpoint: Checkpoint, step:
     if linear not in LINEAR_PRECISIONS:
         raise UsageError("--quantize", f"must be {', '.join(LINEAR_PRECISIONS)} for {XNNPACK}", value=linear)
     tables = "fp32" if linear == "fp32" else "int8"
-    precision = Precision(linear, args.group_size, args.embedding or tables, args.head or tables)
+    precision = Precision(linear, args.group_size, args.embedding or tables, args.head or tables, args.kv_cache or "")
     return compile_checkpoint(
         checkpoint, args.output, precision, max_seq_len=args.max_seq_len, max_context_len=args.max_context_len,
         calibrate=args.calibrate, perplexity=args.perplexity, perplexity_tokens=args.perplexity_tokens, on_layer=step,
@@ -110,6 +114,8 @@ def _compile_for_qualcomm(args: argparse.Namespace, checkpoint: Checkpoint, step
         raise UsageError("--quantize", f"must be {' or '.join(STATIC_PRECISIONS)} for {args.target}", value=linear)
     if args.embedding is not None:
         raise UsageError("--embedding", f"is not for {args.target}: it has 16 bits, as all activations do")
+    if args.kv_cache is not None:
+        raise UsageError("--kv-cache", f"is not for {args.target}", remedy="Use --kv-bits.")
     precision = StaticPrecision(linear, args.group_size, args.head or "int8", args.kv_bits or 16)
     sharing, simulate_only = not args.no_weight_sharing, args.simulate_only
     options = QualcommOptions(args.shards, weight_sharing=sharing, simulate_only=simulate_only)

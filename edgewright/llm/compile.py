@@ -60,12 +60,12 @@ def compile_checkpoint(
     if perplexity is not None:
         measurement = texts.measurement(perplexity, precision, perplexity_tokens, calibrated=calibration is not None)
     weights = DecoderWeights(source, precision, calibration=calibration, measurement=measurement, on_layer=on_layer)
-    graph = build_decoder(source.config, weights, max_seq, max_context)
+    graph = build_decoder(source.config, weights, max_seq, max_context, precision.kv_cache)
     methods = constant_methods(source, vocabulary, max_seq, max_context)
     program = build_program([graph], methods, DelegatePool())
     quantization = {
         "linear": precision.linear, "group_size": precision.group_size, "embedding": precision.embedding,
-        "head": precision.head,
+        "head": precision.head, "kv_cache": precision.kv_cache,
     }  # fmt: skip
     describe(program, source, quantization, vocabulary)
     size, tokenizer = write(program, path, vocabulary)

@@ -14,18 +14,25 @@ from typing import Any
 import numpy as np
 
 from edgewright.errors import UsageError
+from edgewright.ir.dtypes import ScalarType
 from edgewright.ir.graph import Dim, Graph, Op, Size, Value
 from edgewright.llm.config import DecoderConfig
 from edgewright.llm.delegate_builder import DelegateBuilder, constant, tensor
 from edgewright.llm.rope import Rope
 from edgewright.llm.weights import DecoderWeights
 
+_Q = "quantized_decomposed::"
 _MASKED = -1e30  # added to scores outside the window: their weight is exactly 0
 
 
-def build_decoder(config: DecoderConfig, weights: DecoderWeights, max_seq: int, max_context: int) -> Graph:
-    """The graph of ``forward``: tokens int64 [1, S], S up to ``max_seq``; position int64 [1]; logits float32 [1, V]."""
-    return _Decoder(config, weights, max_seq, max_context).build()
+def build_decoder(
+    config: DecoderConfig, weights: DecoderWeights, max_seq: int, max_context: int, kv_cache: str = "fp32"
+) -> Graph:
+    """The graph of ``forward``: tokens int64 [1, S], S up to ``max_seq``; position int64 [1]; logits float32 [1, V].
+
+    ``kv_cache``: fp32, or int8, in which rows are as in files of the stock exporter.
+    """
+    return _Decoder(config, weights, max_seq, max_context, kv_cache).build()
 
 
 @dataclass
@@ -40,8 +47,10 @@ class _Positions:
 
 
 class _Decoder:
-    def __init__(self, config: DecoderConfig, weights: DecoderWeights, max_seq: int, max_context: int) -> None:
-        self.config, self.weights = config, weights
+    def __init__(
+        self, config: DecoderConfig, weights: DecoderWeights, max_seq: int, max_context: int, kv_cache: str
+    ) -> None:
+        self.config, self.weights, self.int8_cache = config, weights, kv_cache == "int8"
         self.max_seq, self.max_context = max_seq, max_context
         # A length that is always 1 is not dynamic.
         self.length: Size = Dim("s", 1, max_seq) if max_seq > 1 else 1
@@ -124,25 +133,66 @@ class _Decoder:
 
     def _attention(self, layer: int, query: Value, key: Value, value: Value, positions: _Positions) -> Value:
         """Rotate, write the caches, attend; [1, S, heads * head_dim]."""
-        config, prefix = self.config, f"l{layer}"
+        config = self.config
         query, key = self._rotate(layer, query, key, positions)
         value = self.view(value, key.shape, positions)
-        shape = (1, self.max_context, config.kv_heads, config.head_dim)
-        caches = []
-        for kind, rows in (("k", key), ("v", value)):
-            zeros = np.broadcast_to(np.float32(0), shape)
-            name = f"layers.{layer}.{kind}_cache"
-            cache = tensor(f"{prefix}_{kind}_cache", shape, data=zeros, state=True, qualified_name=name)
-            args = {"value": rows, "cache": cache, "start_pos": positions.start}
-            self.call(f"{prefix}_{kind}_written", (1,), "llama::update_cache.out", **args)
-            caches.append(cache)
         mask = positions.mask if self._is_windowed(layer) else None
-        attended = self.call(
-            f"{prefix}_attended", query.shape, "llama::custom_sdpa.out", query=query, key=caches[0], value=caches[1],
-            start_pos=positions.start, attn_mask=mask, drpout_p=0.0, is_causal=mask is None,
-            scale=config.attention_scale,
-        )  # fmt: skip
+        args = {"start_pos": positions.start, "attn_mask": mask, "drpout_p": 0.0, "is_causal": mask is None,
+                "scale": config.attention_scale}  # fmt: skip
+        shape, kernel = query.shape, "llama::custom_sdpa.out"
+        if not self.int8_cache:
+            args["query"] = query
+            for name, rows in (("key", key), ("value", value)):
+                args[name] = self._cache(f"layers.{layer}.{name[0]}_cache", rows, positions)
+        else:
+            kernel = "llama::custom_quantized_sdpa.out"
+            args |= self._int8_operands(layer, query, key, value, positions)
+        attended = self.call(f"l{layer}_attended", shape, kernel, **args)
         return self.view(attended, (1, self.length, config.heads * config.head_dim), positions)
+
+    def _cache(self, name: str, rows: Value, positions: _Positions) -> Value:
+        """A cache, after the rows of this call are written to it."""
+        shape = (1, self.max_context, *rows.bound[2:])
+        assert rows.dtype is not None
+        zeros = np.broadcast_to(rows.dtype.type(0), shape)
+        cache = tensor(name.replace(".", "_"), shape, rows.dtype, data=zeros, state=True, qualified_name=name)
+        args = {"value": rows, "cache": cache, "start_pos": positions.start}
+        self.call(f"{cache.name}_written", (1,), "llama::update_cache.out", rows.dtype, **args)
+        return cache
+
+    def _int8_operands(
+        self, layer: int, query: Value, key: Value, value: Value, positions: _Positions
+    ) -> dict[str, Any]:
+        """Queries, and the caches of keys and values, as int8 rows with scales and zero points."""
+        operands: dict[str, Any] = {"is_seq_at_dim_2": False}
+        for name, rows in (("query", query), ("key", key), ("value", value)):
+            parts = self._int8_rows(rows)
+            if name != "query":
+                prefix = f"layers.{layer}.{name[0]}_cache"
+                parts = [
+                    self._cache(f"{prefix}{suffix}", part, positions)
+                    for suffix, part in zip(("", "_scales", "_zero_points"), parts, strict=True)
+                ]
+            names = (name, f"{name[0]}_scales", f"{name[0]}_zero_points")
+            operands |= dict(zip(names, parts, strict=True))
+        return operands
+
+    def _int8_rows(self, rows: Value) -> list[Value]:
+        """The rows as int8, their scales as float32 and their zero points as int8."""
+        shape = (*rows.shape[:-1], 1)
+        scales = tensor(f"{rows.name}_scales64", shape, np.float64)
+        zero_points = tensor(f"{rows.name}_zero_points64", shape, np.int64)
+        choose = {"input": rows, "dtype": int(ScalarType.INT8)}
+        self.graph.ops.append(Op(f"{_Q}choose_qparams_per_token_asymmetric.out", choose, [scales, zero_points]))
+        quantized = self.call(
+            f"{rows.name}_int8", rows.shape, f"{_Q}quantize_per_token.out", np.int8, input=rows, scales=scales,
+            zero_points=zero_points, quant_min=-128, quant_max=127, dtype=int(ScalarType.INT8),
+        )  # fmt: skip
+        casts = [
+            self.call(x.name[:-2], shape, "aten::_to_copy.out", dtype, self=x, non_blocking=False, memory_format=None)
+            for x, dtype in ((scales, np.float32), (zero_points, np.int8))
+        ]
+        return [quantized, *casts]
 
     def _rotate(self, layer: int, query: Value, key: Value, positions: _Positions) -> tuple[Value, Value]:
         """Norms of heads, and rotation of their halves."""

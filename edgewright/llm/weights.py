@@ -24,27 +24,33 @@ from edgewright.llm.quantize_weights import (
 
 LINEAR_PRECISIONS = ("8da4w", "int8", "fp32")
 TABLE_PRECISIONS = ("int4", "int8", "fp32")
+CACHE_PRECISIONS = ("int8", "fp32")
 GROUP_SIZES = (32, 64, 128, 256)
 
 
 @dataclass(frozen=True)
 class Precision:
-    """Precision of linear layers, of the embedding and of the output head.
+    """Precision of linear layers, of the embedding, of the output head, and of keys and values in the cache.
 
     ``8da4w``: 4-bit groups of ``group_size`` weights, activations quantized to int8 by row at run time; ``int8``: int8
-    rows, activations the same.
+    rows, activations the same. The cache is float32 by default if the linear layers are, else int8, with a scale and a
+    zero point for each position and head.
     """
 
     linear: str = "8da4w"
     group_size: int = 32
     embedding: str = "int8"
     head: str = "int8"
+    kv_cache: str = ""
 
     def __post_init__(self) -> None:
+        if not self.kv_cache:
+            object.__setattr__(self, "kv_cache", "fp32" if self.linear == "fp32" else "int8")
         for name, allowed in (
             ("linear", LINEAR_PRECISIONS),
             ("embedding", TABLE_PRECISIONS),
             ("head", TABLE_PRECISIONS),
+            ("kv_cache", CACHE_PRECISIONS),
         ):
             if getattr(self, name) not in allowed:
                 raise UsageError(f"precision of {name}", f"must be {', '.join(allowed)}", value=getattr(self, name))

@@ -34,7 +34,13 @@ _SUMS: dict[str, Callable[[Any, Any], Any]] = {
 # Operators that do the same at any position, as long as it is in their tensors: a caller checks that.
 MOVING = {
     "aten::slice_copy.Tensor_out": ("start", "end"),
-    **dict.fromkeys(("llama::update_cache.out", "llama::custom_sdpa.out"), ("start_pos",)),
+    **dict.fromkeys(
+        [
+            f"llama::{name}.out"
+            for name in ("update_cache", "custom_sdpa", "custom_quantized_sdpa", "sdpa_with_kv_cache")
+        ],
+        ("start_pos",),
+    ),
 }
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from edgewright.ir.aten.reference.dims import Array, Shape
 from edgewright.ir.core.cache import attend
+from edgewright.ir.core.quantized_cache import dequantize_rows
 from edgewright.ir.dtypes import bfloat16
 from edgewright.runtime.kernel import kernel, register
 
@@ -168,8 +169,7 @@ def quantized_sdpa(
 def _dequantize(x: Array, scales: Array | None, zero_points: Array | None) -> Array:
     assert scales is not None
     assert zero_points is not None
-    difference: Array = x.astype(np.float32) - zero_points.astype(np.float32)
-    return difference * scales.astype(np.float32)
+    return dequantize_rows(x, scales.astype(np.float32), zero_points)
 
 
 register("llama::custom_quantized_sdpa.out", quantized_sdpa, quantized_sdpa_shape)

@@ -182,7 +182,7 @@ class _StaticSegmentBuilder(SegmentBuilder):
     def replace(self, chain: list[Step], start: int, end: int, builder: GraphBuilder) -> None:
         observed = self.observed_results(chain[start:end])
         try:
-            builder.graph.outputs = [builder.value_in_dim_order(self.values[i]) for i in observed]
+            builder.graph.outputs = builder.results([self.values[i] for i in observed])
             engine = self.specializer.engine(self.chain_index, start, builder.numerics or FLOAT32)
             compiled = engine.make(builder.graph)
         except EdgewrightError as error:

@@ -29,6 +29,7 @@ from edgewright.ir.aten.reference import (
     unary,
 )
 from edgewright.ir.aten.reference.dims import Array, Shape
+from edgewright.ir.core.quantized_cache import quantize_rows, row_parameters
 from edgewright.runtime.kernel import Function, kernel, register, register_signature
 from edgewright.runtime.tensor import TensorSlot
 
@@ -40,7 +41,11 @@ def _call_by_position(fn: Function, names: list[str]) -> Function:
     return lambda *inputs: fn(**dict(zip(names, inputs, strict=True)))
 
 
+_Q = "quantized_decomposed::"
+_BY_ROW = (f"{_Q}choose_qparams_per_token_asymmetric.out", f"{_Q}quantize_per_token.out")
 for _key, _signature in operators().items():
+    if _key in _BY_ROW:
+        continue
     _functions = {(row.reference, row.shape) for row in OPS.matching(_signature.functional)}
     if _signature.outputs and len(_functions) == 1:
         _names = [a.name for a in _signature.inputs]
@@ -111,10 +116,26 @@ def _batch_norm_legit(
 
 # -------------------------------------------------------------------------------------------------------- quantization
 
+# Where eager PyTorch rounds rows otherwise, and has another smallest scale, these follow the stock runtime.
 
-_Q = "quantized_decomposed::"
 
-# The same under the operator names of Arm's Cortex-M runtime.
+def _choose_row_parameters(input: Array, dtype: int) -> tuple[Array, Array]:
+    if input.dtype != np.float32:
+        return quant.choose_qparams_per_token_asymmetric(input, dtype)
+    return row_parameters(input)
+
+
+def _quantize_by_row(input: Array, scales: Array, zero_points: Array, low: int, high: int, dtype: int) -> Array:
+    if input.dtype != np.float32 or (low, high) != (-128, 127):
+        return quant.quantize_per_token(input, scales, zero_points, low, high, dtype)
+    rows = (*input.shape[:-1], 1)
+    return quantize_rows(input, scales.reshape(rows), zero_points.reshape(rows))
+
+
+register(_BY_ROW[0], _choose_row_parameters, quant.choose_qparams_per_token_asymmetric_shape)
+register(_BY_ROW[1], _quantize_by_row, quant.quantize_per_token_shape)
+
+# Per-tensor kernels under the operator names of Arm's Cortex-M runtime.
 _QDQ_ARGS = "input: Tensor, scale: float, zero_point: int, quant_min: int, quant_max: int, dtype: int, out: Tensor!"
 register_signature(
     f"cortex_m::quantize_per_tensor.out({_QDQ_ARGS})", quant.quantize_per_tensor, quant.quantize_per_tensor_shape

@@ -9,10 +9,13 @@ Needs the ``test`` extra. The demo's program is made by ``python -m edgewright.d
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import tempfile
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -85,8 +88,43 @@ def make_shared_state(models: Path) -> None:
     write_file(Path(__file__).parent / "shared_state.pte", [program.buffer])
 
 
+def make_int8_cache(models: Path) -> None:
+    """A language model of random weights, whose keys and values are int8 in the cache. Slow."""
+    import torch
+    from executorch.examples.models.llama.export_llama_lib import build_args_parser, export_llama
+    from executorch.extension.llm.export.config.llm_config import LlmConfig
+
+    sizes = {"dim": 32, "hidden_dim": 64, "vocab_size": 64, "n_layers": 2, "n_heads": 4, "n_kv_heads": 2,
+             "norm_eps": 1e-5, "rope_theta": 1e4, "use_scaled_rope": False}  # fmt: skip
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        Path("params.json").write_text(json.dumps(sizes))
+        torch.save(_random_llama(32, 64, 64, 2, 16), "checkpoint.pth")
+        options = "-c checkpoint.pth -p params.json -kv --use_sdpa_with_kv_cache --quantize_kv_cache -X -d fp32"
+        options += " --xnnpack-extended-ops --max_seq_length 32 --max_context_length 64 -n int8_cache.pte"
+        export_llama(LlmConfig.from_args(build_args_parser().parse_args(options.split())))
+        program = Path("int8_cache.pte").read_bytes()
+    write_file(Path(__file__).parent / "llama_int8_cache_xnnpack.pte", [program])
+
+
+def _random_llama(dim: int, hidden: int, words: int, layers: int, kv_dim: int) -> dict[str, Any]:
+    """Weights under the exporter's names, large enough for logits that differ."""
+    import torch
+
+    generator = torch.Generator().manual_seed(0)
+    shapes = {"tok_embeddings": (words, dim), "output": (words, dim)}
+    for layer in range(layers):
+        attention, feed_forward = f"layers.{layer}.attention", f"layers.{layer}.feed_forward"
+        shapes |= {f"{attention}.wq": (dim, dim), f"{attention}.wk": (kv_dim, dim), f"{attention}.wv": (kv_dim, dim),
+                   f"{attention}.wo": (dim, dim), f"{feed_forward}.w1": (hidden, dim),
+                   f"{feed_forward}.w3": (hidden, dim), f"{feed_forward}.w2": (dim, hidden)}  # fmt: skip
+    norms = ["norm", *(f"layers.{i}.{name}_norm" for i in range(layers) for name in ("attention", "ffn"))]
+    weights = {f"{name}.weight": torch.randn(shape, generator=generator) * 0.3 for name, shape in shapes.items()}
+    return {**weights, **{f"{name}.weight": torch.ones(dim) for name in norms}}
+
+
 FILES: dict[str, Callable[[Path], None]] = {
     "images": make_images,
+    "int8_cache": make_int8_cache,
     "shared_state": make_shared_state,
     "sizes": make_sizes,
     "xnnpack_sizes": make_xnnpack_sizes,

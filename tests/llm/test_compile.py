@@ -78,7 +78,8 @@ def test_what_a_program_says_about_text(gguf_file: Path, tmp_path: Path) -> None
     program = read_program(tmp_path / "model.pte")
     description = read_description(program)
     assert description is not None and description.family == "llama"
-    assert description.quantization == {"linear": "8da4w", "group_size": 32, "embedding": "int8", "head": "int8"}
+    expected = {"linear": "8da4w", "group_size": 32, "embedding": "int8", "head": "int8", "kv_cache": "int8"}
+    assert description.quantization == expected
     assert description.special_tokens["eos_token"] == "<|im_end|>" and "messages" in str(description.chat_template)
     assert description.config["layers"] == 3
     assert read_tokenizer(program) == (tmp_path / "model.tokenizer.json").read_bytes()

@@ -73,6 +73,18 @@ def test_quantized_programs_compute_with_the_quantized_weights(linear: str, tabl
     assert np.linalg.norm(ours - theirs) < 0.02 * np.linalg.norm(theirs)
 
 
+@pytest.mark.parametrize("family", ["smollm2", "gemma3", "qwen3"])
+def test_int8_caches_are_those_of_the_stock_runtime(family: str, tmp_path: Path) -> None:
+    """Rows in the cache are the same bits in both runtimes, up to rounding where they are computed."""
+    model = RecordedModel(family)
+    program = compiled(model, tmp_path, Precision("fp32", embedding="fp32", head="fp32", kv_cache="int8"))
+    ours = run(program, model)
+    theirs = np.concatenate([outputs[0] for outputs in stock().run_many(program, "forward", calls(model))])[1:]
+    assert np.linalg.norm(ours - theirs) < 2e-3 * np.linalg.norm(theirs)
+    assert ours.argmax(1).tolist() == theirs.argmax(1).tolist()
+    assert 0 < np.linalg.norm(ours - model.logits) < 0.03 * np.linalg.norm(model.logits)
+
+
 def test_a_call_may_have_any_length_up_to_the_declared_one(tmp_path: Path) -> None:
     model = RecordedModel("llama")
     method = Runtime.get().load_program(compiled(model, tmp_path)).load_method("forward")
@@ -99,9 +111,12 @@ def test_programs_are_the_same_every_time(tmp_path: Path) -> None:
     assert compiled(model, tmp_path / "a") == compiled(model, tmp_path / "b")
 
 
-def test_one_graph_serves_every_position(tmp_path: Path) -> None:
-    model = RecordedModel("llama")
-    method = Runtime.get().load_program(compiled(model, tmp_path)).load_method("forward")
+@pytest.mark.parametrize("kv_cache", ["fp32", "int8"])
+@pytest.mark.parametrize("family", ["llama", "gemma3"])
+def test_one_graph_serves_every_position(family: str, kv_cache: str, tmp_path: Path) -> None:
+    model = RecordedModel(family)
+    precision = Precision("fp32", embedding="fp32", head="fp32", kv_cache=kv_cache)
+    method = Runtime.get().load_program(compiled(model, tmp_path, precision)).load_method("forward")
     for call in calls(model)[:6]:
         method.execute(call)
     assert method._specializer is not None
@@ -110,6 +125,7 @@ def test_one_graph_serves_every_position(tmp_path: Path) -> None:
     for chains in variants.values():
         assert [step.label for step in chains[0][:2]] == ["aten::select_copy.int_out", "aten::_local_scalar_dense"]
         assert 2 + chains[0][2].length == len(chains[0])
+        assert all(step.python is None for step in chains[0][2].compiled.plan.steps)
 
 
 def test_positions_outside_of_the_context_are_rejected(tmp_path: Path) -> None:

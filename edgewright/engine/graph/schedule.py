@@ -17,7 +17,13 @@ from edgewright.engine.graph.verify_plan import Access, verify_plan
 from edgewright.engine.isa import ISA
 from edgewright.engine.lower.attention import FusedAttention
 from edgewright.engine.lower.base import Lowering, LoweringContext
-from edgewright.engine.lower.cache import CachedAttention, DynamicSlice, DynamicUpdateSlice
+from edgewright.engine.lower.cache import (
+    CachedAttention,
+    DynamicSlice,
+    DynamicUpdateSlice,
+    QuantizedCachedAttention,
+    RowQuantization,
+)
 from edgewright.engine.lower.conv import Bf16Gemm, FloatConv, FloatConvTranspose, FloatDepthwiseConv
 from edgewright.engine.lower.conv_chain import FloatConvChain, fuse_conv_chains
 from edgewright.engine.lower.dynamic_gemm import DynamicQuantize, DynamicQuantizedGemm
@@ -62,6 +68,8 @@ LOWERINGS: list[type[Lowering]] = [
     RowGather,
     RowScatter,
     CachedAttention,
+    QuantizedCachedAttention,
+    RowQuantization,
     DynamicSlice,
     DynamicUpdateSlice,
     PlanesToChannelsLast,

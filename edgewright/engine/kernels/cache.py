@@ -97,17 +97,22 @@ class CachedAttentionSpec:
         for many rows."""
         return self.parts > 1
 
+    def row_sizes(self) -> dict[str, int]:
+        """Numbers that a row of the tile has in scratch."""
+        return {"query": self.width, "weights": self.block, "sums": self.width, "top": 1, "total": 1, "factor": 1}
+
+    def group_sizes(self, isa: ISA) -> dict[str, int]:
+        """Numbers in scratch, of one group where a unit takes all of them."""
+        rows = self.padded(isa)
+        sizes = {name: rows * size for name, size in self.row_sizes().items()}
+        return {**sizes, "keys": 0 if self.by_dots else self.width * self.block}
+
     def offsets(self, isa: ISA) -> dict[str, int]:
         """Byte offsets in scratch, and its size as ``end``."""
-        rows = self.padded(isa) * (self.groups if self.by_dots else 1)
-        sizes = {
-            "query": rows * self.width, "weights": rows * self.block, "sums": rows * self.width, "top": rows,
-            "total": rows, "factor": rows, "keys": 0 if self.by_dots else self.width * self.block,
-        }  # fmt: skip
         offsets, at = {}, 0
-        for name, size in sizes.items():
+        for name, size in self.group_sizes(isa).items():
             offsets[name] = at
-            at += -(-4 * size // 64) * 64
+            at += -(-4 * size * (self.groups if self.by_dots else 1) // 64) * 64
         return {**offsets, "end": at}
 
     @property
@@ -116,8 +121,10 @@ class CachedAttentionSpec:
         return -(-4 * self.shared * (self.width + 2) // 64) * 64
 
 
-class _Unit:
+class AttentionUnit:
     """Emits the work of one unit: a tile of rows over a range of keys."""
+
+    cache_item = 4  # bytes of an element of keys and values
 
     def __init__(self, f: Function, isa: ISA, spec: CachedAttentionSpec) -> None:
         self.f, self.isa, self.spec = f, isa, spec
@@ -129,7 +136,8 @@ class _Unit:
         self.count, self.size = f.load_arg(I64, 6), f.load_arg(I64, 7)
         self.tiles, self.parts_memory = f.load_arg(I64, 8), f.load_arg(PTR, 9)
         self.start = load_position(f, pointer, spec.item, f.op("sub", self.size, self.count))
-        self.key_stride, self.query_stride = 4 * spec.groups * spec.width, 4 * spec.groups * spec.shared * spec.width
+        self.key_stride = self.value_stride = self.cache_item * spec.groups * spec.width
+        self.query_stride = 4 * spec.groups * spec.shared * spec.width
 
     # ---------------------------------------------------------------------------------------------------- one unit
 
@@ -141,12 +149,12 @@ class _Unit:
         first = f.mul(tile, spec.tile)
         positions = self._begin(first)
         rows = f.op("add", f.op("mul", batch, self.count), first)
-        offset = f.add(f.mul(rows, self.query_stride), f.mul(group, 4 * spec.shared * spec.width))
-        self._load_queries(f.gep(self.query, offset), positions)
+        index = f.add(f.mul(rows, spec.groups * spec.shared), f.mul(group, spec.shared))
+        self._load_queries(index, positions)
         begin, self.end = self._range(positions, const(0, I64))
         keys, values = self._cache_rows(batch, group)
         f.for_range(begin, self.end, lambda k: self._block(keys, values, k), spec.block)
-        self._store_rows(f.gep(self.out, offset), positions)
+        self._store_rows(f.gep(self.out, f.mul(index, 4 * spec.width)), positions)
 
     def emit_part(self, unit: Reg) -> None:
         """A part of the keys, all groups."""
@@ -154,12 +162,11 @@ class _Unit:
         part, batch = f.op("urem", unit, spec.parts), f.op("udiv", unit, spec.parts)
         positions = self._begin(const(0, I64))
         begin, self.end = self._range(positions, part)
-        queries = f.gep(self.query, f.mul(batch, self.query_stride))
-        self._for_each_group(
-            lambda group: self._load_queries(f.gep(queries, f.mul(group, 4 * spec.shared * spec.width)), positions)
-        )
+        queries = f.mul(batch, spec.groups * spec.shared)
+        self._for_each_group(lambda group: self._load_queries(f.add(queries, f.mul(group, spec.shared)), positions))
 
         def block(k: Reg) -> None:
+            self._begin_block(batch, k)
             self._for_each_group(lambda group: self._block(*self._cache_rows(batch, group), k))
 
         f.for_range(begin, self.end, block, spec.block)
@@ -179,11 +186,10 @@ class _Unit:
 
     def _for_each_group(self, body: Callable[[Reg], None]) -> None:
         """``body(group)`` with the group's rows of scratch."""
-        f, at, rows = self.f, self.at, self.spec.padded(self.isa)
-        sizes = {"query": self.spec.width, "weights": self.spec.block, "sums": self.spec.width}
+        f, at, sizes = self.f, self.at, {"end": 0, **self.spec.group_sizes(self.isa)}
 
         def once(group: Reg, _: list[Reg]) -> list[Reg]:
-            self.at = {name: f.gep(p, f.mul(group, 4 * rows * sizes.get(name, 1))) for name, p in at.items()}
+            self.at = {name: f.gep(p, f.mul(group, 4 * sizes[name])) for name, p in at.items()}
             body(group)
             return []
 
@@ -193,7 +199,8 @@ class _Unit:
     def _cache_rows(self, batch: Reg, group: Reg) -> tuple[Reg, Reg]:
         """The group's first key and value."""
         f = self.f
-        base = f.add(f.mul(f.op("mul", batch, self.size), self.key_stride), f.mul(group, 4 * self.spec.width))
+        offset = f.mul(group, self.cache_item * self.spec.width)
+        base = f.add(f.mul(f.op("mul", batch, self.size), self.key_stride), offset)
         return f.gep(self.key, base), f.gep(self.value, base)
 
     def _range(self, positions: Reg, part: Reg) -> tuple[Reg, Reg]:
@@ -208,9 +215,14 @@ class _Unit:
         begin = f.op("mul", part, share)
         return begin, f.call("llvm.umin.i64", I64, end, f.op("add", begin, share))
 
-    def _load_queries(self, source: Reg, positions: Reg) -> None:
-        """Queries of the tile, scaled; rows beyond its positions are zeros. Resets the state of the softmax."""
+    def _begin_block(self, batch: Reg, first: Reg) -> None:
+        """What all groups need of a block of keys."""
+
+    def _load_queries(self, index: Reg, positions: Reg) -> None:
+        """Queries of the tile, from row ``index`` on, scaled; rows beyond its positions are zeros. Resets the state of
+        the softmax."""
         f, spec, width = self.f, self.spec, 4 * self.spec.width
+        source = f.gep(self.query, f.mul(index, width))
         factor = const(spec.scale * LOG2E, self.vector)
         zero, low = const(0, self.vector), const(float("-inf"), "float")
 
@@ -235,7 +247,7 @@ class _Unit:
         f, spec = self.f, self.spec
         if not spec.by_dots:
             self._transpose_keys(keys, first)
-        value_rows = f.gep(values, f.mul(first, self.key_stride))
+        value_rows = self._value_rows(values, first)
         count = f.call("llvm.umin.i64", I64, f.op("sub", self.end, first), const(spec.block, I64))
         if spec.by_dots:
             self._dot_scores(keys, first)
@@ -249,6 +261,10 @@ class _Unit:
             return []
 
         f.loop(self.rows, [], tile, self.row_tile)
+
+    def _value_rows(self, values: Reg, first: Reg) -> Reg:
+        """The rows of values of a block of keys, ``value_stride`` bytes apart."""
+        return self.f.gep(values, self.f.mul(first, self.key_stride))
 
     # ------------------------------------------------------------------------------------------------------ scores
 
@@ -293,7 +309,7 @@ class _Unit:
 
     def _prefetch(self, row: Reg) -> None:
         """Prefetch the row of the next block that corresponds to a key or value of this one."""
-        for line in range(0, 4 * self.spec.width, CACHE_LINE):
+        for line in range(0, self.cache_item * self.spec.width, CACHE_LINE):
             prefetch(self.f, row, self.spec.block * self.key_stride + line, into_l1=False)
 
     def _prefetch_value(self, values: Reg, k: Reg) -> list[Reg]:
@@ -397,13 +413,22 @@ class _Unit:
         if spec.mask:
             row = f.call("llvm.umin.i64", I64, position, f.add(self.rest, -1))  # of padding: any
             address = f.gep(self.mask_row, f.mul(f.add(f.op("mul", row, self.size), f.add(first, v)), 4))
-            return fma(f, f.load(self.vector, address), const(LOG2E, self.vector), scores)
+            if not spec.clamp:
+                return fma(f, f.load(self.vector, address), const(LOG2E, self.vector), scores)
+            inside = self._below(f.op("sub", self.size, f.add(first, v)))
+            low = const(-math.inf, self.vector)
+            name, align = f"llvm.masked.load.v{self.lanes}f32.p0", const(4, "i32")
+            added = f.call(name, self.vector, address, align, inside, low)
+            return f.select(inside, fma(f, added, const(LOG2E, self.vector), scores), low)
         end = f.op("add", f.op("add", self.position, position), const(1, I64)) if spec.causal else self.end
-        # Numbers of keys below 2**24 are exact in float32.
-        left = f.op("sub", end, f.add(first, v))
-        limit = f.splat(f.cast("trunc", f.call("llvm.smin.i64", I64, left, const(1 << 20, I64)), "i32"), self.lanes)
+        return f.select(self._below(f.op("sub", end, f.add(first, v))), scores, const(-math.inf, self.vector))
+
+    def _below(self, limit: Reg) -> Reg:
+        """Which lanes have a number below ``limit``."""
+        f = self.f
+        narrow = f.cast("trunc", f.call("llvm.smin.i64", I64, limit, const(self.lanes, I64)), "i32")
         indices = Reg("<" + ", ".join(f"i32 {i}" for i in range(self.lanes)) + ">", vec(self.lanes, "i32"))
-        return f.select(f.compare("slt", indices, limit), scores, const(-math.inf, self.vector))
+        return f.compare("slt", indices, f.splat(narrow, self.lanes))
 
     # ----------------------------------------------------------------------------------------------------- results
 
@@ -423,7 +448,7 @@ class _Unit:
                     old = f.load(self.vector, sums, 4 * (r * spec.width + v * self.lanes))
                     start.append(f.op("fmul", old, factor))
             results = self._multiply(
-                weights, 4 * spec.block, f.gep(values, f.mul(c, 4)), self.key_stride, count, start
+                weights, 4 * spec.block, f.gep(values, f.mul(c, 4)), self.value_stride, count, start
             )  # fmt: skip
             for at, total in enumerate(results):
                 r, v = divmod(at, vectors)
@@ -484,7 +509,7 @@ def emit_cached_attention(module: Module, name: str, isa: ISA, spec: CachedAtten
     Arguments: queries, keys, values, output, position, mask; positions, length of the cache, tiles, parts.
     """
     f = module.kernel(name)
-    unit = _Unit(f, isa, spec)
+    unit = AttentionUnit(f, isa, spec)
     f.for_range(f.arg("begin"), f.arg("end"), unit.emit_part if spec.parts > 1 else unit.emit)
     f.ret()
 

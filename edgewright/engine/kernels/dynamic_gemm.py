@@ -67,7 +67,7 @@ def emit_quantize_rows(module: Module, name: str, lanes: int, rows: QuantizedRow
 
     def row(y: Reg) -> None:
         source, target = f.gep(data, _offset(f, rows, y)), f.gep(out, f.mul(y, rows.pitch))
-        scale, zero = _choose_qparams(f, *_min_max(f, lanes, rows.length, source))
+        scale, zero = _choose_qparams(f, *row_min_max(f, lanes, rows.length, source))
         notes = f.gep(target, rows.notes)
         f.store(f.op("fdiv", const(1, "float"), scale), notes, INVERSE)
         f.store(zero, notes, ZERO)
@@ -116,7 +116,7 @@ def _store(f: Function, lanes: int, length: int, source: Reg, target: Reg, scale
         for_each_overlapping(f, lanes, length - done, store)
 
 
-def _min_max(f: Function, lanes: int, length: int, source: Reg) -> tuple[Reg, Reg]:
+def row_min_max(f: Function, lanes: int, length: int, source: Reg) -> tuple[Reg, Reg]:
     """Minimum and maximum of a row and 0, several vectors at a time."""
     lanes = next(n for n in (lanes, 8, 4, 1) if n <= min(lanes, length))
     vectors, rest = divmod(length, lanes)

@@ -14,6 +14,11 @@ from edgewright.engine.kernels.cache import (
     emit_merge_attention,
     emit_position_copy,
 )
+from edgewright.engine.kernels.quantized_cache import (
+    QuantizedAttentionSpec,
+    emit_quantized_attention,
+    emit_row_quantization,
+)
 from edgewright.engine.lower.base import DenseLowering, Lowering, LoweringContext, is_unfused
 from edgewright.engine.lower.move import emit_copy
 from edgewright.engine.plan import Address, KernelArg
@@ -90,22 +95,28 @@ class CachedAttention(DenseLowering):
         self.batch, self.count = (int(n) for n in node.out.bound[:2])
         self.length = int(node.op.args["key"].bound[1])
 
+    kind, make_spec, emit_kernel = "cached_attention", CachedAttentionSpec, staticmethod(emit_cached_attention)
+
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         op = node.op
-        if not is_unfused(node, "core.cached_attention") or op.args["position"].dtype not in _POSITIONS:
+        if not is_unfused(node, f"core.{cls.kind}") or op.args["position"].dtype not in _POSITIONS:
             return None
         count, heads, width = (int(n) for n in node.out.bound[1:])
         length, groups = (int(n) for n in op.args["key"].bound[1:3])
         shared, mask = heads // groups, op.args.get("mask") is not None
         tile = 1 if count == 1 else max(2, _TILE_ROWS // shared)
         clamp = length % CachedAttentionSpec.block != 0
-        spec = CachedAttentionSpec(
+        spec = cls.make_spec(
             groups, shared, width, float(op.args["scale"]), bool(op.args["causal"]), _item(op.args["position"]), tile,
             _PARTS if tile == 1 else 1, mask, clamp,
         )  # fmt: skip
-        supported = spec.lanes(context.isa) and length <= _MAX_KEYS and not (mask and clamp)
+        supported = spec.lanes(context.isa) and length <= _MAX_KEYS
         return cls(node, spec) if supported else None
+
+    def parameters(self, context: LoweringContext) -> list[KernelArg]:
+        """Further arguments of the kernel."""
+        return []
 
     @property
     def _units(self) -> int:
@@ -126,12 +137,11 @@ class CachedAttention(DenseLowering):
         mask = query if args.get("mask") is None else context.storage(args["mask"])
         parts = Address("arena", context.temporaries[0]) if spec.parts > 1 else out.at()
         context.scratch = max(context.scratch, spec.offsets(isa)["end"])
-        name = context.kernel(
-            "cached_attention", spec, lambda module, name: emit_cached_attention(module, name, isa, spec)
-        )
+        emit = self.emit_kernel
+        name = context.kernel(self.kind, spec, lambda module, name: emit(module, name, isa, spec))
         slots: list[KernelArg] = [
             query.at(), key.at(), value.at(), out.at(), context.storage(args["position"]).at(), mask.at(), self.count,
-            self.length, self._tiles, parts,
+            self.length, self._tiles, parts, *self.parameters(context),
         ]  # fmt: skip
         heads = spec.groups * spec.shared
         macs = self.batch * self.count * heads * self.length * spec.width  # on average half of them, twice
@@ -146,3 +156,33 @@ class CachedAttention(DenseLowering):
         )
         context.barrier = True
         context.step(name, [parts, out.at()], heads, heads * spec.width * spec.parts * 0.2)
+
+
+class QuantizedCachedAttention(CachedAttention):
+    """quantized_cached_attention."""
+
+    kind, make_spec = "quantized_cached_attention", QuantizedAttentionSpec
+    emit_kernel = staticmethod(emit_quantized_attention)
+
+    def parameters(self, context: LoweringContext) -> list[KernelArg]:
+        args = self.node.op.args
+        names = (f"{tensor}_{name}" for tensor in ("query", "key", "value") for name in ("scale", "zero_point"))
+        return [context.storage(args[name]).at() for name in names]
+
+
+class RowQuantization(DenseLowering):
+    """row_scale, row_zero_point and quantize_rows."""
+
+    @classmethod
+    def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
+        kinds = ("core.row_scale", "core.row_zero_point", "core.quantize_rows")
+        return cls(node) if is_unfused(node, *kinds) else None
+
+    def emit(self, context: LoweringContext) -> None:
+        x, out = context.storage(self.node.op.args["self"]), context.storage(self.node.out)
+        kind, lanes, length = self.node.op.name, context.isa.lanes, x.layout.shape[-1]
+        name = context.kernel(
+            kind, length, lambda module, name: emit_row_quantization(module, name, lanes, kind, length)
+        )
+        rows = math.prod(x.layout.shape[:-1])
+        context.step(name, [x.at(), out.at()], rows, rows * (30 + length * 0.1))

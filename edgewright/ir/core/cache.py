@@ -18,7 +18,8 @@ from edgewright.ir.graph import Array, Op
 _MAX_SCORES = 1 << 22  # attention scores that exist at a time
 
 
-def _position(ex: EvaluationContext, op: Op, last: int) -> int:
+def clamped_position(ex: EvaluationContext, op: Op, last: int) -> int:
+    """The operator's position, from 0 to ``last``."""
     return min(max(int(np.asarray(ex.raw(op.args["position"])).reshape(())), 0), last)
 
 
@@ -32,7 +33,7 @@ def _require_position(op: Op, shape_of: ShapeOf) -> None:
 def _dynamic_slice(ex: EvaluationContext, op: Op) -> Array:
     array: Array = ex.raw(op.args["self"])
     length = op.args["length"]
-    start = _position(ex, op, len(array) - length)
+    start = clamped_position(ex, op, len(array) - length)
     return np.array(array[start : start + length])
 
 
@@ -51,7 +52,7 @@ def _dynamic_update_slice(ex: EvaluationContext, op: Op) -> Array:
     values: Array = ex.raw(op.args["values"])
     result = np.array(ex.raw(op.args["self"]))
     count = values.shape[1]
-    start = _position(ex, op, result.shape[1] - count)
+    start = clamped_position(ex, op, result.shape[1] - count)
     result[:, start : start + count] = values
     return result
 
@@ -117,12 +118,13 @@ def _attend_rows(query: Array, keys: Array, values: Array, mask: Array | None, f
 def _cached_attention(ex: EvaluationContext, op: Op) -> Array:
     query, key, value = (ex.raw(op.args[name]) for name in ("query", "key", "value"))
     mask = None if op.args.get("mask") is None else ex.raw(op.args["mask"])
-    start = _position(ex, op, key.shape[1] - query.shape[1])
+    start = clamped_position(ex, op, key.shape[1] - query.shape[1])
     with np.errstate(all="ignore"):
         return attend(query, key, value, start, mask, op.args["causal"], np.float32(op.args["scale"]))
 
 
-def _cached_attention_shape(op: Op, shape_of: ShapeOf) -> Shape:
+def cached_attention_shape(op: Op, shape_of: ShapeOf) -> Shape:
+    """The rules of queries, keys, values, position and mask; the result has the queries' shape."""
     query, key, value = (tuple(shape_of(op.args[name])) for name in ("query", "key", "value"))
     _require_position(op, shape_of)
     require(len(query) == len(key) == 4 and key == value, "queries, keys and values must have four dimensions")
@@ -138,6 +140,6 @@ def _cached_attention_shape(op: Op, shape_of: ShapeOf) -> Shape:
 define("cached_attention",
        "attention of queries [B, S, H, D] over the first `position` + S keys and values of caches [B, T, G, D]; with a"
        " mask [S, T], over all of them",
-       "query key value position mask?", "f32 f32 f32 index f32? -> f32", _cached_attention_shape, _cached_attention,
+       "query key value position mask?", "f32 f32 f32 index f32? -> f32", cached_attention_shape, _cached_attention,
        {"scale": REAL, "causal": FLAG},
        size=lambda op, shape_of: math.prod(shape_of(op.args["query"])[:3]) * shape_of(op.args["key"])[1])  # fmt: skip

@@ -15,6 +15,7 @@ from edgewright.ir.core import (  # noqa: F401
     move,
     norm_softmax,
     pool_resize,
+    quantized_cache,
     reduce,
 )
 from edgewright.ir.core.evaluation import EvaluationContext

@@ -2,8 +2,8 @@
 
 A row has an operator's operands and attributes, their element types, the shape of the result, a bound on the memory
 that the reference needs, and the reference itself, in numpy. Rows are in files by family (``conv``, ``gemm``,
-``elementwise``, ``reduce``, ``move``, ``gather``, ``cache``, ``pool_resize``, ``norm_softmax``), beside their shape
-rules and references.
+``elementwise``, ``reduce``, ``move``, ``gather``, ``cache``, ``quantized_cache``, ``pool_resize``,
+``norm_softmax``), beside their shape rules and references.
 
 ``verify``, the executor, the engine's shape inference, the checks of graphs from files, docs/core-dialect.md and the
 property tests read this table and nothing else.

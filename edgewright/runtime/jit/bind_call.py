@@ -26,6 +26,7 @@ from edgewright.runtime.jit.cost import call_cost
 from edgewright.runtime.jit.fold_batch_norm import fold_batch_norm
 from edgewright.runtime.jit.graph_builder import GraphBuilder
 from edgewright.runtime.jit.moving_calls import lower_moving_call
+from edgewright.runtime.jit.row_quantization import ROW_QUANTIZATION, lower_row_quantization
 from edgewright.runtime.registry import all_kernels
 from edgewright.runtime.tensor import TensorSlot
 
@@ -48,7 +49,8 @@ _KINDS = {
                                                               "embedding_2bit") for overload in ("out", "dtype_out")},
 }  # fmt: skip
 _QPARAMS = ("scale", "scales", "zero_point", "zero_points")  # constants of any type
-_ALL_RESULTS = ("max_dim", "min_dim", "topk", "var_mean")  # whose lowering defines all results, not only the first
+# Those whose lowering defines all results, not only the first.
+_ALL_RESULTS = ("max_dim", "min_dim", "topk", "var_mean", "choose_qparams_per_token_asymmetric")
 # Operators along a dimension: rank-0 operands are lowered as rank 1.
 _ALONG_DIMENSION = {
     "argmax", "argmin", "max_dim", "min_dim", "topk", "cumsum", "any", "prod", "amax", "amin", "mean", "sum", "softmax",
@@ -70,7 +72,8 @@ def _kinds(key: str) -> list[str]:
 @cache
 def has_lowering(key: str) -> bool:
     """Whether calls of a kernel can be lowered at all."""
-    return key in MOVING or key in _CREATION_OPS or key == _COPY or any(kind in LOWERINGS for kind in _kinds(key))
+    special = key in MOVING or key in _CREATION_OPS or key == _COPY or key in ROW_QUANTIZATION
+    return special or any(kind in LOWERINGS for kind in _kinds(key))
 
 
 @cache
@@ -83,8 +86,10 @@ def defines_all_results(key: str) -> bool:
 def lower_call(g: GraphBuilder, key: str, args: Args, outs: Sequence[TensorSlot]) -> bool:
     """Lower a call; False if that is not possible."""
     try:
-        if any(isinstance(a, RuntimeInt) for a in args.values()):
+        if key.startswith("llama::") or any(isinstance(a, RuntimeInt) for a in args.values()):
             return lower_moving_call(g, key, args, outs)
+        if lower_row_quantization(g, key, args, outs):
+            return True
         if key == _COPY:
             return _bind_copy(g, args["self"], args["src"])
         if key == "aten::index_put_":

@@ -9,6 +9,7 @@ from typing import Any, Union
 
 import numpy as np
 
+from edgewright.errors import ExecutionError
 from edgewright.ir.dtypes import DType, ScalarType
 from edgewright.ir.graph import Array, Graph, Op, QParams, Value
 from edgewright.ir.numerics import Numerics
@@ -50,6 +51,7 @@ class GraphBuilder(LoweringContext):
         self._view_sources: dict[TensorSlot, Value] = {}
         self.scalars: dict[int, TensorSlot] = {}  # inputs that are numbers of the value table, by their index
         self.producers: dict[Value, Op] = {}
+        self.row_parameters: dict[Value, Value] = {}  # scales and zero points of rows, with the rows
 
     # ------------------------------------------------------------------------------------------------------- slots
 
@@ -101,6 +103,14 @@ class GraphBuilder(LoweringContext):
     def value_in_dim_order(self, slot: TensorSlot) -> Value:
         """The slot's value in its memory layout."""
         return self.get(self.source(slot), slot.dim_order)
+
+    def results(self, slots: Sequence[TensorSlot]) -> list[Value]:
+        """The values of slots as outputs of the graph."""
+        values = [self.value_in_dim_order(slot) for slot in slots]
+        for slot, value in zip(slots, values, strict=True):
+            if value.dtype != slot.dtype:  # what has no value of its type stays inside of a graph
+                raise ExecutionError("tensor", "must have the type that the graph computes", value=str(slot.dtype))
+        return values
 
     def scalar(self, index: int, size: int) -> Value:
         """The integer of value ``index`` of the method as an input of the graph; before each run it is checked to be
@@ -158,7 +168,7 @@ class GraphBuilder(LoweringContext):
                 slot.dynamic
                 or slot.dtype not in DTYPES
                 or 0 in slot.bound
-                or (value is not None and value.q is not None)
+                or (value is not None and (value.q is not None or value.dtype != slot.dtype))
             ):
                 return False
         return True

@@ -319,7 +319,7 @@ class SegmentBuilder:
     def replace(self, chain: list[Step], start: int, end: int, builder: GraphBuilder) -> None:
         outputs = [self.values[i] for i in self.observed_results(chain[start:end])]
         try:
-            builder.graph.outputs = [builder.value_in_dim_order(slot) for slot in outputs]
+            builder.graph.outputs = builder.results(outputs)
             origin = _origin(builder.graph)
             make_origin = None if origin is None else lambda: origin
             runner = make_runner(

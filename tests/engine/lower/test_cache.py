@@ -51,12 +51,12 @@ def test_attention_over_a_cache(
 
 
 @pytest.mark.parametrize("cpu", cpus())
-@pytest.mark.parametrize("count", [1, 20])
-def test_attention_with_a_mask(count: int, cpu: str) -> None:
-    made = attention(count, 128, 2, 3, 16, mask=True, causal=False)
+@pytest.mark.parametrize(("count", "length"), [(1, 128), (20, 128), (1, 101), (20, 96)])
+def test_attention_with_a_mask(count: int, length: int, cpu: str) -> None:
+    made = attention(count, length, 2, 3, 16, mask=True, causal=False)
     assert steps_in_python(made, cpu) == []
     arrays = inputs(made, 0)
-    arrays[4] = np.where(np.arange(128) < 70, -np.inf, arrays[4]).astype(np.float32)  # blocks without a visible key
+    arrays[4] = np.where(np.arange(length) < 70, -np.inf, arrays[4]).astype(np.float32)  # blocks without a visible key
     compare(made, arrays, cpu, 3e-6)
 
 

@@ -400,6 +400,22 @@ def _cached_attention(rng: Random) -> Case:
     return Case(shapes, attributes, {"position": (-2, length - count + 2)})
 
 
+@generates("quantized_cached_attention")
+def _quantized_cached_attention(rng: Random) -> Case:
+    case = _cached_attention(rng)
+    order = [f"{name}{suffix}" for name in ("query", "key", "value") for suffix in ("", "_scale", "_zero_point")]
+    shapes = {name: case.shapes[name.partition("_")[0]] for name in order}
+    shapes = {name: (*shape[:3], 1) if "_" in name else shape for name, shape in shapes.items()}
+    shapes |= {name: case.shapes[name] for name in ("position", "mask")}
+    zeros = {name: (-20, 20) for name in order if name.endswith("_zero_point")}
+    return Case(shapes, {**case.attributes, "scale": 0.003}, {**case.ranges, **zeros})
+
+
+@generates("row_scale row_zero_point quantize_rows")
+def _row_quantization(rng: Random) -> Case:
+    return Case({"self": _shape(rng, 3)})
+
+
 @generates("expand")
 def _expand(rng: Random) -> Case:
     return Case({"self": (3, 1, 4)}, {"size": [3, int(rng.integers(1, 5)), 4]})

