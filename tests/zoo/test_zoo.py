@@ -51,6 +51,18 @@ def test_a_model_that_does_not_exist_is_no_defect() -> None:
     assert [row["status"] for row in rows_of("tests.zoo.toys:nothing", ["portable"])] == ["model"]
 
 
+def test_norms_have_statistics_of_all_inputs() -> None:
+    """Each input is nearly constant, and they differ by much."""
+    import torch
+
+    from tests.zoo.weights import set_norm_statistics
+
+    calls = [(torch.full((1, 2, 2, 2), level) + 0.01 * torch.rand(1, 2, 2, 2),) for level in (-3.0, 0.0, 5.0)]
+    norm = torch.nn.BatchNorm2d(2).eval()
+    set_norm_statistics(norm, calls)
+    assert all(norm(*call).abs().max() < 2 for call in calls)
+
+
 class _Wrong:
     """A method whose results are off."""
 

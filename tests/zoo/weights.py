@@ -6,7 +6,7 @@ hide errors of these layers; they are drawn anew. Statistics of batch norms are 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -38,14 +38,28 @@ def _is_uniform(value: torch.Tensor) -> bool:
     return bool((value == value.flatten()[0]).all())
 
 
-def set_norm_statistics(module: nn.Module, calls: Iterable[Call]) -> None:
+def set_norm_statistics(module: nn.Module, calls: Sequence[Call]) -> None:
     """Give batch norms the mean and variance that their inputs have, the first ones first."""
     norms = [m for m in module.modules() if isinstance(m, _BatchNorm) and m.running_mean is not None]
+    if not norms:
+        return
+    try:
+        _observe(module, norms, [_as_batch(calls)])
+    except Exception:  # networks that take one input at a time, or none that can be joined
+        _observe(module, norms, calls)
+
+
+def _as_batch(calls: Sequence[Call]) -> Call:
+    """All calls at once. In deep layers, the values of one input are near to each other, and those of another are not:
+    with statistics of one at a time, a network multiplies such differences from layer to layer."""
+    return tuple(torch.cat(operands) for operands in zip(*calls, strict=True))
+
+
+def _observe(module: nn.Module, norms: Sequence[Any], calls: Sequence[Call]) -> None:
     handles = [norm.register_forward_pre_hook(_Statistics()) for norm in norms]
     try:
-        if norms:
-            for call in calls:
-                run_eager(module, call)
+        for call in calls:
+            run_eager(module, call)
     finally:
         for handle in handles:
             handle.remove()
