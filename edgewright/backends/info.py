@@ -42,6 +42,7 @@ class BackendInfo:
     ``disassemble``: the contents of a blob (``runtime.disassembly``); by default its graph or that of its twin.
     ``device_memory``: what a delegate takes of a device without an operating system (``runtime.device_memory``), if
     ExecuTorch's bare-metal runtime can execute it.
+    ``layer_bytes``: the constants of a blob by layer (``runtime.layer_bytes``), as iterable of ``LayerBytes``.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class BackendInfo:
         requirements: str | Sequence[Requirement] = "",
         compat: str | CompatNames = "", disassemble: str | Callable[[Any], Any] = "",
         device_memory: str | Callable[[Any], Any] = "",
+        layer_bytes: str | Callable[[Any], Any] = "",
     ) -> None:  # fmt: skip
         self.name, self.package, self.id = name, package, id or name
         self.title, self.full_title, self.summary = title or name, full_title or title or name, summary
@@ -62,6 +64,7 @@ class BackendInfo:
         self.demo_target, self.dialects = demo_target, dialects or {}
         self.requirements, self.compat, self.disassemble = requirements, compat, disassemble
         self.device_memory = device_memory
+        self.layer_bytes = layer_bytes
 
     def __repr__(self) -> str:
         return f"BackendInfo({self.name!r}, {self.package!r})"

@@ -12,6 +12,7 @@ from edgewright.console import clean, console, plural
 from edgewright.errors import UsageError
 from edgewright.files import write_file
 from edgewright.formats import schema
+from edgewright.formats.layer_table import delegate_layers
 from edgewright.formats.ptd import read_data
 from edgewright.formats.pte_reader import read_program
 from edgewright.runtime.disassembly import DelegateContents, Disassembly, disassemble_graph
@@ -93,10 +94,12 @@ def _contents_of(args: argparse.Namespace, program: schema.Program) -> Collect:
     named_data = {item.key: program.segment(item.segment_index) for item in program.named_data or ()}
     twins = Twins(named_data, find_twin_file(args.model), _MEMORY)
     named_data.update({key: entry.data for path in args.data for key, entry in read_data(path).items()})
+    layers = delegate_layers(program)
 
     def of(delegate: schema.BackendDelegate) -> DelegateContents:
         specs = {spec.key: bytes(spec.value) for spec in delegate.compile_specs or ()}
-        return DelegateContents(delegate.id, program.blob(delegate), specs, named_data, twins, args.full)
+        own = layers(delegate)
+        return DelegateContents(delegate.id, program.blob(delegate), specs, named_data, twins, args.full, own)
 
     return of
 

@@ -9,8 +9,13 @@ from typing import Any
 from edgewright.cli.inspect import gather
 from edgewright.console import console, table
 from edgewright.errors import UsageError
+from edgewright.formats.ptd import read_data
+from edgewright.formats.pte_reader import read_program
 from edgewright.lowering.estimates import npu_memory
+from edgewright.report.collect import delegate_contents
 from edgewright.report.file_facts import file_parts
+from edgewright.report.layer_sizes import NO_LAYER, DelegateBytes, by_layer, delegate_bytes
+from edgewright.runtime.twin_delegate import find_twin_file
 from edgewright.units import share, size
 
 EXAMPLES = """examples:
@@ -26,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("model", metavar="m.pte", help="the program")
     add("--data", action="append", default=[], metavar="w.ptd", help="external weights; repeatable")
-    add("--top", type=int, default=_TOP, metavar="N", help=f"show the N largest tensors (default: {_TOP})")
+    add("--top", type=int, default=_TOP, metavar="N", help=f"show the N largest layers and tensors (default: {_TOP})")
     add("--json", action="store_true", help="print the result as JSON")
 
 
@@ -36,11 +41,13 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(
             args.model, "must be a .pte", value=contents["format"], remedy="`edgewright inspect` shows other formats."
         )
+    delegates = _delegate_layers(args)
     facts = {
         "file": contents["file"],
         "bytes": contents["bytes"],
         "parts": file_parts(contents),
         "delegates": [{"method": m["name"], **_delegate(d)} for m in contents["methods"] for d in m["delegates"]],
+        "layers": [{"method": d.method, "delegate": d.index, "bytes": d.total, "layers": d.layers} for d in delegates],
         "tensors": [t for t in contents["tensors"] if t["bytes"]],
         "memory": {m["name"]: {"planned": m["planned_bytes"], "constants": m["constant_bytes"]}
                    for m in contents["methods"]},
@@ -49,8 +56,14 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(facts, indent=2))
     else:
-        _show(facts, args.top)
+        _show(facts, by_layer(delegates), args.top)
     return 0
+
+
+def _delegate_layers(args: argparse.Namespace) -> list[DelegateBytes]:
+    program = read_program(args.model)
+    external = {key: entry for path in args.data for key, entry in read_data(path).items()}
+    return delegate_bytes(program, delegate_contents(program, find_twin_file(args.model), external))
 
 
 def _npu_memory(manifest: dict[str, Any] | None) -> int:
@@ -63,7 +76,7 @@ def _delegate(facts: dict[str, Any]) -> dict[str, Any]:
     return {"id": facts["id"], "bytes": facts["bytes"], "calls": facts["calls"]}
 
 
-def _show(facts: dict[str, Any], top: int) -> None:
+def _show(facts: dict[str, Any], layers: dict[str, int], top: int) -> None:
     out, total = console(), facts["bytes"] or 1
     out.print(f"{facts['file']}: {size(facts['bytes'])}", style="bold", soft_wrap=True)
     rows = [(name, size(count), share(count / total)) for name, count in facts["parts"].items()]
@@ -71,6 +84,8 @@ def _show(facts: dict[str, Any], top: int) -> None:
     if facts["delegates"]:
         lines = [(d["method"], d["id"], d["calls"], size(d["bytes"])) for d in facts["delegates"]]
         out.print(table("delegates", ("method", "delegate", ">calls", ">bytes"), lines))
+    if layers:
+        _show_layers(layers, total, top)
     tensors = facts["tensors"]
     if tensors:
         lines = [(_name(t), t["kind"], f"{t['type']}{t['shape']}", size(t["bytes"])) for t in tensors[:top]]
@@ -84,6 +99,18 @@ def _show(facts: dict[str, Any], top: int) -> None:
         out.print(
             f"\nand {size(facts['npu_bytes'])} of the NPU's memory, by its compiler or an estimate", soft_wrap=True
         )
+
+
+def _show_layers(layers: dict[str, int], total: int, top: int) -> None:
+    """Print the bytes of delegates by layer: the largest, what is left, and what belongs to none."""
+    other = {name: layers[name] for name in NO_LAYER if name in layers}
+    named = {name: count for name, count in layers.items() if name not in other}
+    rows = list(named.items())[:top]
+    rest = len(named) - len(rows)
+    if rest:
+        rows.append((f"{rest} more", sum(list(named.values())[top:])))
+    cells = [(name, size(count), share(count / total)) for name, count in [*rows, *other.items()]]
+    console().print(table("delegates by layer", ("layer", ">bytes", ">share"), cells, flexible="layer"))
 
 
 def _name(tensor: dict[str, Any]) -> str:

@@ -15,7 +15,7 @@ table with anything unexpected is no table.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
@@ -127,6 +127,18 @@ def read_layers(program: schema.Program) -> dict[str, MethodLayers]:
         if item.key == KEY:
             return parse_layers(program.segment(item.segment_index)) or {}
     return {}
+
+
+def delegate_layers(program: schema.Program) -> Callable[[schema.BackendDelegate], DelegateLayers]:
+    """A function that returns the layers of one of the program's delegates."""
+    methods = read_layers(program)
+    found = {
+        id(delegate): methods[plan.name].delegate(index)
+        for plan in program.execution_plan
+        if plan.name in methods
+        for index, delegate in enumerate(plan.delegates)
+    }
+    return lambda delegate: found.get(id(delegate), DelegateLayers())
 
 
 def parse_layers(data: Any) -> dict[str, MethodLayers] | None:

@@ -11,6 +11,7 @@ from edgewright.backends.registry import find_provider
 from edgewright.errors import EdgewrightError
 from edgewright.files import Source, open_source
 from edgewright.formats import schema
+from edgewright.formats.layer_table import delegate_layers
 from edgewright.formats.ptd import PtdEntry, read_data
 from edgewright.formats.pte_reader import read_program
 from edgewright.lowering.estimates import describe, time_range
@@ -79,10 +80,11 @@ def delegate_contents(program: schema.Program, twin: Source | None, external: di
     named_data = {item.key: program.segment(item.segment_index) for item in program.named_data or ()}
     twins = Twins(named_data, twin, _MEMORY)
     named_data.update({key: entry.data for key, entry in external.items()})
+    layers = delegate_layers(program)
 
     def of(delegate: schema.BackendDelegate) -> DelegateContents:
         specs = {spec.key: bytes(spec.value) for spec in delegate.compile_specs or ()}
-        return DelegateContents(delegate.id, program.blob(delegate), specs, named_data, twins, False)
+        return DelegateContents(delegate.id, program.blob(delegate), specs, named_data, twins, False, layers(delegate))
 
     return of
 

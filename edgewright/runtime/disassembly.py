@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypedDict
 
 from edgewright.backends.registry import find_delegate
 from edgewright.formats.flatbuffer import Buffer
+from edgewright.formats.layer_table import DelegateLayers
 from edgewright.formats.twin_reader import read_twin
 from edgewright.formats.twin_writer import MAGIC
 from edgewright.ir.graph import Graph
@@ -31,6 +32,7 @@ class DelegateContents:
     named_data: Mapping[str, Buffer]
     twins: Twins
     full: bool
+    layers: DelegateLayers = field(default_factory=DelegateLayers)
 
     def graph(self) -> Graph | None:
         """The graph that this machine runs in place of the blob, from the blob itself or from its host twin."""
@@ -42,7 +44,7 @@ class DelegateContents:
         """The graph that the delegate executes, if there is a delegate and it has one."""
         if find_delegate(self.backend) is None:
             return None
-        blob = DelegateBlob(self.backend, self.blob, self.specs, self.named_data, deferred=True)
+        blob = DelegateBlob(self.backend, self.blob, self.specs, self.named_data, deferred=True, layers=self.layers)
         return make_delegate(blob).device_graph
 
     @property
@@ -58,10 +60,12 @@ class _Required(TypedDict):
 
 
 class PassTraffic(TypedDict):
-    """An operation of an NPU: what it is, and the bytes that it reads and writes by memory."""
+    """An operation of an NPU: what it is, the bytes that it reads and writes by memory, and the layer of the user's
+    model that it computes, if the file says so."""
 
     text: str
     traffic: dict[str, int]
+    layer: str
 
 
 class Disassembly(_Required, total=False):

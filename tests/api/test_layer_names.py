@@ -2,28 +2,36 @@
 
 from __future__ import annotations
 
+import json
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from edgewright.cli import main
 from edgewright.engine.profile import Profile
+from edgewright.formats import read_program
 from edgewright.formats.layer_table import read_layers
 from edgewright.program.config import ExecutorchBackendConfig
+from edgewright.report.layer_sizes import NO_LAYER, UNDIVIDED, delegate_bytes
 from edgewright.runtime import Runtime
+from edgewright.runtime.disassembly import DelegateContents
+from edgewright.runtime.twin_delegate import Twins
 from tests.support.layered_models import MEANINGLESS, compile_for, make, modules_in
 from tests.support.stock import stock
 
 TARGETS = [
-    ("xnnpack", None), ("xnnpack", "int8"), ("ethos-u85-256", "int8"), ("imxrt700", "int8"),
+    ("xnnpack", None), ("xnnpack", "int8"), ("ethos-u55-128", "int8"), ("ethos-u85-256", "int8"), ("imxrt700", "int8"),
     ("e9955", "int8"), ("sm8650", "int8"),
 ]  # fmt: skip
 CASES = [(model, *target) for model in ("mobile", "transformer") for target in TARGETS]
 cases = pytest.mark.parametrize(
     ("model", "target", "quantize"), CASES, ids=[f"{m}-{t}-{q or 'float'}" for m, t, q in CASES]
 )
-sample = pytest.mark.sample("mobile-xnnpack-int8", "transformer-xnnpack-float", "mobile-imxrt700-int8")
+sample = pytest.mark.sample("mobile-xnnpack-int8", "transformer-xnnpack-float")
+AROUND = ("input", "output", "mean", "quantize", "dequantize")  # what is outside of any module
 
 
 @cache
@@ -52,12 +60,41 @@ def test_every_step_of_a_profile_names_its_layer(model: str, target: str, quanti
     assert parts, "the steps are listed"
     assert not MEANINGLESS.search(str(profile))
     network = make(model)[0]
-    around = ("input", "output", "mean", "quantize", "dequantize")  # outside of any module
-    assert not [p for p in parts if not modules_in(p.layer, network) and not p.layer.startswith(around)]
+    assert not [p for p in parts if not modules_in(p.layer, network) and not p.layer.startswith(AROUND)]
     some = {"mobile": ["features.1.conv.0.0", "classifier"], "transformer": ["layers.0.qkv", "layers.1.mlp.2", "head"]}
     assert {p.layer for p in parts}.issuperset(some[model])
     for row in profile.rows():
-        assert modules_in(row.layer, network) or row.layer.startswith(around), row
+        assert modules_in(row.layer, network) or row.layer.startswith(AROUND), row
+
+
+@sample
+@cases
+def test_sizes_are_by_layer_and_add_up(
+    model: str, target: str, quantize: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "m.pte"
+    compiled(model, target, quantize).program.save(path)
+    assert main(["size", str(path), "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert all(sum(d["layers"].values()) == d["bytes"] for d in facts["layers"])
+    in_file = {name: count for name, count in facts["parts"].items() if name.startswith(("delegates", "data that"))}
+    assert sum(d["bytes"] for d in facts["layers"]) == sum(in_file.values()), "every byte of delegates, once"
+    network = make(model)[0]
+    layers = {name: count for d in facts["layers"] for name, count in d["layers"].items() if name not in NO_LAYER}
+    assert layers and all(modules_in(name, network) or name.startswith(AROUND) for name in layers)
+    weights = sum(p.numel() for p in network.parameters())
+    assert sum(layers.values()) > weights * 0.7, "at least a byte for each weight, compressed for Ethos-U"
+    assert main(["size", str(path)]) == 0
+    assert not MEANINGLESS.search(capsys.readouterr().out)
+
+
+def test_what_a_vendor_compiled_is_not_divided() -> None:
+    """A blob whose format is not known is one row: its bytes are in the file, its layers are not."""
+    program = read_program(compiled("mobile", "imxrt700", "int8").program.buffer)
+    (delegate,) = program.execution_plan[0].delegates
+    contents = DelegateContents("NeutronBackend", b"microcode", {}, {}, Twins({}, None, 1 << 20), False)
+    (entry,) = delegate_bytes(program, lambda d: contents)
+    assert entry.layers == {UNDIVIDED: len(program.blob(delegate))} and entry.total == len(program.blob(delegate))
 
 
 def test_a_file_with_names_runs_in_the_stock_runtime() -> None:

@@ -26,6 +26,7 @@ INFO = BackendInfo(
     ),
     compat=".compat_names:NAMES", disassemble=".disasm:disassemble",
     device_memory=".device_memory:device_memory",
+    layer_bytes=".layer_bytes:layer_bytes",
     dialects={"tosa": ".dialect:DIALECT"},
 )  # fmt: skip
 

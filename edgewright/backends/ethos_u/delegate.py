@@ -106,7 +106,7 @@ class _NpuRunner:
     """Runs the command stream on the NPU simulator."""
 
     def __init__(self, blob: Blob, delegate_blob: DelegateBlob) -> None:
-        self._program = npu.decode(bytes(blob.cmd_data))
+        self._program = npu.decode(bytes(blob.cmd_data), delegate_blob.layers)
         self._blob = blob
         self._weights = bytes(blob.weight_data)
         self._threads = delegate_blob.threads
@@ -124,7 +124,7 @@ class _NpuRunner:
             scratch[tensor.offset : tensor.offset + tensor.nbytes] = data
         fast = np.zeros(self._fast, np.uint8)
         npu.run(self._program, weights=self._weights, scratch=scratch, fast_scratch=fast, steps=self._steps,
-                threads=self._threads)  # fmt: skip
+                threads=self._threads, profile=profile)  # fmt: skip
         results = [(t, scratch[t.offset : t.offset + t.nbytes]) for t in self._blob.outputs]
         return [data.copy().view(_integer_type(t)).reshape(t.shape) for t, data in results]
 

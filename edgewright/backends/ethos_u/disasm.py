@@ -11,7 +11,7 @@ from edgewright.runtime.disassembly import DelegateContents, Disassembly
 
 def disassemble(contents: DelegateContents) -> Disassembly:
     blob = read_blob(contents.blob, contents.named_data)
-    stream = decode(bytes(blob.cmd_data))
+    stream = decode(bytes(blob.cmd_data), contents.layers)
     return Disassembly(
         target=stream.accelerator,
         command_bytes=len(blob.cmd_data),

@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from edgewright.backends.ethos_u.target import EthosUCompileSpec
-from edgewright.backends.ethos_u.tosa_file import result_names
-from edgewright.ir.graph import Graph
+from edgewright.backends.ethos_u.tosa_file import is_result, result_names
+from edgewright.ir.graph import Graph, Op
 from edgewright.ir.layer_names import layer_name
 from edgewright.lowering.estimates import MEMORIES, describe
 
@@ -118,28 +118,40 @@ def _target(spec: EthosUCompileSpec, clock: float) -> dict[str, Any]:
 
 def name_layers(estimates: Estimates, device: Graph) -> Estimates:
     """The estimates with layers named after the user's modules, which Vela does not know: it names its operations after
-    tensors of the TOSA graph. Operations that it adds itself keep the name of the operation before."""
-    modules = dict(zip(result_names(device), map(layer_name, device.ops), strict=True))
-    layers, last = [], next(iter(modules.values()), "")
-    for layer in estimates.layers:
-        last = modules.get(layer.name, last)
-        layers.append(replace(layer, name=last))
-    return replace(estimates, layers=tuple(layers))
+    tensors of the TOSA graph."""
+    pairs = zip(estimates.layers, source_ops(estimates.layers, device), strict=True)
+    return replace(estimates, layers=tuple(replace(layer, name=layer_name(op)) for layer, op in pairs))
+
+
+def source_ops(layers: Sequence[LayerEstimate], device: Graph) -> list[Op]:
+    """The operator of the TOSA graph behind every operation. One that Vela adds itself belongs to the operation before,
+    if its tensor is not of the graph."""
+    by_result = dict(zip(result_names(device), device.ops, strict=True))
+    ops, last = [], device.ops[0]
+    for layer in layers:
+        last = by_result.get(layer.name, last)
+        ops.append(last)
+    return ops
 
 
 def _layers(database: Any) -> tuple[LayerEstimate, ...]:
-    table = database.tables.get("perf") if database is not None else None
-    if table is None:
-        return ()
-    at = {name: index for index, name in enumerate(table.header)}
+    """Vela's operations. Those that it adds for an operator of the graph are named after the operator's result."""
+    rows = table_rows(database, "perf")
+    results = {row["source_id"]: row["name"] for row in rows if is_result(row["name"])}
     return tuple(
         LayerEstimate(
-            row[at["name"]],
-            row[at["operator"]],
-            *(int(row[at[name]] or 0) for name in ("op_cycles", "npu_cycles", "mac_count")),
+            row["name"] if is_result(row["name"]) else results.get(row["source_id"], row["name"]),
+            row["operator"],
+            *(int(row[name] or 0) for name in ("op_cycles", "npu_cycles", "mac_count")),
         )
-        for row in table.data
+        for row in rows
     )
+
+
+def table_rows(database: Any, name: str) -> list[dict[str, str]]:
+    """The rows of a table of Vela's database; none if it has no such table."""
+    table = database.tables.get(name) if database is not None else None
+    return [] if table is None else [dict(zip(table.header, row, strict=False)) for row in table.data]
 
 
 def from_table(row: Mapping[str, str], spec: EthosUCompileSpec, layers: Sequence[Mapping[str, str]] = ()) -> Estimates:

@@ -19,6 +19,7 @@ from edgewright.backends.ethos_u.estimates import name_layers
 from edgewright.backends.ethos_u.lower import TosaLowering
 from edgewright.backends.ethos_u.npu import supported, without_commands
 from edgewright.backends.ethos_u.ops import BACKEND, TABLES
+from edgewright.backends.ethos_u.pass_layers import pass_layers
 from edgewright.backends.ethos_u.pool_scale import keep_input_scale
 from edgewright.backends.ethos_u.target import ACCELERATORS, EthosUCompileSpec
 from edgewright.backends.ethos_u.tosa_file import write_tosa
@@ -115,7 +116,9 @@ class EthosUPartitioner(Partitioner):
         if compiled.performance is not None:
             scratch = compiled.scratch_size + compiled.fast_scratch_size
             expected = {**name_layers(compiled.performance, device).to_dict(), "scratch": scratch}
-        return LoweredBackendModule(self.backend.id, write_blob(compiled), specs, {}, twin, estimates=expected)
+        layers = pass_layers(compiled, device)
+        options: dict[str, Any] = {"estimates": expected, "layers": layers}
+        return LoweredBackendModule(self.backend.id, write_blob(compiled), specs, {}, twin, **options)
 
 
 def uncompiled_blob(accelerator: str, inputs: Sequence[Value], outputs: Sequence[Value], digest: bytes) -> Blob:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from typing import Any
 
@@ -44,6 +45,11 @@ def result_names(graph: Graph) -> list[str]:
     """The name of every operator's result in the file."""
     outputs = {o: f"output_{i}" for i, o in enumerate(graph.outputs)}
     return [outputs.get(op.outputs[0], f"value_{number}") for number, op in enumerate(graph.ops)]
+
+
+def is_result(name: str) -> bool:
+    """Whether a tensor's name is one of ``result_names``."""
+    return re.fullmatch(r"(output|value)_\d+", name) is not None
 
 
 class _Writer:

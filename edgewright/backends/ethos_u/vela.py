@@ -54,9 +54,12 @@ TensorSizes = int | Sequence[int]
 
 @dataclass(frozen=True)
 class VelaOutput(Blob):
-    """Result of Vela. ``fast_scratch_size``: provided by the application, as blobs do not record it."""
+    """Result of Vela. ``fast_scratch_size``: provided by the application, as blobs do not record it. ``queue``: the
+    byte offset of the last command of an operation among the commands, and the operation's index in the estimates; the
+    command line does not report it."""
 
     fast_scratch_size: int = 0
+    queue: Sequence[tuple[int, int]] = ()
     performance: estimates.Estimates | None = None
     log: str = ""
 
@@ -130,9 +133,17 @@ def _run_in_process(tosa: bytes, spec: EthosUCompileSpec, flags: Sequence[Flag])
         [_tensor(t.shape, t.element_size, t.address, t.region) for t in model.inputs],
         [_tensor(t.shape, t.element_size, t.address, t.region) for t in model.outputs],
         fast_scratch_size=_fast_scratch_bytes(model.scratch_fast.region, model.scratch_fast.size),
+        queue=_queue(model.opt_database),
         performance=performance,
         log=output.text,
     )
+
+
+def _queue(database: Any) -> list[tuple[int, int]]:
+    rows = enumerate(estimates.table_rows(database, "perf"))
+    index = {row["id"]: at for at, row in rows}
+    queued = estimates.table_rows(database, "queue")
+    return [(int(row["offset"]), index[row["scheduled_id"]]) for row in queued if row["scheduled_id"] in index]
 
 
 def _tensor(shape: Any, size: Any, offset: Any, region: Any) -> Tensor:

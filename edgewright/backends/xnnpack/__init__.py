@@ -13,6 +13,7 @@ INFO = BackendInfo(
     summary="Arm and x86 CPUs. Stock runtimes (Android, iOS, Python) include it; the host runs its blobs without.",
     table=".ops:BACKEND", partitioner=".partitioner:XnnpackPartitioner", quantizer=".quantizer:XNNPACKQuantizer",
     delegate=".delegate:XnnpackDelegate", demo_target="xnnpack", compat=".compat_names:NAMES",
+    layer_bytes=".layer_bytes:layer_bytes",
 )  # fmt: skip
 
 _NAMES = {

@@ -10,14 +10,17 @@ the Meta-Level: PyPy's Tracing JIT Compiler" (2009).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
 
 from edgewright.backends.ethos_u.dialect.numerics import TOSA_NUMERICS
 from edgewright.backends.ethos_u.npu.map_views import ByteRange, CoreGraphBuilder, NotTranslatedError
+from edgewright.backends.ethos_u.npu.pass_timer import PassTimer
+from edgewright.backends.ethos_u.npu.stream import CommandStream
 from edgewright.backends.ethos_u.npu.trace import Convolution, Executed, Trace
 from edgewright.backends.ethos_u.npu.translate import translate
 from edgewright.engine.isa import host_isa
@@ -26,7 +29,7 @@ from edgewright.engine.jit.driver import CompiledGraph
 from edgewright.engine.jit.plan_cache import PlanSource, load_compiled, save_compiled, source_fingerprint
 from edgewright.engine.plan import Address, KernelArg, Plan, PythonCall, TensorSpec
 from edgewright.errors import EdgewrightError
-from edgewright.ir.graph import Graph
+from edgewright.ir.graph import Graph, Origin
 
 Array = np.ndarray[Any, Any]
 _MAX_OPERATIONS = 4096
@@ -53,13 +56,14 @@ class Replay:
         """Number of operations that are not machine code."""
         return sum(isinstance(part, Executed) for part in self.parts)
 
-    def run(self, interpreter: Interpreter, regions: dict[int, Array]) -> None:
+    def run(self, interpreter: Interpreter, regions: dict[int, Array], timer: PassTimer) -> None:
         memories = [regions[region] for region in self._regions]
         for part in self.parts:
             if isinstance(part, Executed):
-                interpreter.run_one(part)
+                with timer.time(part.instruction):
+                    interpreter.run_one(part)
             else:
-                part.run([], memories)
+                timer.run(partial(part.run, [], memories))
 
 
 class CompiledStream:
@@ -68,12 +72,15 @@ class CompiledStream:
     An interpreted run stores its trace in ``trace``; the next run compiles it.
     """
 
-    def __init__(self, stream: str, weights: bytes, memories: dict[int, Array], threads: int = 1) -> None:
+    def __init__(self, stream: CommandStream, weights: bytes, memories: dict[int, Array], threads: int = 1) -> None:
         self.trace: Trace | None = None
+        self._origins = stream.origins
         self._weights, self._sizes, self._threads = weights, _sizes(memories), threads
         self._regions = sorted(region for region in memories if memories[region].flags.writeable)
         self._lengths = [memories[region].size for region in self._regions]
-        digest = cache_key("stream", stream, weights, str(sorted(self._sizes.items())), source_fingerprint(*_SOURCES))
+        digest = cache_key(
+            "stream", stream.digest, weights, str(sorted(self._sizes.items())), source_fingerprint(*_SOURCES)
+        )
         self._origin = PlanSource(digest, lambda name: None, ())
         self._key = self._origin.key(host_isa(), threads, TOSA_NUMERICS, _MEMORY)
         self._replay = self._load()
@@ -92,7 +99,7 @@ class CompiledStream:
 
     def _compile(self, trace: Trace, memories: dict[int, Array]) -> list[CompiledGraph | Executed]:
         parts: list[CompiledGraph | Executed] = []
-        for part in _partition(trace, memories):
+        for part in _partition(trace, memories, self._origins):
             parts += (
                 [part]
                 if isinstance(part, Executed)
@@ -136,18 +143,22 @@ def _is_internal_copy(executed: Executed) -> bool:
     )
 
 
-def _partition(trace: Trace, regions: dict[int, Array]) -> list[CoreGraphBuilder | Executed]:
+def _partition(
+    trace: Trace, regions: dict[int, Array], origins: Mapping[int, Origin]
+) -> list[CoreGraphBuilder | Executed]:
     """Split a trace into as few graphs as possible, and the operations that cannot be translated."""
     if not _within_limits(trace.executed):
         return list(trace.executed)
-    parts = _translate_runs(trace.executed, regions)
+    parts = _translate_runs(trace.executed, regions, origins)
     builders = [part for part in parts if isinstance(part, CoreGraphBuilder)]
     if builders and all(isinstance(part, CoreGraphBuilder) or _is_internal_copy(part) for part in parts):
         return [_concatenate(builders, regions)]  # lookup tables are constants of the graphs
     return parts
 
 
-def _translate_runs(executed: Sequence[Executed], regions: dict[int, Array]) -> list[CoreGraphBuilder | Executed]:
+def _translate_runs(
+    executed: Sequence[Executed], regions: dict[int, Array], origins: Mapping[int, Origin]
+) -> list[CoreGraphBuilder | Executed]:
     parts: list[CoreGraphBuilder | Executed] = []
     sizes = {region: array.size for region, array in regions.items()}
     for operation in executed:
@@ -160,6 +171,8 @@ def _translate_runs(executed: Sequence[Executed], regions: dict[int, Array]) -> 
         except NotTranslatedError:
             parts.append(operation)
             continue
+        for op in builder.ops:
+            op.origin = origins.get(operation.instruction.offset, op.origin)
         if parts and isinstance(parts[-1], CoreGraphBuilder):
             _append(parts[-1], builder)
         else:

@@ -9,9 +9,11 @@ import numpy as np
 
 from edgewright.backends.ethos_u.npu.compiled_stream import CompiledStream
 from edgewright.backends.ethos_u.npu.memory import Budget, NpuMemory
+from edgewright.backends.ethos_u.npu.pass_timer import PassTimer
 from edgewright.backends.ethos_u.npu.simulator import Npu
 from edgewright.backends.ethos_u.npu.stream import CommandStream
 from edgewright.engine.jit.thread_count import thread_count
+from edgewright.engine.profile import Profile
 from edgewright.engine.runner import native_available
 from edgewright.errors import InputError, MissingError
 
@@ -39,11 +41,12 @@ def run(
     regions: Mapping[int, Array] | None = None,
     steps: int = STEPS,
     threads: int | None = 1,
+    profile: Profile | None = None,
 ) -> None:
     """Run a program in place on ``scratch``, which holds its inputs and receives its outputs.
 
     Regions 0, 1 and 2 are the constants, the scratch and the fast scratch; ``regions`` adds or replaces regions.
-    ``threads``: thread count of the compiled replay; None chooses one.
+    ``threads``: thread count of the compiled replay; None chooses one. ``profile``: gets the times of the passes.
     """
     reason = supported(program.accelerator)
     if reason is not None:
@@ -52,19 +55,22 @@ def run(
     if fast_scratch is not None:
         memories[2] = _bytes_of(fast_scratch, "fast_scratch")
     memories.update({region: _bytes_of(array, f"region {region}") for region, array in (regions or {}).items()})
+    timer = PassTimer(profile, program)
     npu = Npu(program, NpuMemory(program.accelerator, memories), Budget(steps))
     if regions or not native_available():
-        npu.run()
+        npu.run(timer)
+        timer.finish()
         return
     compiled = program.cache.get("run")
     count = thread_count(threads)
     if not isinstance(compiled, CompiledStream) or not compiled.matches(weights, memories, count):
-        compiled = program.cache["run"] = CompiledStream(program.digest, weights, memories, count)
+        compiled = program.cache["run"] = CompiledStream(program, weights, memories, count)
     replay = compiled.replay(memories)
     if replay is None:
-        compiled.trace = npu.run()
+        compiled.trace = npu.run(timer)
     else:
-        npu.replay(replay)
+        npu.replay(replay, timer)
+    timer.finish()
 
 
 def _bytes_of(memory: Any, name: str) -> Array:

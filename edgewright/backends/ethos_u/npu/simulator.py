@@ -16,6 +16,7 @@ from edgewright.backends.ethos_u.npu.featuremap import FeatureMap, element_type,
 from edgewright.backends.ethos_u.npu.kernel import Kernel, kernel_from_registers, padded_input
 from edgewright.backends.ethos_u.npu.memory import INTERNAL, Budget, NpuMemory
 from edgewright.backends.ethos_u.npu.output_stage import OutputStage, output_stage_from_registers
+from edgewright.backends.ethos_u.npu.pass_timer import PassTimer
 from edgewright.backends.ethos_u.npu.registers import Registers
 from edgewright.backends.ethos_u.npu.stream import CommandStream, Instruction
 from edgewright.backends.ethos_u.npu.trace import (
@@ -53,7 +54,7 @@ class Npu:
             "DMA_START": self._dma,
         }
 
-    def run(self) -> Trace:
+    def run(self, timer: PassTimer) -> Trace:
         """Run every operation and return the trace."""
         for instruction in self._program.instructions:
             name = instruction.command.name
@@ -61,17 +62,18 @@ class Npu:
                 self._trace.steps = self._budget.used
                 return self._trace
             if name in self._operations:
-                operation = _run_located(self._operations[name], instruction)
+                with timer.time(instruction):
+                    operation = _run_located(self._operations[name], instruction)
                 self._trace.add(instruction, self._registers, operation)
             elif name not in _SYNC_COMMANDS:
                 self._registers.set(instruction)
         raise FormatError("a command stream must end with STOP", where="cmd_data")
 
-    def replay(self, replay: Replay) -> None:
+    def replay(self, replay: Replay, timer: PassTimer) -> None:
         """Run a compiled replay of an earlier run on the current contents of memory."""
         self._budget.spend(replay.steps)
         self._budget = Budget(replay.steps)
-        replay.run(self, self._memory.regions)
+        replay.run(self, self._memory.regions, timer)
 
     def run_one(self, executed: Executed) -> None:
         """Run one traced operation again on the current contents of memory."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,11 +11,14 @@ import numpy as np
 from edgewright.backends.ethos_u.npu.commands import Command, find_command
 from edgewright.engine.jit.cache import cache_key
 from edgewright.errors import FormatError, VersionError
+from edgewright.formats.layer_table import DelegateLayers
+from edgewright.ir.graph import Origin
 
 _COP2 = int.from_bytes(b"COP2", "little")
 _METADATA = int.from_bytes(b"VEUM", "little")
 _CONFIG, _COMMANDS, _READ, _DUMP, _NOP = 1, 2, 3, 4, 5
 _FAMILY = {0: "u55", 1: "u65", 2: "u85"}
+_PASSES = ("CONV", "DEPTHWISE", "POOL", "RESIZE", "ELEMENTWISE", "DMA_START")
 _MACS = {"u55": (5, 6, 7, 8), "u65": (8, 9), "u85": (7, 8, 9, 10, 11)}
 
 
@@ -27,6 +30,11 @@ class Instruction:
     command: Command
     parameter: int
     payload: int = 0
+
+    @property
+    def is_pass(self) -> bool:
+        """Whether it computes or copies something, rather than setting a register or waiting."""
+        return self.command.is_operation and self.command.name in _PASSES
 
     def field(self, name: str) -> int:
         return next(f for f in self.command.fields if f.name == name).of(self.parameter)
@@ -40,18 +48,25 @@ class CommandStream:
     instructions: tuple[Instruction, ...]
     # Unpacked weights, shared by runs
     unpacked: dict[Any, np.ndarray[Any, Any]] = field(default_factory=dict, compare=False, repr=False)
-    digest: str = field(default="", compare=False, repr=False)  # hash of the file
+    digest: str = field(default="", compare=False, repr=False)  # hash of the file and of the names of layers
+    # Where the passes come from in the user's model, by offset
+    origins: Mapping[int, Origin] = field(default_factory=dict, compare=False, repr=False)
     # The compiled form of the last run
     cache: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
 
-def decode(data: bytes) -> CommandStream:
-    """Decode a ``COP1`` or ``COP2`` file."""
+def decode(data: bytes, layers: DelegateLayers | None = None) -> CommandStream:
+    """Decode a ``COP1`` or ``COP2`` file. ``layers``: the origins of its passes."""
     words = _words(data)
     accelerator, segments = _segments(words)
     family = accelerator.split("-")[1]
     instructions = tuple(i for start, end in segments for i in _instructions(words, start, end, family))
-    return CommandStream(accelerator, instructions, digest=cache_key(data))
+    found = layers or DelegateLayers()
+    offsets = [i.offset for i in instructions if i.is_pass]
+    named = found.ordered and len(offsets) == len(found.origins)
+    origins = dict(zip(offsets, found.origins, strict=True)) if named else {}
+    digest = cache_key(data, found.key()) if origins else cache_key(data)
+    return CommandStream(accelerator, instructions, digest=digest, origins=origins)
 
 
 def accelerator_of(data: bytes) -> str:

@@ -13,6 +13,8 @@ from edgewright.backends.ethos_u.npu.disasm import UNARY, operation_text
 from edgewright.backends.ethos_u.npu.registers import Registers
 from edgewright.backends.ethos_u.npu.stream import CommandStream, Instruction
 from edgewright.errors import FormatError
+from edgewright.ir.graph import Origin
+from edgewright.ir.layer_names import layer_of
 from edgewright.runtime.disassembly import PassTraffic
 
 BASIS = (
@@ -20,7 +22,6 @@ BASIS = (
     "scratch is in SRAM, unless the memory mode says otherwise."
 )
 _REGIONS = {0: "constants", 1: "scratch", 2: "fast scratch"}
-_FEATURE_MAPS = ("CONV", "DEPTHWISE", "POOL", "RESIZE", "ELEMENTWISE")
 
 
 def passes(stream: CommandStream) -> list[PassTraffic]:
@@ -30,9 +31,10 @@ def passes(stream: CommandStream) -> list[PassTraffic]:
         if not instruction.command.is_operation:
             registers.set(instruction)
             continue
-        if instruction.command.name in (*_FEATURE_MAPS, "DMA_START"):
-            text = operation_text(instruction, registers)
-            result.append(PassTraffic(text=text, traffic=dict(_traffic(instruction, registers))))
+        if instruction.is_pass:
+            text, traffic = operation_text(instruction, registers), dict(_traffic(instruction, registers))
+            layer = layer_of(stream.origins.get(instruction.offset, Origin()))
+            result.append(PassTraffic(text=text, traffic=traffic, layer=layer))
     return result
 
 
