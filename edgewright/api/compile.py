@@ -29,7 +29,7 @@ from edgewright.api.self_check import check_cases
 from edgewright.api.shape_samples import calls_at_bounds, dynamic_shapes_of
 from edgewright.backends import find_partitioner
 from edgewright.backends.registry import find_backend
-from edgewright.backends.targets import Target, find_targets
+from edgewright.backends.targets import Target, find_targets, with_options
 from edgewright.errors import AccuracyError, EdgewrightError, ExportError, InputError, MissingError, UsageError
 from edgewright.formats.operator_signatures import OPERATORS
 from edgewright.frontend.buffers import preserve_buffers
@@ -62,7 +62,7 @@ class Settings:
     config: ExecutorchBackendConfig | None = None
     images: ImageOptions | None = None
     dynamic_shapes: Any = None
-    integer_io: bool = False
+    integer_io: bool | str = False  # True, or the type that inputs and outputs must have
     check: bool = True
 
 
@@ -81,7 +81,7 @@ class Options(TypedDict, total=False):
     dynamic_shapes: Any
     runtime: Any
     config: ExecutorchBackendConfig | None
-    integer_io: bool
+    integer_io: bool | str
     check: bool
     quiet: bool
 
@@ -107,7 +107,8 @@ def compile(
     ``model`` is quantized already), ``metric`` (a function from a callable model to a number), ``simulate``
     (True: files for this machine only; False: never; None: where a vendor's compiler is missing, and the result says
     so), ``images`` (``ImageOptions`` for a folder of them), ``dynamic_shapes``, ``runtime``, ``config``,
-    ``integer_io`` (True: the program takes and returns integers, with the scales in the report), ``check`` (False: do
+    ``integer_io`` (True: the program takes and returns integers, with the scales in the report; ``"int8"``: it fails if
+    their type is another), ``check`` (False: do
     not compare the file with the graph it was lowered from; one that computes something else is a ``MiscompileError``).
 
     >>> import torch, edgewright as ew
@@ -220,6 +221,7 @@ class CompileSession:
     def build(self, target: Target) -> CompileResult:
         times_before = dict(self.stages.times)
         recipe = self.settings.recipe.for_target(target.name)
+        target = with_options(target, recipe.options)
         self.reference_results()  # rejects inputs that the model cannot run on before anything is compiled
         exported, io = self._integer_io(recipe, self.quantization.run(target, recipe))
         with self.stages("lower", f"{target.name}: lower"):
@@ -251,11 +253,14 @@ class CompileSession:
             remedy = "Name a preset, such as quantize='int8' (--quantize int8)."
             raise UsageError("integer_io", "is for quantized models", remedy=remedy)
         opened, parameters = integer_io(exported, *float_io(exported))
-        return opened, IntegerIO(parameters)
+        io = IntegerIO(parameters)
+        _check_io_types(self.settings.integer_io, io)
+        return opened, io
 
     def lower_for(self, target: Target, exported: ExportedProgram) -> tuple[Any, str]:
         """The lowered program, and why it is for the host only ("" if it is for the device)."""
-        _, edge, simulated = self._lower(target, exported)
+        options = self.settings.recipe.for_target(target.name).options
+        _, edge, simulated = self._lower(with_options(target, options), exported)
         return edge, simulated
 
     def _lower(self, target: Target, exported: ExportedProgram) -> tuple[Pipeline, Any, str]:
@@ -356,6 +361,13 @@ class CompileSession:
                 if decibels is not None:
                     by_shape[name] = decibels
         return by_shape
+
+
+def _check_io_types(requested: bool | str, io: IntegerIO) -> None:
+    for name, facts in io.facts().items():
+        if isinstance(requested, str) and facts["type"] != requested:
+            remedy = "Quantize it to this type, or pass integer_io=True (--integer-io) to accept any."
+            raise UsageError(f"integer_io: {name}", f"must be {requested}", value=facts["type"], remedy=remedy)
 
 
 def evaluate_metric(metric: Metric, model: Callable[..., Any]) -> float:

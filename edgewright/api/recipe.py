@@ -9,6 +9,8 @@
     softmax = "float"
     [targets.ethos-u55-128.modules] # overrides for one target
     "features.3" = "higher"
+    [targets.ethos-u55-128.options] # of the target's compiler
+    memory_mode = "Sram_Only"
 """
 
 from __future__ import annotations
@@ -33,12 +35,14 @@ _KEYS = {"quantize", "targets", *_PARTS}
 @dataclass(frozen=True)
 class Recipe:
     """``quantize``: the preset for everything (None: floating point). ``modules`` and ``operators`` are exceptions, by
-    dotted path and by name in the op table. ``targets`` are overrides by target name."""
+    dotted path and by name in the op table. ``targets`` are overrides by target name. ``options``, of a target: for its
+    compiler (of Ethos-U: ``backends/ethos_u/target.py`` · ``OPTIONS``)."""
 
     quantize: str | None = None
     modules: Mapping[str, str] = field(default_factory=dict)
     operators: Mapping[str, str] = field(default_factory=dict)
     targets: Mapping[str, Recipe] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def quantizes(self) -> bool:
@@ -55,6 +59,7 @@ class Recipe:
             overrides.quantize or self.quantize,
             {**self.modules, **overrides.modules},
             {**self.operators, **overrides.operators},
+            options=overrides.options,
         )
 
     def to_toml(self) -> str:
@@ -80,6 +85,12 @@ def _toml_lines(recipe: Recipe, prefix: str) -> Iterable[str]:
         if entries:
             yield f"\n[{prefix}{part}]"
             yield from (f'{_quote(name)} = "{precision}"' for name, precision in entries.items())
+    if recipe.options:
+        yield f"\n[{prefix}options]"
+        values = {
+            name: value if isinstance(value, int) else _quote(str(value)) for name, value in recipe.options.items()
+        }
+        yield from (f"{_quote(name)} = {value}" for name, value in values.items())
     for name, target_recipe in recipe.targets.items():
         yield from _toml_lines(target_recipe, f"{prefix}targets.{_quote(name)}.")
 
@@ -126,7 +137,7 @@ def read_recipe(path: str | os.PathLike[str]) -> Recipe:
 
 
 def _parse_recipe(source: str, content: Mapping[str, Any], inner: bool = False) -> Recipe:
-    keys = _KEYS - {"targets"} if inner else _KEYS
+    keys = {*_KEYS, "options"} - {"targets"} if inner else _KEYS
     for key in content:
         if key not in keys:
             raise not_among(source, key, sorted(keys), rule="a key must be one of", error=InputError)
@@ -138,7 +149,10 @@ def _parse_recipe(source: str, content: Mapping[str, Any], inner: bool = False) 
     if not isinstance(targets, Mapping) or not all(isinstance(t, Mapping) for t in targets.values()):
         raise InputError(f"{source}: targets", "must be tables by the name of a target")
     overrides = {str(n).lower(): _parse_recipe(f"{source}: targets.{n}", t, inner=True) for n, t in targets.items()}
-    return Recipe(quantize, parts["modules"], parts["operators"], overrides)
+    options = content.get("options", {})
+    if not isinstance(options, Mapping) or not all(type(value) in (str, int) for value in options.values()):
+        raise InputError(f"{source}: options", "must be a table of strings and integers", value=options)
+    return Recipe(quantize, parts["modules"], parts["operators"], overrides, dict(options))
 
 
 def _parse_table(source: str, table: Any) -> dict[str, str]:

@@ -35,6 +35,7 @@ class BackendInfo:
     ``targets``: returns the names of devices with descriptions; by default there is one, named after the backend.
     ``read_spec``: returns the device that a compile spec is for and whether the spec asks for simulation only, or None
     if the spec is not this backend's; its partitioner then has ``for_spec``.
+    ``make_spec``: returns the compile spec of a device and options by name, as recipes and the command line have them.
     ``demo_target``: the device of ``edgewright demo``; by default the first.
     ``dialects``: the dialects of its device graphs (``ir/dialect.py``), by the prefix of their kinds.
     ``requirements``: what ``edgewright doctor`` checks.
@@ -53,7 +54,7 @@ class BackendInfo:
         dialects: Mapping[str, str | Dialect] | None = None,
         requirements: str | Sequence[Requirement] = "",
         compat: str | CompatNames = "", disassemble: str | Callable[[Any], Any] = "",
-        device_memory: str | Callable[[Any], Any] = "",
+        device_memory: str | Callable[[Any], Any] = "", make_spec: str | Callable[[str, Mapping[str, Any]], Any] = "",
         layer_bytes: str | Callable[[Any], Any] = "",
     ) -> None:  # fmt: skip
         self.name, self.package, self.id = name, package, id or name
@@ -63,7 +64,7 @@ class BackendInfo:
         self.delegate, self.targets, self.read_spec = delegate, targets, read_spec
         self.demo_target, self.dialects = demo_target, dialects or {}
         self.requirements, self.compat, self.disassemble = requirements, compat, disassemble
-        self.device_memory = device_memory
+        self.device_memory, self.make_spec = device_memory, make_spec
         self.layer_bytes = layer_bytes
 
     def __repr__(self) -> str:

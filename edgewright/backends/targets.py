@@ -6,12 +6,12 @@ has one target, named after itself. Imports no torch.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from edgewright.backends.info import BackendInfo
-from edgewright.backends.registry import discover
+from edgewright.backends.registry import discover, find_backend
 from edgewright.errors import UsageError
 from edgewright.hints import did_you_mean
 
@@ -74,6 +74,19 @@ def _from_spec(spec: Any) -> Target | None:
             summary = next((t.summary for t in backend_targets(info) if t.argument == name), "")
             return Target(name.lower(), info.name, summary, name, spec, simulate_only)
     return None
+
+
+def with_options(target: Target, options: Mapping[str, Any]) -> Target:
+    """The target with a compile spec of the options that a recipe has for it."""
+    if not options:
+        return target
+    if target.spec is not None:
+        remedy = "Leave the options out of the recipe, or name the target instead of passing a compile spec."
+        raise UsageError(f"recipe: options of {target.name}", "must not meet a compile spec", remedy=remedy)
+    info = find_backend(target.backend)
+    if not info.make_spec:
+        raise UsageError(f"recipe: options of {target.name}", "are for targets that have some", value=sorted(options))
+    return replace(target, spec=info.load_function(info.make_spec)(target.argument or target.name, options))
 
 
 def find_target(name: Any) -> Target:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
+from edgewright.backends.registry import find_backend
+from edgewright.backends.targets import Target
 from edgewright.errors import CoverageError, UsageError
 from edgewright.files import write_file
 
-FORMATS = ("tflite",)
+FORMATS = ("tflite", "c")
 _ETHOS_U = "ethos_u"
+_VELA_OPTIONS = ("memory_mode", "system_config", "vela_ini", "optimise", "arena_cache_size", "vela_flags")
 
 
 class _SetVariable(argparse.Action):
@@ -43,35 +46,71 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--system-config", metavar="NAME",
         help="for Ethos-U: clock and memories, such as Ethos_U55_Deep_Embedded (a section of Arm's vela.ini)",
     )  # fmt: skip
-    parser.add_argument("--emit", choices=FORMATS, help="write the vendor compiler's input instead of a program")
+    parser.add_argument("--vela-ini", metavar="board.ini", help="for Ethos-U: your vela.ini, with the sections above")
+    parser.add_argument(
+        "--optimise", choices=("size", "performance"),
+        help="for Ethos-U: what Vela prefers, less memory or fewer cycles (default: performance)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--arena-cache-size", metavar="256K",
+        help="for Ethos-U: the most memory that activations may take; in the dedicated SRAM modes, of fast memory",
+    )  # fmt: skip
+    parser.add_argument("--vela-flags", metavar='"--verbose-schedule"', help="for Ethos-U: further options of Vela")
+    parser.add_argument(
+        "--emit", choices=FORMATS,
+        help="tflite: write the vendor compiler's input instead of a program; c: also write the program as C sources, "
+        "with pool sizes, to a folder of its name (as `edgewright export` does)",
+    )  # fmt: skip
 
 
 def ending(args: argparse.Namespace) -> str:
     """The suffix of the output file."""
-    return f".{args.emit}" if args.emit else ".pte"
+    return ".tflite" if emits_input(args) else ".pte"
+
+
+def emits_input(args: argparse.Namespace) -> bool:
+    """True if the vendor compiler's input is written instead of a program."""
+    return bool(args.emit == "tflite")
+
+
+def export_sources(args: argparse.Namespace, program: Path) -> list[tuple[Path, int]]:
+    """Write a program that was saved as C, if the options ask for it; returns the files with their sizes."""
+    if args.emit != "c":
+        return []
+    from edgewright.bare_metal.export import export_c, name_of
+
+    return export_c(program, program.with_suffix(""), name=name_of(program))[1]
 
 
 def check_options(args: argparse.Namespace) -> None:
-    for option in ("simulate_only", "emit"):
-        if getattr(args, option) and not args.backend:
-            raise UsageError(f"--{option.replace('_', '-')}", "needs a --backend")
+    for option, given in (("--simulate-only", args.simulate_only), ("--emit", emits_input(args))):
+        if given and not args.backend:
+            raise UsageError(option, "needs a --backend")
 
 
 def ethos_u_spec(args: argparse.Namespace, target: str | None) -> Any:
     """The compile spec of an Ethos-U with the options for it; None without them."""
-    if args.memory_mode is None and args.system_config is None:
+    options = {name: getattr(args, name) for name in _VELA_OPTIONS if getattr(args, name) is not None}
+    if not options:
         return None
-    from edgewright.backends.ethos_u import EthosUCompileSpec
+    from edgewright.backends.ethos_u.target import make_spec
 
-    return EthosUCompileSpec(target or "", args.system_config, args.memory_mode)
+    return make_spec(target or "", options)
 
 
 def check_ethos_u(args: argparse.Namespace, backends: Collection[str]) -> None:
     """Reject the options for Ethos-U if none of the backends is."""
-    for option in ("memory_mode", "system_config"):
+    for option in _VELA_OPTIONS:
         if getattr(args, option) is not None and _ETHOS_U not in backends:
             remedy = "Name one: --target ethos-u55-128."
             raise UsageError(f"--{option.replace('_', '-')}", "is for Ethos-U targets", remedy=remedy)
+
+
+def check_boards(args: argparse.Namespace, targets: Iterable[Target]) -> None:
+    """Reject C sources for targets whose delegates ExecuTorch's bare-metal runtime does not execute."""
+    for target in targets:
+        if args.emit == "c" and not find_backend(target.backend).device_memory:
+            raise UsageError("--emit c", "is for targets on microcontrollers, such as ethos-u55-128", value=target.name)
 
 
 def partitioner(args: argparse.Namespace, name: str, target: str | None) -> Any:
@@ -81,11 +120,11 @@ def partitioner(args: argparse.Namespace, name: str, target: str | None) -> Any:
     cls = find_partitioner(name)
     if name == _ETHOS_U and (spec := ethos_u_spec(args, target)) is not None:
         return cls.for_spec(spec)
-    if not args.simulate_only and not args.emit:
+    if not args.simulate_only and not emits_input(args):
         return cls.for_target(target)
     simulated = [info.name for info in discover().values() if info.simulates]
     if name not in simulated:
-        option = "--emit" if args.emit else "--simulate-only"
+        option = "--emit" if emits_input(args) else "--simulate-only"
         rule = f"is for backends whose programs need a vendor's compiler: {', '.join(simulated)}"
         raise UsageError(option, rule, value=name)
     return cls.for_simulation(target)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from edgewright.lowering.partition.report import PartitionReport
 
 _WITH_TARGET = ("quantize", "calibrate", "recipe", "min_sqnr", "strict", "metric", "min_metric", "evaluate", "original",
-                "integer_io", "json", "html")  # fmt: skip
+                "integer_io", "io", "json", "html")  # fmt: skip
 
 EXAMPLES = """examples:
   edgewright compile net:Net -o net.pte
@@ -83,6 +83,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="with --target: the program takes and returns integers; the report has their scales and zero points",
     )
+    add(
+        "--io", metavar="int8",
+        help="with --target: as --integer-io, and fail if an input or output is quantized to another type than this",
+    )  # fmt: skip
     add("--json", action="store_true", help="with --target: print the full report as JSON")
     add(
         "--report",
@@ -174,7 +178,7 @@ def _build(args: argparse.Namespace, output: Path, stages: Stages) -> Built:
         edge = pipeline.lower(exported)
     _write_report(args.report, edge.partition_reports)
     check_coverage(edge.partition_reports, args.require_delegated)
-    if args.emit:
+    if artifacts.emits_input(args):
         return Built(None, exported, artifacts.write_emitted(partitioners, output), edge.partition_reports)
     with stages("plan and emit"):
         built = Built(pipeline.finish(edge), exported, reports=edge.partition_reports)
@@ -293,6 +297,7 @@ def _write(args: argparse.Namespace, output: Path, spec: Any, built: Built) -> N
         path = output.with_suffix(".bpte")
         built.files.append((path, write_bundled(bundle, path)))
     built.files.insert(0, (output, built.program.save(output)))
+    built.files += artifacts.export_sources(args, output)
 
 
 def _show(built: Built, stages: Stages) -> None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from edgewright.api.result import CompileResult, CompileResults
     from edgewright.backends.targets import Target
 
-_BACKEND_ONLY = ("emit", "external_constants")  # options that go with --backend only
+_BACKEND_ONLY = ("external_constants",)  # options that go with --backend only
 _BUNDLED = 4  # inputs in a bundle
 
 
@@ -36,6 +36,8 @@ def check_options(args: argparse.Namespace) -> None:
     for option in _BACKEND_ONLY:
         if getattr(args, option) not in (None, False):
             raise UsageError(f"--{option.replace('_', '-')}", "goes with --backend, not with --target")
+    if artifacts.emits_input(args):
+        raise UsageError("--emit", "goes with --backend, not with --target", value=args.emit)
     if Path(args.output).suffix == ".pte" and len(args.target) > 1:
         raise UsageError("-o", "must be a folder for several targets", value=args.output)
     if args.min_metric is not None and args.metric is None:
@@ -80,6 +82,7 @@ def _targets(args: argparse.Namespace) -> list[Target]:
     """The selected targets, with the options for single backends."""
     targets = selected_targets(args)
     artifacts.check_ethos_u(args, {target.backend for target in targets})
+    artifacts.check_boards(args, targets)
     specs = {t.name: artifacts.ethos_u_spec(args, t.argument) for t in targets if t.backend == "ethos_u"}
     return [replace(target, spec=specs.get(target.name)) for target in targets]
 
@@ -91,7 +94,7 @@ def _settings(args: argparse.Namespace) -> dict[str, Any]:
         emit_stacktrace=args.emit_stacktrace, manifest=not args.no_manifest, layer_names=not args.no_layer_names
     )
     settings: dict[str, Any] = {"runtime": args.runtime, "config": config, "metric": _metric(args.metric)}
-    settings["check"], settings["integer_io"] = not args.no_check, args.integer_io
+    settings["check"], settings["integer_io"] = not args.no_check, args.io or args.integer_io
     if args.evaluate is not None:
         settings["evaluate"] = args.evaluate
     if args.simulate_only or args.no_simulation:
@@ -152,6 +155,7 @@ def _write(args: argparse.Namespace, session: CompileSession, results: CompileRe
         if args.bundle:
             _bundle(session, result, path)
         result.save(path)
+        artifacts.export_sources(args, path)
 
 
 def _bundle(session: CompileSession, result: CompileResult, path: Path) -> None:

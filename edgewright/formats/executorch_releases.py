@@ -30,7 +30,7 @@ _ADDED = {
 }  # fmt: skip
 _FIRST_RELEASE = {key: release for release, keys in _ADDED.items() for key in keys}
 
-BUILDS = ("wheel", "android", "ios", "portable-only")
+BUILDS = ("wheel", "android", "ios", "cortex-m", "portable-only")
 RUNTIMES = (*BUILDS, *(f"{build}-{release}" for build in BUILDS for release in RELEASES))
 
 

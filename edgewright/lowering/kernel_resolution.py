@@ -24,12 +24,14 @@ aten = torch.ops.aten
 _QUANTIZED = frozenset(k for k in OPERATORS if k.startswith("quantized_decomposed::"))
 _LLAMA = frozenset(k for k in OPERATORS if k.startswith("llama::"))  # extension_llm_custom_ops
 _OPTIMIZED = frozenset({"aten::linear.out", "aten::_fft_c2r.out", "aten::_fft_r2c.out"})  # no portable kernel
+_COPIES = frozenset(k for k in OPERATORS if k.startswith("et_copy::"))  # between a CPU and a GPU
 
 # What a build of a published runtime leaves out. The wheel registers quantized kernels and those of language models on
 # import, the Android package contains them, and iOS apps link the kernels_optimized, kernels_quantized and kernels_llm
-# frameworks.
+# frameworks. The runner for bare metal (examples/arm) links the portable and the quantized kernels.
 _LEFT_OUT: dict[str, frozenset[str]] = {
-    "wheel": frozenset(), "android": frozenset(), "ios": frozenset(), "portable-only": _QUANTIZED | _LLAMA | _OPTIMIZED,
+    "wheel": frozenset(), "android": frozenset(), "ios": frozenset(), "cortex-m": _LLAMA | _OPTIMIZED | _COPIES,
+    "portable-only": _QUANTIZED | _LLAMA | _OPTIMIZED,
 }  # fmt: skip
 
 PRIMS: dict[Any, str] = {

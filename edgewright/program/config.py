@@ -14,8 +14,8 @@ from edgewright.program.memory import MemoryPlanningPass
 class EdgeCompileConfig:
     """Options for rewriting a model to kernels.
 
-    ``runtime`` names the available kernels: ``wheel``, ``android``, ``ios`` or ``portable-only``, with a release of
-    ExecuTorch (``android-1.3``; the oldest if there is none), or a list of operators (``"aten::add.out"``).
+    ``runtime`` names the available kernels: ``wheel``, ``android``, ``ios``, ``cortex-m`` or ``portable-only``, with a
+    release of ExecuTorch (``android-1.3``; the oldest if there is none), or a list of operators (``"aten::add.out"``).
     ``preserve_ops`` and ``_core_aten_ops_exception_list`` are operators that are not decomposed.
     ``_check_ir_validity=False`` defers the check that every operator has a kernel to ``to_executorch``.
     ``_skip_dim_order`` emits plain copies instead of dim-order operators.

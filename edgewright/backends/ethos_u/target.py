@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from edgewright.backends.ethos_u.vela_ini import check_section, lookup, read_ini
 from edgewright.backends.ethos_u.vela_options import SPEC, parse_flags
 from edgewright.errors import UsageError
 from edgewright.hints import not_among
+from edgewright.units import parse_size
 
 # Accelerator: family, multiply-accumulates per cycle and core, cores.
 ACCELERATORS = {
@@ -211,6 +212,50 @@ EthosUCompileSpec.DebugMode = DebugMode  # type: ignore[attr-defined]  # where E
 def read_spec(spec: object) -> tuple[str, bool] | None:
     """The accelerator of a compile spec; None for anything else."""
     return (spec.target, False) if isinstance(spec, EthosUCompileSpec) else None
+
+
+# Options of recipes and of the command line, and what they are.
+OPTIONS = {
+    "system_config": "clock and memories: a section of vela.ini",
+    "memory_mode": "where weights and activations are: a section of vela.ini",
+    "vela_ini": "the vela.ini, in place of Arm's",
+    "optimise": "size or performance",
+    "arena_cache_size": "the most memory that activations may take, in bytes or as 256K",
+    "vela_flags": "further options of Vela's command line",
+}
+
+_GOALS = {"size": "Size", "performance": "Performance"}
+
+
+def make_spec(target: str, options: Mapping[str, Any]) -> EthosUCompileSpec:
+    """The compile spec of a target and options by name.
+
+    >>> make_spec("ethos-u55-128", {"optimise": "size", "arena_cache_size": "256K"}).extra_flags
+    ('--optimise=Size', '--arena-cache-size=262144')
+    """
+    for name in options:
+        if name not in OPTIONS:
+            raise not_among(f"{target}: option", name, OPTIONS)
+    flags = [f.argument for f in parse_flags(options.get("vela_flags"))]
+    if (goal := options.get("optimise")) is not None:
+        flags.append(f"--optimise={_GOALS[check_choice('optimise', str(goal).lower(), _GOALS)]}")
+    if (limit := options.get("arena_cache_size")) is not None:
+        flags.append(f"--arena-cache-size={_parse_bytes(limit)}")
+    given = [flag.partition("=")[0] for flag in flags]
+    if len(set(given)) != len(given):
+        raise UsageError(f"{target}: vela_flags", "must not repeat another option", value=" ".join(flags))
+    fields = {key: options.get(key) for key in ("system_config", "memory_mode")}
+    return EthosUCompileSpec(target, **fields, extra_flags=flags or None, config_ini=options.get("vela_ini"))
+
+
+def _parse_bytes(value: Any) -> int:
+    try:
+        count = value if isinstance(value, int) and not isinstance(value, bool) else parse_size(str(value))
+    except ValueError as error:
+        raise UsageError("arena_cache_size", str(error), value=value) from None
+    if count <= 0:
+        raise UsageError("arena_cache_size", "must be more than 0 bytes", value=value)
+    return int(count)
 
 
 class ArmCompileSpecBuilder:
