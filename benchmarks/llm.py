@@ -77,7 +77,11 @@ class Runner:
 
 def start(name: str, command: list[str], threads: int) -> Runner | None:
     """Start a runtime; None, with the reason on the screen, if it cannot be."""
-    pipe, environment = subprocess.PIPE, {**os.environ, "OMP_NUM_THREADS": str(threads)}
+    # Bytecode is cached, as that of installed packages is, whatever this process was started with.
+    bytecode = Path(tempfile.gettempdir()) / f"edgewright-bytecode-{os.getuid()}"
+    environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "PYTHONPYCACHEPREFIX": str(bytecode)}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    pipe = subprocess.PIPE
     try:
         for last in (False, True):  # the first fills the caches, for all lengths of calls
             process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=environment)

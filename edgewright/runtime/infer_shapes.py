@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.engine.graph.infer_shapes import specialize
 from edgewright.errors import ExecutionError
 from edgewright.ir.graph import Graph
 from edgewright.runtime.binding import KernelStep
@@ -161,6 +160,8 @@ class ShapeInference:
         return [i for i in value.indices if i is not None] if isinstance(value, TensorItems) else [index]
 
     def _delegate(self, step: DelegateStep) -> None:
+        from edgewright.engine.graph.infer_shapes import specialize  # not if compiled graphs are in the cache
+
         graph = step.delegate.device_graph
         assert graph is not None, "can_infer"
         input_shapes = [self._stored_shape(i) for i in step.inputs]

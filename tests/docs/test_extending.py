@@ -85,7 +85,7 @@ import numpy as np, torch
 import edgewright
 from edgewright.ir.aten.ops import OPS
 from edgewright.runtime import Runtime
-from edgewright.runtime.jit.segments import SegmentStep
+from edgewright.runtime.jit.segment_step import SegmentStep
 from tests.ir.aten.overload_calls import calls_of
 
 warnings.simplefilter("ignore")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from edgewright.runtime import Runtime
-from edgewright.runtime.shape_variants import SpecializedSegmentStep
+from edgewright.runtime.specialized_step import SpecializedSegmentStep
 from tests.support.stock import stock
 
 PROGRAM = Path(__file__).parents[1] / "golden" / "llama_int8_cache_xnnpack.pte"

@@ -13,7 +13,7 @@ from edgewright.errors import EdgewrightError
 from edgewright.program.edge import to_edge_transform_and_lower
 from edgewright.runtime import Profile
 from edgewright.runtime.method import Method
-from edgewright.runtime.shape_variants import SpecializedSegmentStep
+from edgewright.runtime.specialized_step import SpecializedSegmentStep
 from tests.runtime.jit.test_segments import loaded, segments
 
 LENGTHS = (64, 33, 100, 47, 128, 16, 90)

@@ -309,35 +309,46 @@ class CompiledGraph:
     def _make_args(self) -> Array:
         steps = [step for step in self.plan.steps if step.python is None]
         args: Array = aligned_buffer(8 * sum(len(step.args) for step in steps)).view(_I64)
-        at = 0
+        bases = {name: (address_of(buffer), self._size(name)) for name, buffer in self._buffers.items()}
+        numbers: list[int] = []
         for step in steps:
             for slot in step.args:
-                args[at] = self._slot(step, slot, at)
-                at += 1
+                if type(slot) is Address and slot.buffer in bases:
+                    base, size = bases[slot.buffer]
+                    self._check_offset(step, slot, size)
+                    numbers.append(base + slot.offset)
+                else:
+                    numbers.append(self._slot(step, slot, len(numbers)))
+        args[:] = numbers
         return args
 
+    def _size(self, buffer: str) -> int:
+        """Bytes that a plan may address in one of the graph's own buffers."""
+        return self.plan.arena_size if buffer == "arena" else self.plan.weights.nbytes
+
+    def _check_offset(self, step: Step, slot: Address, size: int) -> None:
+        if not 0 <= slot.offset <= size:
+            rule = f"must lie in the {slot.buffer} of {size} bytes"
+            raise CodegenError(f"{step.label or step.kernel}: address", rule, value=slot.offset)
+
     def _slot(self, step: Step, slot: KernelArg, at: int) -> int:
-        """The 8 bytes of an argument slot; slots that point into the caller's arrays are patched by every call."""
+        """The 8 bytes of an argument slot outside of the graph's own buffers; slots that point into the caller's arrays
+        are patched by every call."""
         if isinstance(slot, float):
             return int(np.float32(slot).view(np.uint32))
         if not isinstance(slot, Address):
             return slot
-        sizes = {"arena": self.plan.arena_size, "weights": self.plan.weights.nbytes}
         if slot.buffer == "shared":
             array = self.plan.shared[slot.index]
             if not 0 <= slot.offset <= array.nbytes:
                 rule = f"must lie in the shared weights' {array.nbytes} bytes"
                 raise CodegenError(f"{step.label or step.kernel}: address", rule, value=slot.offset)
             return address_of(array) + slot.offset
-        if slot.buffer in ("input", "output"):
-            tensors = self.plan.inputs if slot.buffer == "input" else self.plan.outputs
-            sizes[slot.buffer] = tensors[slot.index].nbytes
-            first = 0 if slot.buffer == "input" else len(self.plan.inputs)
-            self._patches.append((at, first + slot.index, slot.offset))
-        if not 0 <= slot.offset <= sizes[slot.buffer]:
-            rule = f"must lie in the {slot.buffer} of {sizes[slot.buffer]} bytes"
-            raise CodegenError(f"{step.label or step.kernel}: address", rule, value=slot.offset)
-        return 0 if slot.buffer not in self._buffers else address_of(self._buffers[slot.buffer]) + slot.offset
+        tensors = self.plan.inputs if slot.buffer == "input" else self.plan.outputs
+        first = 0 if slot.buffer == "input" else len(self.plan.inputs)
+        self._patches.append((at, first + slot.index, slot.offset))
+        self._check_offset(step, slot, tensors[slot.index].nbytes)
+        return 0
 
     def _make_segments(self) -> list[_Segment | Step]:
         parts: list[_Segment | Step] = []

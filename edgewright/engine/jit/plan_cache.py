@@ -223,8 +223,10 @@ def _step(encoded: Any) -> Step:
 
 
 def _slot(encoded: Any) -> KernelArg:
-    if isinstance(encoded, list):
-        buffer, offset, index = (_check_type(n, int) for n in encoded)
+    if type(encoded) is list:
+        buffer, offset, index = encoded
+        if not (type(buffer) is type(offset) is type(index) is int and min(encoded) >= 0):
+            raise ValueError(f"not an address: {encoded!r}")
         return Address(_BUFFERS[buffer], offset, index)
     if type(encoded) not in (int, float):
         raise ValueError(f"not a number: {encoded!r}")

@@ -10,11 +10,12 @@ from typing import Any, Union
 import numpy as np
 
 from edgewright.errors import ExecutionError
-from edgewright.ir.dtypes import DType, ScalarType
+from edgewright.ir.dtypes import DType
 from edgewright.ir.graph import Array, Graph, Op, QParams, Value
 from edgewright.ir.numerics import Numerics
 from edgewright.lowering.aten_to_core.operands import F32, FLOATS
 from edgewright.lowering.passes.layout import NHWC, LoweringContext, Order, identity, require
+from edgewright.runtime.jit.segment_step import scalar_slot
 from edgewright.runtime.tensor import TensorSlot
 
 # Transposed and converted constants with their sources, by the source's id and the order or type.
@@ -256,11 +257,6 @@ class GraphBuilder(LoweringContext):
         value = Value("v", view.dtype, view.bound, identity(len(view.bound)))
         self.emit("core.view", self.make(value), self=self.get(self.source(slot)), size=list(view.bound))
         self.bind_result(view, value)
-
-
-def scalar_slot() -> TensorSlot:
-    """The slot of an input that is an integer of the value table."""
-    return TensorSlot(ScalarType.INT64, (), ())
 
 
 def _substitute(argument: Any, values: Mapping[Value, Value]) -> Any:

@@ -19,83 +19,29 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from edgewright.engine.runner import Runner, make_runner, native_available
+from edgewright.engine.runner import make_runner, native_available
 from edgewright.errors import EdgewrightError
 from edgewright.formats import schema
 from edgewright.ir.graph import Graph
 from edgewright.ir.numerics import FLOAT32
 from edgewright.runtime.binding import KernelStep, load
-from edgewright.runtime.delegate_calls import DelegateStep, make_profile
+from edgewright.runtime.delegate_calls import DelegateStep
 from edgewright.runtime.input_aliasing import covers, live_in_tensors, overlaps, tensor_indices
 from edgewright.runtime.jit.bind_call import defines_all_results, has_lowering, lower_call
 from edgewright.runtime.jit.graph_builder import MIN_MACS, GraphBuilder, TransposeCache
+from edgewright.runtime.jit.segment_step import COMPUTE_KERNELS, SegmentStep, can_analyze
 from edgewright.runtime.step import Step, Values
 from edgewright.runtime.tensor import TensorSlot
 from edgewright.runtime.values import IntItems, TensorItems
 
 if TYPE_CHECKING:
     from edgewright.engine.jit.plan_cache import PlanSource
-    from edgewright.engine.profile import Profile, StepTime
-    from edgewright.runtime.step import SingleGraph
 
 _MAX_PAIRS = 1_000_000
-_MAX_INSTRUCTIONS = 20_000  # instructions: liveness is computed by scanning all of them
 log = logging.getLogger("edgewright.runtime")
-
-
-class SegmentStep(Step):
-    """Calls compiled to one graph, which reads and writes ``input_slots`` and ``output_slots``; execution continues at
-    ``end``, the instruction after them."""
-
-    def __init__(
-        self, runner: Runner, inputs: list[TensorSlot], outputs: list[TensorSlot], calls: list[Step], end: int,
-        guards: Iterable[tuple[TensorSlot, int, bool]],
-    ) -> None:  # fmt: skip
-        self.runner, self.input_slots, self.output_slots, self.end = runner, inputs, outputs, end
-        self.length = len(calls)
-        self._calls, self._guards = calls, tuple(guards)
-
-    @property
-    def label(self) -> str:
-        return f"{len(self._calls)} calls ({self.runner.how})"
-
-    def single_graph(self, table: Values) -> SingleGraph | None:
-        graph = self.runner.compiled
-        return None if graph is None or self._guards else (graph, self.input_slots, self.output_slots)
-
-    def __call__(self, table: Values) -> int:
-        return self.run(table, None) if self._guards_hold(table) else self._run_calls(table)
-
-    def run_profiled(self, table: Values, parts: list[StepTime]) -> int:
-        if not self._guards_hold(table):
-            return self._run_calls(table)
-        profile = make_profile()
-        end = self.run(table, profile)
-        parts += profile.parts
-        return end
-
-    def run(self, table: Values, profile: Profile | None) -> int:
-        """Run the compiled graph."""
-        inputs = [load(slot, table).transpose(slot.dim_order) for slot in self.input_slots]
-        targets = [None if s.array is None else s.array.transpose(s.dim_order) for s in self.output_slots]
-        results = self.runner.run(inputs, targets, profile)
-        for slot, array, target in zip(self.output_slots, results, targets, strict=True):
-            if array is not target:
-                slot.store(array.transpose([slot.dim_order.index(d) for d in range(array.ndim)]))
-        return self.end
-
-    def _guards_hold(self, table: Values) -> bool:
-        """Whether every index read from outside the segment is in range, and no divisor is zero."""
-        return all(_in_range(load(slot, table), size, wrap) for slot, size, wrap in self._guards)
-
-    def _run_calls(self, table: Values) -> int:
-        """Run the original calls; one of them reports what is wrong."""
-        for call in self._calls:
-            call(table)
-        return self.end
 
 
 def _origin(graph: Graph) -> PlanSource | None:
@@ -105,14 +51,6 @@ def _origin(graph: Graph) -> PlanSource | None:
 
     digest = graph_digest(graph)
     return None if digest is None else PlanSource(f"segment {digest}", lambda name: None, ())
-
-
-def _in_range(indices: Any, size: int, wrap: bool) -> bool:
-    """Whether all indices fit a dimension of ``size``; for a size of 0, whether all divisors are nonzero."""
-    if not size:
-        return bool(indices.all())
-    low, high = (int(indices.min()), int(indices.max())) if indices.size != 1 else (int(indices.item()),) * 2
-    return high < size and low >= (-size if wrap else 0)
 
 
 def compile_segments(
@@ -129,13 +67,6 @@ def compile_segments(
         joiner.run(chain)
 
 
-COMPUTE_KERNELS = {
-    f"aten::{name}.out"
-    for name in ("convolution", "addmm", "mm", "linear", "bmm", "native_layer_norm", "native_group_norm", "_softmax",
-                 "gelu")
-}  # fmt: skip
-
-
 _LARGE_RESULT = 100_000  # elements of a result
 
 
@@ -147,11 +78,6 @@ def _is_expensive(step: KernelStep, values: Values) -> bool:
     return has_lowering(step.kernel.key) and any(
         isinstance(s, TensorSlot) and s.capacity >= _LARGE_RESULT for s in results
     )
-
-
-def can_analyze(steps: Sequence[Step]) -> bool:
-    """Whether liveness analysis, quadratic in the number of calls, is affordable."""
-    return len(steps) <= _MAX_INSTRUCTIONS
 
 
 def is_deferred_delegate(step: Step) -> bool:

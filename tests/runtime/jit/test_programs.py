@@ -14,7 +14,7 @@ from edgewright.errors import EdgewrightError
 from edgewright.program.edge import to_edge_transform_and_lower
 from edgewright.runtime import Runtime
 from edgewright.runtime.binding import KernelStep
-from edgewright.runtime.jit.segments import SegmentStep
+from edgewright.runtime.jit.segment_step import SegmentStep
 from edgewright.runtime.method import Method
 
 

@@ -14,7 +14,7 @@ from edgewright.engine.runner import ENGINE_VARIABLE
 from edgewright.errors import LimitError
 from edgewright.program.edge import to_edge_transform_and_lower
 from edgewright.runtime import Profile, Runtime, register_kernel
-from edgewright.runtime.jit.segments import SegmentStep
+from edgewright.runtime.jit.segment_step import SegmentStep
 from edgewright.runtime.method import Method
 from edgewright.runtime.registry import _KERNELS, KERNELS
 
