@@ -143,6 +143,7 @@ def _facts(report: LlmReport) -> dict[str, Any]:
         "max_context_len": report.max_context_len, "parts": parts,
         "calibrated_tokens": report.calibrated_tokens, "perplexity": perplexity, "target": report.target,
         "shards": report.shards, "twin": None if report.twin is None else str(report.twin),
+        "compiler": report.compiler,
     }  # fmt: skip
 
 
@@ -167,6 +168,8 @@ def _show(report: LlmReport) -> None:
         contexts = "one context" if report.shards == 1 else f"{report.shards} contexts"
         ranges = f"ranges of activations from {report.calibrated_tokens} tokens"
         out.print(f"{report.target}: prefill_forward and kv_forward in {contexts}; {ranges}", soft_wrap=True)
+        if report.compiler:
+            out.print(f"compiled by {report.compiler}: the device needs the same or a newer release", soft_wrap=True)
     written = f"wrote {clean(report.path)} ({size(report.size)}) in {duration(report.seconds)}"
     beside = [clean(path) for path in (report.tokenizer, report.twin) if path is not None]
     out.print(", and ".join([written, *beside]), soft_wrap=True)

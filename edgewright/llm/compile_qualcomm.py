@@ -17,7 +17,10 @@ import numpy as np
 from edgewright.backends.qualcomm import worker
 from edgewright.backends.qualcomm.blob import write_blob
 from edgewright.backends.qualcomm.dialect.twin import expand_blocks
+from edgewright.backends.qualcomm.emulator_server import release
 from edgewright.backends.qualcomm.options import KEY
+from edgewright.backends.qualcomm.qnn.info import BinaryReader
+from edgewright.backends.qualcomm.qnn.library import find_folder
 from edgewright.backends.qualcomm.sharing import SharedSpills
 from edgewright.backends.qualcomm.target import (
     SIMULATED,
@@ -95,6 +98,8 @@ def compile_for_qualcomm(
     source = checkpoint if isinstance(checkpoint, Checkpoint) else open_checkpoint(checkpoint)
     prefill, context = choose_lengths(source, prefill_len, max_context_len, DEFAULT_PREFILL)
     _check(source, options, prefill, context)
+    if not options.simulate_only:
+        find_folder()  # calibration takes minutes: raise before it
     vocabulary = vocabulary or read_vocabulary(source)
     weights = QuantizedCheckpoint(source, precision, context)
     windows = calibration_windows(calibrate, vocabulary, context)
@@ -109,14 +114,14 @@ def compile_for_qualcomm(
         for name, length in (("kv_forward", 1), ("prefill_forward", prefill))
     ]
     constants, qnn_target = SharedConstants(weights, encodings), _target(target, options, shards)
-    graphs = (_lower_for_host if options.simulate_only else _lower)(shapes, constants, qnn_target)
+    graphs, compiler = (_lower_for_host if options.simulate_only else _lower)(shapes, constants, qnn_target)
     methods = constant_methods(source, vocabulary, encodings, precision, context)
     name = f"{soc.name}{SIMULATED}" if options.simulate_only else soc.name
     size, tokenizer, twin = _write(path, graphs, methods, source, precision, vocabulary, name)
     return LlmReport(
         path, source.config.family, sum(t.elements for t in source.tensors.values()), size,
         time.perf_counter() - started, prefill, context, weights.parts, tokenizer, bool(vocabulary.chat_template),
-        measured, int(windows.size), name, shards, twin,
+        measured, int(windows.size), name, shards, twin, compiler,
     )  # fmt: skip
 
 
@@ -126,7 +131,7 @@ def _write(
 ) -> tuple[int, Path | None, Path | None]:  # fmt: skip
     """Write the program, its tokenizer and its twin: bytes of the program, and the files beside it."""
     blobs = DelegatePool()
-    program = build_program(graphs, methods, blobs)
+    program = build_program(graphs, methods, blobs, plan_outputs=False)  # ExecuTorch's runner passes its own memory
     describe(program, source, asdict(precision), vocabulary, [soc])
     twin, twin_path = blobs.twin(), path.with_suffix(".twin")
     if twin is not None:
@@ -215,14 +220,16 @@ class _Delegate:
     compile_specs: list[tuple[str, bytes]]
 
 
-def _lower(shapes: Sequence[MethodShape], constants: SharedConstants, target: QnnTarget) -> list[Graph]:
-    """The methods' graphs of delegate calls. Each shard of all methods is one context."""
+def _lower(shapes: Sequence[MethodShape], constants: SharedConstants, target: QnnTarget) -> tuple[list[Graph], str]:
+    """The methods' graphs of delegate calls, and the compiler's release. Each shard of all methods is one context."""
     by_method = [build_shards(shape, constants) for shape in shapes]
+    compiler = ""
     spills, delegates, twins = SharedSpills(), [], []
     for together in zip(*by_method, strict=True):
         context = worker.compile_graphs_in_subprocess([(graph.name, graph) for graph in together], target)
         delegate = _Delegate(write_blob(context), [(KEY, target.value)])
         spills.add(target, delegate, context)
+        compiler = f"QNN {_release_of(context)}"
         delegates.append(delegate)
         twins.append([make_twin(graph) for graph in expand_blocks(together)])
     methods = []
@@ -232,10 +239,20 @@ def _lower(shapes: Sequence[MethodShape], constants: SharedConstants, target: Qn
             for d, twin in zip(delegates, twins, strict=True)
         ]
         methods.append(connect_shards(shape, graphs, calls))
-    return methods
+    return methods, compiler
 
 
-def _lower_for_host(shapes: Sequence[MethodShape], constants: SharedConstants, target: QnnTarget) -> list[Graph]:
+def _release_of(context: bytes) -> str:
+    reader = BinaryReader(context)
+    try:
+        return release(reader.info.build)
+    finally:
+        reader.close()
+
+
+def _lower_for_host(
+    shapes: Sequence[MethodShape], constants: SharedConstants, target: QnnTarget
+) -> tuple[list[Graph], str]:
     """The methods' graphs for this machine only: blobs are host twins."""
     specs = {KEY: target.value, "target": f"{target.soc.name}{SIMULATED}".encode()}
     methods = []
@@ -243,7 +260,7 @@ def _lower_for_host(shapes: Sequence[MethodShape], constants: SharedConstants, t
         graphs = build_shards(shape, constants)
         blobs = [make_twin(graph) for graph in expand_blocks(graphs)]
         methods.append(connect_shards(shape, graphs, [{"id": _ID, "blob": b, "specs": specs} for b in blobs]))
-    return methods
+    return methods, ""
 
 
 def constant_methods(
@@ -253,7 +270,7 @@ def constant_methods(
     """What ExecuTorch's runner for Qualcomm learns from the program."""
     config, head = source.config, logits_encoding(source.config, encodings)
     methods: dict[str, ConstantMethod] = {
-        "get_ar_len": 1, "get_bos_id": 1, "get_eos_id": 2, "get_dim": config.dim, "get_head_dim": config.head_dim,
+        "get_ar_len": 1, "get_dim": config.dim, "get_head_dim": config.head_dim,
         "get_max_batch_size": 1, "get_max_seq_len": context, "get_max_context_len": context, "get_n_bos": 1,
         "get_n_eos": 1, "get_n_kv_heads": config.kv_heads, "get_n_layers": config.layers,
         "get_vocab_size": config.vocab_size, "get_use_kv_cache": True, "get_kv_io_bit_width": precision.kv_bits,

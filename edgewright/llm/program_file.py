@@ -50,6 +50,7 @@ class LlmReport:
     target: str = "xnnpack"
     shards: int = 1
     twin: Path | None = None  # what this machine runs in place of a device's program
+    compiler: str = ""  # a vendor's; devices need the same release or a newer one
 
 
 def check_output(output: str | Path) -> Path:
@@ -73,11 +74,13 @@ def choose_lengths(
 
 
 def build_program(
-    graphs: Sequence[Graph], methods: Mapping[str, ConstantMethod], blobs: DelegatePool
+    graphs: Sequence[Graph], methods: Mapping[str, ConstantMethod], blobs: DelegatePool, *, plan_outputs: bool = True
 ) -> schema.Program:
-    """The program of methods and of constant methods."""
+    """The program of methods and of constant methods. Inputs are in the caller's memory, and so are outputs unless
+    ``plan_outputs``."""
     constants, states = ConstantPool(), ConstantPool(1)
-    options = EmitOptions(MemoryPlanningPass(alloc_graph_input=False), StockKernels())
+    planning = MemoryPlanningPass(alloc_graph_input=False, alloc_graph_output=plan_outputs)
+    options = EmitOptions(planning, StockKernels())
     plans = [Emitter(graph, options, constants, states, blobs).plan(("", "")) for graph in graphs]
     for name, value in methods.items():
         outputs = list(value) if isinstance(value, Sequence) else [value]

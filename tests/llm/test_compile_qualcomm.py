@@ -127,6 +127,7 @@ def test_the_file_of_a_device(tmp_path: Path) -> None:
         reader.close()
         sizes[sharing] = report.size
         assert report.target == "SM8650" and report.twin is not None and report.twin.exists()
+        assert report.compiler.startswith("QNN 2.")
     assert sizes[True] < sizes[False]
     check_interface(path)
     prompt = model.tokens[:19].tolist()  # the emulator does not load shared weights: the twin runs
@@ -146,11 +147,13 @@ def check_interface(path: Path) -> None:
         assert [(tuple(i.shape), i.dtype) for i in found.outputs] == list(
             zip(shapes, ["uint16", *["uint8"] * 6], strict=True)
         )
+        assert not any(i.planned for i in (*found.inputs, *found.outputs))  # memory is the caller's
     constants = {name: [o.value for o in program.metadata(name).outputs] for name in program.method_names[2:]}
     assert constants["get_ar_len"] == [1] and constants["get_kv_io_bit_width"] == [8]
     assert constants["get_n_layers"] == [3] and constants["get_max_context_len"] == [CONTEXT]
     assert constants["get_logits_scale"][0] > 0 and len(constants["get_kv_output_5_quant_attr"]) == 5
     assert constants["get_kv_output_0_quant_attr"][1:] == [128, 0, 255, "uint8"]
+    assert "get_eos_id" not in constants  # the vocabulary of this model names none
 
 
 @pytest.mark.slow
@@ -235,7 +238,7 @@ def test_the_command(cli: Cli, tmp_path: Path) -> None:
     result = cli("llm", "compile", source, "-o", path, *options, "--json")
     facts = json.loads(result.out)
     assert result.code == 0 and facts["shards"] == 1 and facts["twin"] is None and facts["max_seq_len"] == 8
-    assert facts["parts"]["linear layers"]["precision"] == "int4 blocks of 32"
+    assert facts["parts"]["linear layers"]["precision"] == "int4 blocks of 32" and facts["compiler"] == ""
     shown = cli("llm", "compile", source, "-o", path, *options).out
     assert "prefill_forward and kv_forward in one context" in " ".join(shown.split())
 

@@ -22,7 +22,15 @@ from edgewright.backends.qualcomm.dialect import DIALECT
 from edgewright.backends.qualcomm.dialect.shapes import RULES
 from edgewright.backends.qualcomm.dialect.table import PREFIX, QNN
 from edgewright.backends.qualcomm.partitioner import QnnPartitioner, to_edge_transform_and_lower_to_qnn
-from edgewright.errors import EdgewrightError, FormatError, LimitError, MissingDataError, MissingError, UsageError
+from edgewright.errors import (
+    EdgewrightError,
+    FormatError,
+    LimitError,
+    MissingDataError,
+    MissingError,
+    UsageError,
+    VendorError,
+)
 from edgewright.formats.pte_reader import read_program
 from edgewright.formats.twin_reader import read_twin
 from edgewright.formats.twin_writer import HEAD, MAGIC
@@ -97,7 +105,7 @@ def test_who_asks_is_given_the_twin_or_the_emulator(quantized, monkeypatch) -> N
 
 
 def test_methods_of_one_context_have_a_twin_each(monkeypatch) -> None:
-    """The emulator does not load contexts of several methods: only twins run them here."""
+    """The emulator does not load contexts of methods that share weights: only twins run them here."""
     torch.manual_seed(0)
     layer = torch.nn.Linear(32, 16)
     models = {"one": torch.nn.Sequential(layer, torch.nn.ReLU()), "many": torch.nn.Sequential(layer, torch.nn.Tanh())}
@@ -114,6 +122,13 @@ def test_methods_of_one_context_have_a_twin_each(monkeypatch) -> None:
         with torch.no_grad():
             assert ratio(model(*inputs[name]), found) > 50
         assert "host twin" in how(method)
+    monkeypatch.delenv(CHOICE)
+    program = Runtime.get().load_program(bytes(manager.buffer), twin=manager.twin)
+    assert "it does not load contexts whose methods share weights" in how(program.load_method("one"))
+    monkeypatch.setenv(CHOICE, "emulator")
+    program = Runtime.get().load_program(bytes(manager.buffer), twin=manager.twin)
+    with pytest.raises(VendorError, match="compile it without use_weight_sharing=True"):
+        program.load_method("one")
 
 
 @pytest.mark.parametrize("make", [cifarnet, block])
