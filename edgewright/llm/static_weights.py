@@ -14,8 +14,8 @@ import numpy as np
 from edgewright.errors import UsageError
 from edgewright.llm.checkpoint import Checkpoint, expected_shapes
 from edgewright.llm.quantize_weights import QuantizedWeights, quantize_groups, quantize_rows
+from edgewright.llm.rotation import Rotation
 from edgewright.llm.static_decoder import Array, rotation_names
-from edgewright.llm.stored_tensor import LazyRows
 from edgewright.llm.weights import GROUP_SIZES, PartReport, check_group
 
 STATIC_PRECISIONS = ("16a4w", "16a8w")
@@ -110,7 +110,52 @@ class OriginalWeights:
         return config.attention_scale or 1 / math.sqrt(config.head_dim)
 
 
-class QuantizedCheckpoint(OriginalWeights):
+class RotatedWeights(OriginalWeights):
+    """A checkpoint's values in a rotated basis of hidden states, with the weights of norms in the layers behind them.
+
+    The model computes the same. Norms behind a layer, before the residual (``post_norms``), do not allow it: such
+    models stay as they are.
+    """
+
+    def __init__(self, checkpoint: Checkpoint, context: int) -> None:
+        super().__init__(checkpoint, context)
+        self._rotation = None if checkpoint.config.post_norms else Rotation(checkpoint.config.dim)
+        self._rotated_table: Array | None = None
+
+    def table(self, name: str) -> Array:
+        table = super().table(name)
+        if name != "embedding" or self._rotation is None:
+            return table
+        if self._rotated_table is None:
+            self._rotated_table = self._rotation.apply(table)
+        return self._rotated_table
+
+    def vector(self, name: str) -> Array:
+        weights = super().vector(name)
+        return weights if self._rotation is None or name.endswith(("q_norm", "k_norm")) else np.ones_like(weights)
+
+    def matrix(self, name: str) -> Array:
+        matrix = super().matrix(name)
+        if self._rotation is None:
+            return matrix
+        if name.endswith((".o", ".down")):
+            return np.ascontiguousarray(self._rotation.apply(np.ascontiguousarray(matrix.T)).T)
+        return self._rotation.apply(matrix * self.checkpoint.load(_norm_before(name)))
+
+    def bias(self, name: str) -> Array | None:
+        bias = super().bias(name)
+        if bias is None or self._rotation is None or not name.endswith((".o", ".down")):
+            return bias
+        return self._rotation.apply(bias)
+
+
+def _norm_before(name: str) -> str:
+    """The norm whose result a linear layer reads."""
+    prefix, _, kind = name.rpartition(".")
+    return "norm" if name == "head" else f"{prefix}.{'attention' if kind in 'qkv' else 'ffn'}_norm"
+
+
+class QuantizedCheckpoint(RotatedWeights):
     """Weights in the precision of a program; each matrix is quantized when it is first used, and kept."""
 
     def __init__(self, checkpoint: Checkpoint, precision: StaticPrecision, context: int) -> None:
@@ -134,17 +179,15 @@ class QuantizedCheckpoint(OriginalWeights):
     def linear(self, name: str) -> LinearWeights:
         if name not in self._linear:
             self._linear[name] = self._quantize(name)
-            self.checkpoint.release()
         return self._linear[name]
 
     def _quantize(self, name: str) -> LinearWeights:
-        head, stored = name == "head", self._stored_name(name)
+        head = name == "head"
         bits = {"int4": 4, "int8": 8, "16a4w": 4, "16a8w": 8}[self.precision.head if head else self.precision.linear]
-        matrix = self.checkpoint.matrix(stored)
-        made = quantize_rows(matrix) if bits == 8 else _quantize_blocks(matrix, stored, self.precision.group_size)
+        values = super().matrix(name)
+        made = quantize_rows(values) if bits == 8 else _quantize_blocks(values, name, self.precision.group_size)
         self._record("head" if head else "linear layers", made, bits)
-        scales = made.scales.astype(np.float64) * self._factor(name)
-        return LinearWeights(made.integers, scales, self.bias(name), bits)
+        return LinearWeights(made.integers, made.scales.astype(np.float64), self.bias(name), bits)
 
     def _record(self, part: str, made: QuantizedWeights, bits: int) -> None:
         shown = "int8 rows" if bits == 8 else f"int4 blocks of {made.group}"
@@ -157,13 +200,12 @@ class QuantizedCheckpoint(OriginalWeights):
         report.groups += made.scales.size
 
 
-def _quantize_blocks(matrix: LazyRows, name: str, group: int) -> QuantizedWeights:
+def _quantize_blocks(values: Array, name: str, group: int) -> QuantizedWeights:
     """4-bit blocks, whose scales are multiples of their row's unit."""
-    check_group(name, matrix.shape[1], group)
-    made = quantize_groups(matrix, group)
+    check_group(name, values.shape[1], group)
+    made = quantize_groups(values, group)
     units = made.scales.astype(np.float64).max(1, keepdims=True) / _MULTIPLES
     scales = units * np.clip(np.round(made.scales / units), 1, _MULTIPLES)
-    values = matrix[slice(None)]
     by_group = values.reshape(*scales.shape, group)
     integers = np.clip(np.rint(by_group / scales[..., None]), -8, 7)
     residual = by_group - integers * scales[..., None]

@@ -3,8 +3,11 @@ here, ``stock`` runs it in ExecuTorch's own runtime and compares."""
 
 from __future__ import annotations
 
+import pickle
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 
@@ -25,6 +28,51 @@ def compile_all(folder: Path) -> None:
         np.save(folder / f"{name}.npy", made(*inputs).numpy())
 
 
+def compile_language_model(folder: Path) -> None:
+    """A program of two methods, and the tensors of each call of a prompt of two blocks and of three tokens."""
+    from edgewright.llm.compile_qualcomm import QualcommOptions, compile_for_qualcomm
+    from edgewright.llm.static_cache import StaticCacheDecoder
+    from edgewright.llm.vocabulary import Vocabulary
+    from edgewright.runtime import Runtime
+    from tests.llm.tiny_model import checkpoint
+
+    (folder / "tiny.gguf").write_bytes(checkpoint())
+    windows = np.random.default_rng(0).integers(0, 256, (2, 24))
+    compile_for_qualcomm(
+        folder / "tiny.gguf", folder / "llm.pte", "SM8550", options=QualcommOptions(weight_sharing=False),
+        prefill_len=8, max_context_len=32, vocabulary=Vocabulary(), calibrate=windows,
+    )  # fmt: skip
+    decoder = StaticCacheDecoder(Runtime.get().load_program(folder / "llm.pte"))
+    find, calls = decoder._method, []
+
+    def recorded(name: str) -> Any:
+        def execute(inputs: list[np.ndarray]) -> list[np.ndarray]:
+            outputs = find(name).execute(inputs)
+            calls.append((name, inputs, [np.asarray(x) for x in outputs]))
+            return outputs
+
+        return SimpleNamespace(execute=execute)
+
+    decoder._method = recorded  # type: ignore[method-assign]
+    decoder.forward(windows[0, :13].tolist(), 0)
+    for position in (13, 14, 15):
+        decoder.forward([int(windows[0, position])], position)
+    assert [name for name, _, _ in calls] == ["prefill_forward"] * 2 + ["kv_forward"] * 3
+    (folder / "calls.pickle").write_bytes(pickle.dumps(calls))
+
+
+def run_language_model(folder: Path) -> None:
+    import torch
+    from executorch.extension.pybindings.portable_lib import _load_for_executorch_from_buffer
+
+    data = (folder / "llm.pte").read_bytes()
+    module = _load_for_executorch_from_buffer(data)
+    for name, inputs, outputs in pickle.loads((folder / "calls.pickle").read_bytes()):
+        found = module.run_method(name, [torch.from_numpy(x) for x in inputs])
+        differ = max(int(np.abs(f.numpy().astype(int) - o).max()) for f, o in zip(found, outputs, strict=True))
+        print(f"{name}: off by {differ}", flush=True)
+
+
 def run_all(folder: Path) -> None:
     import torch
     from executorch.extension.pybindings.portable_lib import _load_for_executorch_from_buffer
@@ -37,4 +85,8 @@ def run_all(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    {"compile": compile_all, "stock": run_all}[sys.argv[1]](Path(sys.argv[2]))
+    tasks = {
+        "compile": compile_all, "stock": run_all,
+        "compile-llm": compile_language_model, "stock-llm": run_language_model,
+    }  # fmt: skip
+    tasks[sys.argv[1]](Path(sys.argv[2]))

@@ -47,3 +47,13 @@ def test_stock_runs_what_we_compile_bit_for_bit(libraries: Path, tmp_path: Path)
     assert f"libraries: {libraries / 'onnxruntime_qnn'}" in said
     said = run("stock", tmp_path, PYTHONPATH=str(root), LD_LIBRARY_PATH=str(libraries / "onnxruntime_qnn"))
     assert {"fp16: off by 0.0", "8a8w: off by 0.0"} <= set(said.splitlines())
+
+
+@pytest.mark.slow
+def test_stock_runs_the_methods_of_a_language_model_bit_for_bit(libraries: Path, tmp_path: Path) -> None:
+    """Both graphs of one context, with the caches and masks of five calls."""
+    root = Path(__file__).parents[2]
+    run("compile-llm", tmp_path, PYTHONPATH=f"{libraries}{os.pathsep}{root}", EDGEWRIGHT_QNN="emulator")
+    said = run("stock-llm", tmp_path, PYTHONPATH=str(root), LD_LIBRARY_PATH=str(libraries / "onnxruntime_qnn"))
+    lines = [line for line in said.splitlines() if "off by" in line]
+    assert lines == ["prefill_forward: off by 0"] * 2 + ["kv_forward: off by 0"] * 3

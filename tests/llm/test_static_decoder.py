@@ -9,6 +9,7 @@ import pytest
 
 from edgewright.errors import UsageError
 from edgewright.llm.checkpoint import Checkpoint, open_checkpoint
+from edgewright.llm.rotation import Rotation
 from edgewright.llm.static_decoder import MASK, MASK_MARGIN, MIDPOINT, Ranges, StaticDecoder
 from edgewright.llm.static_reference import (
     NumpyOperators,
@@ -17,7 +18,7 @@ from edgewright.llm.static_reference import (
     fake_quantize,
     negative_log_likelihood,
 )
-from edgewright.llm.static_weights import OriginalWeights, QuantizedCheckpoint, StaticPrecision
+from edgewright.llm.static_weights import OriginalWeights, QuantizedCheckpoint, RotatedWeights, StaticPrecision
 from tests.llm.test_decoder import FAMILIES
 from tests.support.language_models import PROMPT, RecordedModel
 
@@ -33,6 +34,25 @@ def test_floats_are_those_of_transformers(family: str, tmp_path: Path) -> None:
     tokens = np.stack([model.tokens[:-1], model.tokens[1:]])  # a second window must not see the first
     logits = reference(checkpoint, NumpyOperators(OriginalWeights(checkpoint, 96))).run(tokens)[0][PROMPT - 1 :]
     np.testing.assert_allclose(logits, model.logits, 1e-4, 3e-5 * np.abs(model.logits).max())
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_rotated_weights_compute_the_same(family: str, tmp_path: Path) -> None:
+    model = RecordedModel(family)
+    checkpoint = open_checkpoint(model.save(tmp_path))
+    weights = RotatedWeights(checkpoint, 96)
+    logits = reference(checkpoint, NumpyOperators(weights)).run(model.tokens[None, :-1])[0][PROMPT - 1 :]
+    np.testing.assert_allclose(logits, model.logits, 1e-3, 1e-4 * np.abs(model.logits).max())
+    rotated = np.abs(weights.matrix("layers.0.down") - checkpoint.load("layers.0.down")).max() > 0.1
+    assert rotated == (not checkpoint.config.post_norms)
+
+
+@pytest.mark.parametrize("size", [2, 9, 64, 576, 2048])
+def test_rotations_are_orthogonal_and_spread(size: int) -> None:
+    rows = np.eye(size, dtype=np.float32)[:32]
+    rotated = Rotation(size).apply(rows)
+    np.testing.assert_allclose(rotated @ rotated.T, np.eye(len(rows)), atol=1e-5)
+    assert np.abs(rotated).max() <= 1.5 / np.sqrt(size)  # one large channel becomes many
 
 
 @pytest.mark.parametrize("kv_bits", [8, 16])
@@ -75,7 +95,7 @@ def test_blocks_have_scales_that_are_multiples_of_their_row(tmp_path: Path) -> N
     multiples = made.scales / made.accumulator_scales[:, None]
     np.testing.assert_allclose(multiples, np.round(multiples), atol=1e-9)
     assert multiples.max() == 16 and 1 <= multiples.min() < 16
-    original = checkpoint.load("layers.0.down")
+    original = RotatedWeights(checkpoint, 96).matrix("layers.0.down")
     assert np.abs(made.float32() - original).max() < 1.1 * made.scales.max()  # the search for scales may clip
     part = weights.parts["linear layers"]
     assert part.precision == "int4 blocks of 32" and 0.05 < part.relative_error < 0.12
