@@ -10,6 +10,7 @@ import pytest
 from edgewright.backends.qualcomm.blob import MAGIC, read_blob, signature_of, write_blob
 from edgewright.backends.qualcomm.delegate import TRUST, QnnDelegate, check_version
 from edgewright.backends.qualcomm.options import KEY
+from edgewright.backends.qualcomm.qnn.info import compiler_settings
 from edgewright.backends.qualcomm.target import generate_htp_compiler_spec, generate_qnn_executorch_compiler_spec
 from edgewright.errors import ExecutionError, FormatError, LimitError, VersionError
 from edgewright.runtime.delegates import DelegateBlob
@@ -91,3 +92,11 @@ def test_newer_compilers_are_refused_in_words() -> None:
     said = r"was built with QNN 2.51, and this library is 2.37\n  Compile with QNN 2.37 or older"
     with pytest.raises(VersionError, match=said):
         check_version("v2.51.0.260929181845", "v2.37.0.250724")
+
+
+def test_bytes_of_weights_are_no_settings() -> None:
+    text = b"\x08OpO=3;seq_sf=tmlh;soc_type=SM8650;arch=75;num_nsps=1;vtcm_size=8388608;02reserved"
+    draw = np.random.default_rng(0)
+    weights = b"".join(bytes([79, 61]) + draw.integers(0, 256, 30, np.uint8).tobytes() for _ in range(5000))  # O=...
+    expected = {"O": {"3"}, "soc_type": {"SM8650"}, "arch": {"75"}, "vtcm_size": {"8388608"}}
+    assert compiler_settings(weights + text + weights) == expected

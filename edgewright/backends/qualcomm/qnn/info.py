@@ -16,7 +16,8 @@ from edgewright.formats import checked_int
 _MAX_RANK, _MAX_TENSORS, _MAX_GRAPHS = 8, 4096, 256  # limits for untrusted files
 _MAX_NAME = 1 << 12
 _NAMES = rb"soc_type|arch|min_arch|vtcm_size|O|hvx_threads|enable_dlbc|slc_allocate"
-_SETTING = re.compile(rb"(?:(?<![A-Za-z_])|(?<=\tOp))(" + _NAMES + rb")=([^;\0]{1,64})")
+# Text of the form ``name=value;name=value``. More text must follow a setting: weights contain any two or three bytes.
+_SETTING = re.compile(rb"(?:(?<![A-Za-z_])|(?<=Op))(" + _NAMES + rb")=(\w{1,64});(?=[\w=]{6})")
 
 
 @dataclass(frozen=True)
