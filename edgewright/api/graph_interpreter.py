@@ -21,6 +21,7 @@ from edgewright.api.quantized_graph import (
     integer_nodes,
     is_conversion,
     is_dequantize,
+    is_dynamic,
     is_quantize,
     target_name,
 )
@@ -127,10 +128,16 @@ class DequantizedWeights:
 
 class RoundingNoise(Visitor):
     """Simulates rounding errors: perturbs every quantized activation by up to a number of steps, and every float result
-    by up to a fraction of its largest element. The change of the outputs is what rounding can explain."""
+    by up to a fraction of its largest element. The change of the outputs is what rounding can explain.
+
+    Errors are independent, which layers that sum over many positions average out. Dynamic quantization has others:
+    devices scale each row by itself where the graph has one scale, so rows that are alike, as tokens often are, have
+    the same error in each. Draws with an odd seed simulate these: one error for each channel, in all positions.
+    """
 
     def __init__(self, exported: ExportedProgram, rounding: Rounding, seed: int) -> None:
         self._rounding = rounding
+        self._is_shared = seed % 2 == 1
         self._random = torch.Generator().manual_seed(seed)
         self._integer = integer_nodes(exported.graph, constant_nodes(exported))
 
@@ -148,7 +155,8 @@ class RoundingNoise(Visitor):
         steps = self._rounding.steps(info.bits)
         bounds = [a for a in node.args[3:5] if isinstance(a, int)] if "per_tensor" in target_name(node) else []
         low, high = bounds if len(bounds) == 2 else (info.min, info.max)
-        offsets = torch.randint(-steps, steps + 1, value.shape, generator=self._random)
+        shape = _per_channel(node, value.shape) if self._is_shared and is_dynamic(node) else value.shape
+        offsets = torch.randint(-steps, steps + 1, shape, generator=self._random)
         return (value.to(torch.int64) + offsets).clamp(low, high).to(value.dtype)
 
     def perturb(self, value: torch.Tensor, fraction: float) -> torch.Tensor:
@@ -226,6 +234,13 @@ class _VisitingInterpreter(fx.Interpreter):
             if isinstance(attribute, fx.GraphModule)
             else attribute
         )
+
+
+def _per_channel(node: fx.Node, shape: Sequence[int]) -> list[int]:
+    """The shape with one element for each channel: the second dimension of a convolution's input, or the last."""
+    readers = [reader for user in node.users for reader in user.users]
+    axis = 1 if any("conv" in target_name(reader) for reader in readers) else len(shape) - 1
+    return [size if i == axis else 1 for i, size in enumerate(shape)]
 
 
 def _make_subgraph_runner(module: fx.GraphModule, visitor: Visitor, weights: DequantizedWeights) -> Callable[..., Any]:

@@ -450,3 +450,21 @@ def test_quotients_whose_divisor_is_rounded_to_zero_are_not_compared(target: str
     model, data = Quotient().eval(), [torch.randn(64, 8) * 20 for _ in range(4)]
     result = ew.compile(model, data[0], target, quantize="int8", calibration=data, quiet=True)
     assert "every layer is within its own rounding" in str(result.report.check)
+
+
+class _MeanOfTokens(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.project = torch.nn.Linear(32, 16)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.project(x).mean(1)
+
+
+def test_tokens_that_are_alike_have_the_same_rounding_error() -> None:
+    """One row is much larger, so that one scale for all rounds the others coarsely, and all of them alike."""
+    torch.manual_seed(0)
+    tokens = torch.randn(1, 1, 32).repeat(1, 256, 1)
+    tokens[:, 0] *= 30
+    result = ew.compile(_MeanOfTokens().eval(), (tokens,), "xnnpack", quantize="dynamic", calibration=[(tokens,)])
+    assert result.report.check is not None and result.report.check.inputs and not result.report.check.skipped
