@@ -1,12 +1,17 @@
-"""Draws the pictures of docs/report.md: ``python tools/report_pictures.py``. Needs Playwright and Chromium.
+"""Draws the pictures of docs/report.md and docs/explore.md: ``python tools/report_pictures.py [NAME ...]``. Needs
+Playwright and Chromium.
 
-They show a report of the demo's model for two targets; times in them are of the machine that drew them.
+They show reports of the demo's model, and the sweep that docs/explore.md describes; measured times in them are of the
+machine that drew them.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -60,17 +65,37 @@ def write_portable(path: Path) -> None:
     save(Report("cifarnet.pte", [collect(MODEL, "cifarnet.pte", Options(inputs=ones, ram=384 << 10))]), path)
 
 
-PICTURES = {"report-graph.png": (write_page, graph), "report-memory.png": (write_portable, memory)}
+def write_sweep(path: Path) -> None:
+    """The sweep of docs/explore.md. Its results stay in build/: drawing again runs nothing."""
+    text = re.findall(r"```toml\n(.*?)```", (FOLDER / "explore.md").read_text(), re.DOTALL)[0]
+    (path.parent / "sweep.toml").write_text(text)
+    results = str(FOLDER.parent / "build" / "cifarnet")
+    for arguments in ([str(path.parent / "sweep.toml"), "-o", results], ["--show", results, "--html", str(path)]):
+        subprocess.run([sys.executable, "-m", "edgewright", "sweep", "--quiet", *arguments], check=True)
+
+
+def sweep(page: Any) -> None:
+    """The plot of times that Vela estimates."""
+    page.locator("h3", has_text="Vela").first.evaluate("head => head.scrollIntoView()")
+
+
+PICTURES = {
+    "report-graph.png": (write_page, graph),
+    "report-memory.png": (write_portable, memory),
+    "explore-pareto.png": (write_sweep, sweep),
+}
+HEIGHTS = {"explore-pareto.png": 400}
 
 
 def main() -> None:
     os.chdir(FOLDER.parent)  # source lines in the page are relative to the working directory
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-        for name, (write, arrange) in PICTURES.items():
+        for name in sys.argv[1:] or PICTURES:
+            write, arrange = PICTURES[name]
             path = Path(folder) / "report.html"
             write(path)
-            page = browser.new_page(viewport=SIZE)
+            page = browser.new_page(viewport={**SIZE, "height": HEIGHTS.get(name, SIZE["height"])})
             page.goto(path.as_uri())
             arrange(page)
             page.screenshot(path=FOLDER / name)

@@ -43,6 +43,10 @@ LANGUAGE_MODELS = (
     Package("Starlette", "starlette", "starlette", "edgewright serve", _LLM),
     Package("uvicorn", "uvicorn", "uvicorn", "edgewright serve", _LLM),
 )
+SWEEPS = (
+    Package("Dask", "distributed", "distributed", "sweeps", "pip install 'edgewright[explore]'"),
+    Package("pyarrow", "pyarrow", "pyarrow", "tables of sweeps as Parquet", "pip install pyarrow"),
+)
 PILLOW = Package("Pillow", "pillow", "PIL", "calibrating with a folder of images", "pip install pillow")
 
 
@@ -183,7 +187,7 @@ def diagnose(required: Collection[Package] = ()) -> list[Finding]:
     backends = in_order()
     needs = [(info, need) for info in backends for need in requirements(info)]
     general = [(_EDGEWRIGHT, need) for need in (*BASE, TORCH, TORCHAO)]
-    optional = [(_EDGEWRIGHT, need) for need in (*LANGUAGE_MODELS, PILLOW)]
+    optional = [(_EDGEWRIGHT, need) for need in (*LANGUAGE_MODELS, *SWEEPS, PILLOW)]
     packages = [*general, *((i, n) for i, n in needs if isinstance(n, Package)), *optional]
     return [
         Finding("edgewright", OK, VERSION, machine()),

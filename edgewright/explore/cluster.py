@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from edgewright.errors import MissingError, UsageError
@@ -27,11 +27,14 @@ _TIMEOUT = 20  # seconds to find a scheduler
 
 @dataclass(frozen=True)
 class Cluster:
-    """A client, and why workers of this machine were replaced, by process: from Dask's log."""
+    """A client. ``deaths``: why workers of this machine were replaced, by process, from Dask's log. ``restarts``:
+    workers can be replaced, so that a row that takes too long can be stopped. ``replenish``: starts workers for those
+    that were killed while they started, which Dask does not; returns how many."""
 
     client: Any
-    deaths: dict[int, str]
-    restarts: bool  # workers can be replaced, so that a row that takes too long can be stopped
+    deaths: dict[int, str] = field(default_factory=dict)
+    restarts: bool = True
+    replenish: Callable[[], int] = lambda: 0
 
 
 @contextmanager
@@ -46,24 +49,34 @@ def connect(
     except ImportError as error:
         remedy = "pip install 'edgewright[explore]'"
         raise MissingError("sweeps", "need the package distributed", remedy=remedy) from error
-    log = _DeathLog()
+    if scheduler:
+        with _connect(distributed, scheduler) as client:
+            yield Cluster(client)
+        return
+    count, log = workers or os.cpu_count() or 1, _DeathLog()
     options = {"host": "127.0.0.1", "env": {"EDGEWRIGHT_THREADS": "1"}} if processes else {}
-    with dask.config.set({} if scheduler else _CONFIG):
-        if scheduler:
-            with _connect(distributed, scheduler) as client:
-                yield Cluster(client, log.deaths, restarts=True)
-            return
-        with (
-            tempfile.TemporaryDirectory(prefix="edgewright-sweep-", ignore_cleanup_errors=True) as folder,
-            log.attached(),
-            distributed.LocalCluster(
-                n_workers=workers or os.cpu_count() or 1, threads_per_worker=1, processes=processes,
-                memory_limit=memory or "auto", dashboard_address="127.0.0.1:0", local_directory=folder,
-                silence_logs=logging.CRITICAL, **options,
-            ) as cluster,
-            distributed.Client(cluster) as client,
-        ):  # fmt: skip
-            yield Cluster(client, log.deaths, restarts=processes)
+    with (
+        dask.config.set(_CONFIG),
+        tempfile.TemporaryDirectory(prefix="edgewright-sweep-", ignore_cleanup_errors=True) as folder,
+        log.attached(),
+        distributed.LocalCluster(
+            n_workers=0, threads_per_worker=1, processes=processes, memory_limit=memory or "auto",
+            dashboard_address="127.0.0.1:0", local_directory=folder, silence_logs=logging.CRITICAL, **options,
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):  # fmt: skip
+        cluster.scale(count)
+        yield Cluster(client, log.deaths, processes, lambda: int(cluster.sync(_replace_failed, cluster, count)))
+
+
+async def _replace_failed(cluster: Any, count: int) -> int:
+    """Forget workers that did not start, and start as many. Runs in Dask's own thread."""
+    failed = [name for name, worker in cluster.workers.items() if worker.status.name in ("failed", "closed")]
+    for name in failed:
+        cluster.workers.pop(name, None)
+        cluster.worker_spec.pop(name, None)
+    cluster.scale(count)
+    return len(failed)
 
 
 def _connect(distributed: Any, scheduler: str) -> Any:

@@ -56,7 +56,8 @@ def _row(line: Mapping[str, Any]) -> SweepRow:
 def _file(store: Store, line: Mapping[str, Any]) -> FileReport:
     """The report of a row's program, as the file and the sweep describe it."""
     name = f"{line['model']}, {line['target']}, {line['precision']}"
-    file = collect(store.path(line["pte"]), name, Options(inputs=None))
+    twin = store.path(line["twin"]) if line["twin"] else None
+    file = collect(store.path(line["pte"]), name, Options(inputs=None), twin=twin)
     file.target, file.precision = line["target"], line["precision"]
     file.measures.sqnr, file.measures.coverage = line["sqnr"], line["delegated_macs"]
     file.measures.milliseconds, file.measures.time_basis = line["milliseconds"], line["time_basis"]

@@ -24,7 +24,8 @@ from edgewright.explore.sweep_file import Limits
 
 log = logging.getLogger("edgewright.explore")
 _POLL = 0.2  # seconds between looks at time limits and new workers
-_MAX_UNSTARTED = 8  # deaths of workers in a row before any of them started a task
+_MAX_UNSTARTED = 20  # deaths of workers, without a finished row between them, before they started a row
+_REPLENISH = 2.0  # seconds between looks for workers that did not start
 _QUEUED = 1  # rows beyond the number of workers, so that none waits for this process
 
 Finished = Callable[[Row, Outcome], None]
@@ -56,6 +57,7 @@ class Runner:
         self._waiting: deque[_Attempt] = deque()
         self._starts: deque[dict[str, Any]] = deque()
         self._unstarted = 0
+        self._replenished = time.monotonic()
         self._lock = threading.Lock()
 
     def run(self, rows: Sequence[Row]) -> None:
@@ -67,6 +69,7 @@ class Runner:
                 self._submit()
                 self._collect()
                 self._stop_overdue()
+                self._replenish()
         finally:
             self._client.unsubscribe_topic(self._topic)
             self._client.cancel([future for attempt in self._active.values() for future in attempt.futures], force=True)
@@ -74,7 +77,7 @@ class Runner:
     # ------------------------------------------------------------------------------------------------------- submit
 
     def _submit(self) -> None:
-        slots = sum(worker["nthreads"] for worker in self._workers().values())
+        slots = sum(self._client.nthreads().values())
         while self._waiting and len(self._active) < slots + _QUEUED:
             attempt = self._waiting.popleft()
             self._active[self._futures(attempt)] = attempt
@@ -118,12 +121,12 @@ class Runner:
     # ------------------------------------------------------------------------------------------------------ collect
 
     def _collect(self) -> None:
-        from distributed import wait
+        import distributed
         from distributed.client import FutureCancelledError
 
         try:
-            done = wait(list(self._active), timeout=_POLL, return_when="FIRST_COMPLETED").done
-        except TimeoutError:
+            done = distributed.wait(list(self._active), timeout=_POLL, return_when="FIRST_COMPLETED").done
+        except distributed.TimeoutError:
             return
         except FutureCancelledError:
             done = {future for future in self._active if future.cancelled()}
@@ -161,10 +164,7 @@ class Runner:
 
     def _repeat(self, attempt: _Attempt, reason: str) -> None:
         if not attempt.tasks:  # it waited for a worker that died: not its fault
-            self._unstarted += 1
-            if self._unstarted > _MAX_UNSTARTED:
-                remedy = "Give them more memory ([limits] memory), or look into the log of a worker."
-                raise ExecutionError("workers", "must live long enough to start a row", value=reason, remedy=remedy)
+            self._count_unstarted(1, reason)
             self._waiting.appendleft(_Attempt(attempt.row, attempt.number, attempt.reasons))
             return
         reasons = [*attempt.reasons, reason]
@@ -173,6 +173,17 @@ class Runner:
             return
         log.info("%s: %s; repeated", attempt.row, reason)
         self._waiting.appendleft(_Attempt(attempt.row, attempt.number + 1, reasons))
+
+    def _replenish(self) -> None:
+        if time.monotonic() - self._replenished > _REPLENISH:
+            self._replenished = time.monotonic()
+            self._count_unstarted(self._cluster.replenish(), "workers that do not start")
+
+    def _count_unstarted(self, count: int, reason: str) -> None:
+        self._unstarted += count
+        if self._unstarted > _MAX_UNSTARTED:
+            remedy = "Give them more memory ([limits] memory), or look into the log of a worker."
+            raise ExecutionError("workers", "must live long enough to start a row", value=reason, remedy=remedy)
 
     def _store_outcome(self, attempt: _Attempt, outcome: Outcome) -> None:
         outcome = replace(outcome, attempts=attempt.number, reasons=tuple(attempt.reasons))
@@ -211,7 +222,7 @@ class Runner:
 
     def _replace_workers(self, addresses: set[str]) -> None:
         """Restart workers: a thread that computes cannot be stopped otherwise."""
-        alive = [address for address in addresses if address in self._workers()]
+        alive = sorted(addresses & self._client.nthreads().keys())
         if not self._cluster.restarts or not alive:
             return
         try:
@@ -225,10 +236,12 @@ def _identity(contents: bytes) -> bytes:
 
 
 def _error_of(future: Any) -> BaseException:
+    import distributed
     from distributed.client import FutureCancelledError
 
+    error: BaseException | None
     try:
         error = future.exception(timeout=10)
-    except (FutureCancelledError, TimeoutError) as cancelled:
-        return cancelled
+    except (FutureCancelledError, distributed.TimeoutError) as cancelled:
+        error = cancelled
     return error if error is not None else RuntimeError("no result")

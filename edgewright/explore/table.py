@@ -48,6 +48,7 @@ def _record(row: Row, outcome: Outcome | None) -> Record:
         "delegated_macs": figures.get("coverage"), "simulated": figures.get("simulated", ""),
         "error": "" if outcome is None else outcome.error, "traceback": "" if outcome is None else outcome.traceback,
         "pte": "" if outcome is None else outcome.files.get("pte", ""),
+        "twin": "" if outcome is None else outcome.files.get("twin", ""),
         "seconds": None if outcome is None else outcome.seconds,
         "attempts": 0 if outcome is None else outcome.attempts,
         "reasons": [] if outcome is None else list(outcome.reasons), "best": False,

@@ -58,11 +58,12 @@ class Work:
 def compile_row(work: Work, model: bytes, data: bytes, statistics: Sequence[Any] = ()) -> Compiled | Failure:
     """Compile a row, check and run it. ``statistics``: of each chunk of the calibration data."""
 
+    start = time.perf_counter()
+
     def run() -> Compiled:
         from edgewright.api.compile import build_all
         from edgewright.backends.targets import find_target
 
-        start = time.perf_counter()
         session = _session(work.row, model, data, first_chunk=True)
         if statistics and all(statistics):
             session.quantization.statistics = list(statistics)

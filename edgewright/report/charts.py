@@ -15,7 +15,8 @@ _WIDTH, _LEFT, _RIGHT = 960, 76, 16
 _COLORS = 8
 _LABELED = 12  # points of a plot that all have labels
 _CHARACTER, _LINE = 6.6, 13  # width and height of a label's characters
-_SHIFTS = (-11, 4, -11 - _LINE, 4 + _LINE, -11 - 2 * _LINE)  # of a label from its point, first the best
+_RADIUS = 8  # of a dot, with a margin
+_SHIFTS = (-11, 4, 20, -11 - _LINE, 20 + _LINE, -11 - 2 * _LINE)  # of a label from its point, first the best
 _TICKS = 9
 _MIN_DECADES = 0.05
 
@@ -141,7 +142,7 @@ class _TightScale:
         return self.low + (math.log10(value) - self.first) / (self.last - self.first) * (self.high - self.low)
 
     def ticks(self, *, binary: bool) -> list[float]:
-        """Round numbers in the range, at most ``_TICKS``: powers of two for bytes, else 1, 2 and 5 of each decade."""
+        """Round numbers in the range, at most ``_TICKS``: powers of two for bytes, parts of decades otherwise."""
         low, high = 10**self.first, 10**self.last
         if binary:
             powers = range(math.ceil(math.log2(low)), math.floor(math.log2(high)) + 1)
@@ -217,22 +218,23 @@ def pareto_chart(
         for name, a, b in sorted(points, key=lambda point: point[0] in on)  # the frontier is drawn on top
     ]
     labeled = [p for p in points if len(points) <= _LABELED or p[0] in on]
-    shapes += _labels([(name, x.at(a), y(b)) for name, a, b in labeled])
+    dots = [(x.at(a), y(b)) for _, a, b in points]
+    shapes += _labels([(name, x.at(a), y(b)) for name, a, b in labeled], dots)
     shapes += [_text(_WIDTH - 200, 338, axes[0], "end"), _text(_LEFT, 18, axes[1])]
     return _svg(344, f"{axes[1]} over {axes[0]}", shapes)
 
 
-def _labels(points: Sequence[tuple[str, float, float]]) -> list[str]:
-    """Names beside their points, moved up or down where they would overlap; those without room are in the titles."""
-    placed: list[tuple[float, float, float]] = []  # left, right, baseline
+def _labels(points: Sequence[tuple[str, float, float]], dots: Sequence[tuple[float, float]]) -> list[str]:
+    """Names beside their points, where they cover no other name and no dot; those without room are in the titles."""
+    taken = [(x - _RADIUS, x + _RADIUS, y + _RADIUS, y - _RADIUS) for x, y in dots]  # left, right, bottom, top
     shapes = []
-    for name, x, y in sorted(points, key=lambda point: point[2]):
-        left, right = x + 9, x + 9 + _CHARACTER * len(name)
+    for name, x, y in sorted(points, key=lambda point: point[1]):
+        left, right = x + _RADIUS + 1, x + _RADIUS + 1 + _CHARACTER * len(name)
         for shift in _SHIFTS:
-            baseline = y + shift
-            if all(right < a or b < left or abs(baseline - other) >= _LINE for a, b, other in placed):
-                placed.append((left, right, baseline))
-                shapes.append(_text(left, baseline, name))
+            bottom, top = y + shift + 3, y + shift - _LINE + 3
+            if all(right < a or b < left or bottom <= d or c <= top for a, b, c, d in taken):
+                taken.append((left, right, bottom, top))
+                shapes.append(_text(left, y + shift, name))
                 break
     return shapes
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -168,6 +169,19 @@ def test_a_row_may_take_so_long(tmp_path: Path, cluster: Cluster, monkeypatch: p
     monkeypatch.setattr(tasks, "compile_row", sleeping)
     outcome = outcome_of(sweep(TEXT, tmp_path, cluster, Limits(seconds=0.3))[0])
     assert outcome.status == STOPPED and "may take 0.3 seconds" in outcome.error
+
+
+def test_workers_that_do_not_start_are_replaced(
+    tmp_path: Path, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Up to a limit: they may never start."""
+    monkeypatch.setattr("edgewright.explore.runner._REPLENISH", 0.0)
+    monkeypatch.setattr(tasks, "compile_row", sleeping)
+    calls: list[int] = []
+    failing = replace(cluster, replenish=lambda: calls.append(1) or 7)  # type: ignore[func-returns-value]
+    with pytest.raises(ExecutionError, match="must live long enough to start a row; got workers that do not start"):
+        sweep(TEXT, tmp_path, failing)
+    assert len(calls) == 3
 
 
 def test_other_versions_on_a_worker_are_told(tmp_path: Path) -> None:

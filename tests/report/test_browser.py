@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from edgewright.report.model import Report
+from edgewright.report.model import Report, Sweep, SweepRow
 from edgewright.report.page import save
 from tests.report.programs import hostile, large, portable
 
@@ -240,3 +240,54 @@ def test_large_graphs_stay_usable(open_page: Any, tmp_path: Path, count: int, se
     assert page.evaluate("performance.now()") - start < seconds * 1e3
     frame = page.evaluate(PAN)
     assert frame < (150 if count <= 5_000 else 500)
+
+
+@pytest.fixture(scope="module")
+def sweep_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A sweep of 200 rows with errors, and the full reports of two of them."""
+    rows = [
+        SweepRow(
+            f"net{n % 4}", f"target-{n % 5}", f"p{n}", status="failed" if n % 50 == 49 else "done",
+            note="metric: raised\nline 3" if n % 50 == 49 else "", file_bytes=1000 + 37 * (n * 7 % 91), planned=64 * n,
+            milliseconds=0.1 + n * 11 % 23, time_basis=("by Vela's estimate", "measured during the sweep")[n % 2],
+            score=None if n % 50 == 49 else 20.0 + n * 13 % 31, coverage=n / 200, best=n % 20 == 0,
+        )
+        for n in range(200)
+    ]  # fmt: skip
+    one, other = portable(), portable()
+    one.name, other.name = "one", "other"
+    target = tmp_path_factory.mktemp("sweep") / "sweep.html"
+    save(Report("Sweep: results", [one, other], sweep=Sweep(rows)), target)
+    return target
+
+
+@pytest.mark.parametrize(("width", "scheme"), SIZES)
+def test_a_sweep_opens_first_and_fits(open_page: Any, sweep_page: Path, width: int, scheme: str) -> None:
+    page = open_page(sweep_page, width, scheme)
+    tabs = page.get_by_role("tab")
+    assert [t.lower() for t in tabs.all_inner_texts()] == ["sweep", *TABS]
+    assert page.locator("section:visible").get_attribute("id") == "sweep"
+    assert page.locator("#sweep .chart:visible").count() == 8 and page.locator("#sweep .frontier").count() == 8
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_a_sweep_is_sorted_by_score(open_page: Any, sweep_page: Path) -> None:
+    page = open_page(sweep_page)
+    head = page.locator("#sweep table").last.locator("th", has_text="SQNR")
+    head.get_by_role("button").click()
+    column = head.evaluate("h => h.cellIndex")
+    cells = page.locator("#sweep table").last.locator(f"tbody tr td:nth-child({column + 1})")
+    values = [float(v) for v in cells.evaluate_all("all => all.map((c) => c.dataset.v).filter((v) => v)")]
+    assert len(values) == 196 and values == sorted(values, reverse=True)
+
+
+def test_a_sweep_without_scripts(open_page: Any, sweep_page: Path) -> None:
+    page = open_page(sweep_page, java_script_enabled=False)
+    assert page.locator("#sweep td", has_text="p199").first.is_visible()
+    assert page.locator("#sweep", has_text="line 3").count() == 1
+
+
+def test_a_sweep_alone_has_one_tab(open_page: Any, tmp_path: Path) -> None:
+    save(Report("Sweep", sweep=Sweep([SweepRow("m", "xnnpack", "int8", status="missing")])), tmp_path / "s.html")
+    page = open_page(tmp_path / "s.html")
+    assert page.get_by_role("tab").all_inner_texts() == ["Sweep"]
