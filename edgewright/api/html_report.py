@@ -125,6 +125,8 @@ def _next_steps(report: CompileReport) -> list[str]:
 
 
 def _add_device_layers(file: FileReport, estimates: Sequence[Mapping[str, Any]]) -> None:
+    """The layers of the vendor's estimates, which say more than what the file keeps of them."""
+    file.layers.device = [] if any(e.get("layers") for e in estimates) else file.layers.device
     for estimate in estimates:
         file.layers.device_basis = f"{estimate.get('basis', '')} for {estimate.get('target', '')}"
         file.layers.device += [

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from edgewright.errors import FormatError
-from edgewright.ir.analysis import last_uses
+from edgewright.ir.analysis import count_core_macs, last_uses
 from edgewright.ir.dialect_checks import check_graph, check_memory, check_ops
 from edgewright.ir.graph import Array, Graph, GraphError, Op, Value
 from edgewright.ir.signatures import Signatures
@@ -100,6 +100,13 @@ class Dialect(ABC):
     def to_core(self, graph: Graph, numerics: Numerics) -> Graph:
         """Translate a graph to core operators, as far as possible. By default nothing is."""
         return graph
+
+    def count_macs(self, op: Op) -> int:
+        """Multiply-accumulates of an operator: those of the core operators that it is translated to."""
+        inputs = [v for v in dict.fromkeys(op.inputs()) if not v.constant]
+        outputs = [v for v in op.outputs if v is not None]
+        translated = self.to_core(Graph(op.kind, inputs, outputs, [op]), self.numerics)
+        return sum(count_core_macs(core) for core in translated.ops)
 
     def folder(self) -> str:
         """The folder of the dialect's sources: cached plans of other versions are not reused."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,8 +18,10 @@ from edgewright.lowering.estimates import describe, time_range
 from edgewright.report import timing
 from edgewright.report.file_facts import program_facts
 from edgewright.report.graphs import Contents, file_graph
+from edgewright.report.layer_sizes import delegate_bytes
 from edgewright.report.memory import memory_of
-from edgewright.report.model import Fact, FileReport, Measures, Pass, Passes
+from edgewright.report.model import DeviceLayer, Fact, FileReport, Measures, Pass, Passes
+from edgewright.report.npu_passes import group_passes
 from edgewright.runtime.disassembly import DelegateContents
 from edgewright.runtime.metadata import MethodMetadata
 from edgewright.runtime.metadata import describe as describe_method
@@ -57,7 +59,7 @@ def collect(
     report = FileReport(name, manifest=facts["manifest"] or {})
     report.target = ", ".join(_targets(facts))
     report.graphs.append(file_graph(program, contents))
-    report.memory = memory_of(program, facts, report.graphs[0])
+    report.memory = memory_of(program, facts, delegate_bytes(program, contents))
     report.memory.flash, report.memory.ram = options.flash, options.ram
     report.measures = Measures(len(view), report.memory.planned)
     report.signature = [
@@ -171,10 +173,22 @@ def _add_streams(report: FileReport, program: schema.Program, contents: Contents
                 report.notes.append(f"{plan.name}, delegate {index}: {error}")
                 continue
             report.memory.scratch = max(report.memory.scratch, found.get("scratch_bytes", 0))
-            passes = [Pass(p["text"], p["traffic"]) for p in found.get("passes", ())]
+            passes = [Pass(p["text"], p["traffic"], p["layer"]) for p in found.get("passes", ())]
             if passes:
+                groups = group_passes(found["passes"], contents(delegate).layers.cycles)
+                report.layers.device += [
+                    DeviceLayer(g.layer, g.operator, g.cycles, g.macs, None) for g in groups if g.cycles is not None
+                ]
+                report.layers.device_basis = f"{_basis(report.manifest)} for {found['target']}, in the file"
                 title = f"{plan.name}, delegate {index}, {found['target']}"
                 report.layers.streams.append(Passes(title, found.get("traffic_basis", ""), passes))
+
+
+def _basis(manifest: Mapping[str, Any]) -> str:
+    """Whose word estimates in a file are, as its manifest says; it is not trusted."""
+    listed = manifest.get("estimates")
+    named = [e.get("basis") for e in listed if isinstance(e, dict)] if isinstance(listed, list) else []
+    return next((str(name)[:60] for name in named if isinstance(name, str)), "The vendor's estimate")
 
 
 def _run(

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import logging
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from edgewright.backends.registry import find_provider
+from edgewright.backends.registry import find_dialect, find_provider
 from edgewright.errors import EdgewrightError
 from edgewright.formats import schema
 from edgewright.formats.checked_int import tensor_bytes
+from edgewright.formats.layer_table import MethodLayers, read_layers
 from edgewright.ir.analysis import count_core_macs
 from edgewright.ir.dtypes import to_numpy
-from edgewright.ir.graph import Graph, Op, Value
+from edgewright.ir.graph import Graph, Op, Value, nested_values
 from edgewright.ir.graph_text import qparams_text, type_text
 from edgewright.program.listing import Listing
 from edgewright.report.dataflow import Call, calls
 from edgewright.report.histogram import histogram
 from edgewright.report.model import CPU, GraphView, Histogram, Node
+from edgewright.report.npu_passes import PassGroup, group_passes
 from edgewright.runtime.disassembly import DelegateContents
 from edgewright.runtime.metadata import describe_value
 from edgewright.runtime.shared_state import initial_bytes
@@ -28,6 +31,7 @@ from edgewright.runtime.shared_state import initial_bytes
 log = logging.getLogger("edgewright.report")
 
 MAX_NODES = 20_000  # operators of a graph in a page
+_PRODUCT = re.compile(r"conv|linear|matmul|fully_?connected|\bfc$", re.IGNORECASE)
 _ABOUT = "Kernel calls and delegates as the file has them; a delegate opens into the operators that it runs."
 
 Contents = Callable[[schema.BackendDelegate], DelegateContents]
@@ -37,8 +41,10 @@ def file_graph(program: schema.Program, contents: Contents) -> GraphView:
     """The graph of all methods of a program."""
     view = GraphView("file", _ABOUT)
     several = len(program.execution_plan) > 1
+    layers = read_layers(program)
     for plan in program.execution_plan:
-        _Method(program, plan, plan.name if several else "", contents, view).run()
+        own = layers.get(plan.name, MethodLayers())
+        _Method(program, plan, plan.name if several else "", contents, view, own).run()
     view.total = len(view.nodes)
     del view.nodes[MAX_NODES:]  # in execution order: what is left refers to nothing after it
     return view
@@ -54,20 +60,22 @@ class _Method:
     """Appends the nodes of one method to a view."""
 
     def __init__(
-        self, program: schema.Program, plan: schema.ExecutionPlan, prefix: str, contents: Contents, view: GraphView
-    ) -> None:
+        self, program: schema.Program, plan: schema.ExecutionPlan, prefix: str, contents: Contents, view: GraphView,
+        layers: MethodLayers,
+    ) -> None:  # fmt: skip
         self.program = program
         self.plan, self.prefix, self.contents, self.view = plan, prefix, contents, view
+        self.layers = layers
         self.producers: dict[int, int] = {}  # the node that wrote a tensor last
         self.listing = {(i["chain"], i["index"]): i for i in Listing(plan).instructions()}
 
     def run(self) -> None:
         for call in calls(self.plan):
             graph = self._delegate_graph(call)
-            if graph is None or not graph.ops:
-                self._add_call(call)
-            else:
+            if graph is not None and graph.ops:
                 self._add_delegate(call, graph)
+            elif not self._add_passes(call):
+                self._add_call(call)
 
     def _delegate_graph(self, call: Call) -> Graph | None:
         if not isinstance(call.instruction, schema.DelegateCall):
@@ -80,6 +88,39 @@ class _Method:
             log.warning("delegate %d of %s: %s", call.instruction.delegate_index, self.plan.name, error)
             return None
 
+    def _add_passes(self, call: Call) -> bool:
+        """Add the passes of an NPU's command stream by layer; False if the delegate is none, or the file names none."""
+        if not isinstance(call.instruction, schema.DelegateCall):
+            return False
+        contents = self.contents(self.plan.delegates[call.instruction.delegate_index])
+        groups = stream_groups(contents)
+        if not any(group.layer for group in groups):
+            return False
+        prefix, inputs = self._title(call), self._inputs(call.reads)
+        modules = {origin.module for origin in contents.layers.origins}
+        for group in groups:
+            moved = sum(group.traffic.values())
+            self.view.nodes.append(
+                Node(
+                    name=group.layer or group.operator,
+                    operator=group.operator,
+                    module=f"{prefix}.{group.layer}" if group.layer in modules else prefix,
+                    placement=backend_name(call.name),
+                    inputs=inputs,
+                    macs=group.macs,
+                    bytes=moved,
+                    cycles=group.cycles,
+                )
+            )
+            inputs = (len(self.view.nodes) - 1,)
+        self.producers.update(dict.fromkeys(call.writes, len(self.view.nodes) - 1))
+        return True
+
+    def _title(self, call: Call) -> str:
+        assert isinstance(call.instruction, schema.DelegateCall)
+        title = f"{call.name} {call.instruction.delegate_index}"
+        return f"{self.prefix}.{title}" if self.prefix else title
+
     def _add_call(self, call: Call) -> None:
         line = self.listing[call.chain, call.index]
         is_delegate = isinstance(call.instruction, schema.DelegateCall)
@@ -89,7 +130,7 @@ class _Method:
         node = Node(
             name=f"#{call.index}" if not call.chain else f"#{call.chain}.{call.index}",
             operator=call.name,
-            module=self.prefix,
+            module=".".join(filter(None, (self.prefix, self.layers.instruction(call.chain, call.index).module))),
             placement=backend_name(call.name) if is_delegate else CPU,
             inputs=self._inputs(call.reads),
             outputs=shapes,
@@ -120,9 +161,7 @@ class _Method:
 
     def _add_delegate(self, call: Call, graph: Graph) -> None:
         assert isinstance(call.instruction, schema.DelegateCall)
-        args, index = call.instruction.args, call.instruction.delegate_index
-        title = f"{call.name} {index}"
-        prefix = f"{self.prefix}.{title}" if self.prefix else title
+        args, prefix = call.instruction.args, self._title(call)
         outside = {v: self.producers[i] for v, i in zip(graph.inputs, args, strict=False)
                    if isinstance(v, Value) and i in self.producers}  # fmt: skip
         written = add_ops(self.view.nodes, graph.ops, prefix, backend_name(call.name), outside)
@@ -136,20 +175,20 @@ def add_ops(
 ) -> dict[Value, int]:
     """Append the operators of an IR graph; returns the node of each value. ``outside``: the nodes of its inputs."""
     producers: dict[Value, int] = dict(outside)
-    for op in ops:
+    for number, op in enumerate(ops):
         results = [v for v in op.outputs if v is not None]
         operands = list(op.inputs())
         constants = [v for v in operands if v.constant]
         node = Node(
-            name=op.origin.node or (results[0].name if results else op.name),
+            name=op.origin.node or op.origin.module or f"{op.name} {number}",
             operator=op.name,
             module=".".join(filter(None, (prefix, op.origin.module))),
             placement=placement,
             inputs=tuple(dict.fromkeys(producers[v] for v in operands if v in producers)),
             outputs=[type_text(v) for v in results],
-            quantization=[f"{v.name}: {qparams_text(v.q)}" for v in operands if v.constant and v.q is not None],
+            quantization=[f"{_role(op, v)}: {qparams_text(v.q)}" for v in constants if v.q is not None],
             source=op.origin.source,
-            macs=count_core_macs(op),
+            macs=op_macs(op),
             bytes=sum(v.nbytes for v in results),
             weights=sum(v.nbytes for v in constants),
         )
@@ -160,6 +199,34 @@ def add_ops(
         nodes.append(node)
         producers.update(dict.fromkeys(results, len(nodes) - 1))
     return producers
+
+
+def _role(op: Op, value: Value) -> str:
+    """What a constant is to its operator: the name of the argument."""
+    return next((name for name, argument in op.args.items() if value in nested_values(argument)), "constant")
+
+
+def stream_groups(contents: DelegateContents) -> list[PassGroup]:
+    """The passes of a delegate's command stream by layer, if its backend's disassembler lists them."""
+    info = find_provider(contents.backend, lambda info: info.disassemble)
+    if info is None:
+        return []
+    try:
+        passes = info.load_function(info.disassemble)(contents).get("passes", ())
+    except EdgewrightError:  # a note of the report says why
+        return []
+    return group_passes(passes, contents.layers.cycles)
+
+
+def op_macs(op: Op) -> int:
+    """Multiply-accumulates of an operator of any dialect."""
+    if op.kind.startswith("core.") or not _PRODUCT.search(op.name):
+        return count_core_macs(op)
+    dialect = find_dialect(op.kind.partition(".")[0])
+    try:
+        return 0 if dialect is None else dialect.count_macs(op)
+    except (EdgewrightError, ValueError, LookupError, TypeError, AttributeError, AssertionError):
+        return 0  # an inconsistent operator of a file
 
 
 def _call_macs(plan: schema.ExecutionPlan, call: Call) -> int:

@@ -2,31 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from edgewright.formats import schema
 from edgewright.formats.checked_int import tensor_bytes
-from edgewright.report.dataflow import calls
+from edgewright.formats.layer_table import MethodLayers, read_layers
+from edgewright.ir.layer_names import summarize_layers
+from edgewright.report.dataflow import Call, calls
 from edgewright.report.file_facts import file_parts
-from edgewright.report.model import CPU, Arena, Block, GraphView, Memory, Weights
+from edgewright.report.layer_sizes import NO_LAYER, DelegateBytes, by_layer
+from edgewright.report.model import Arena, Block, Memory, Weights
 
 MAX_BLOCKS = 2_000  # tensors of an arena in a page
 
 
-def memory_of(program: schema.Program, facts: Mapping[str, Any], graph: GraphView) -> Memory:
-    """The memory of a program. ``facts``: as ``program_facts`` gives them, with the file's size."""
+def memory_of(program: schema.Program, facts: Mapping[str, Any], delegates: Sequence[DelegateBytes]) -> Memory:
+    """The memory of a program. ``facts``: as ``program_facts`` gives them, with the file's size. ``delegates``: their
+    bytes by layer."""
+    layers = read_layers(program)
     return Memory(
         file_bytes=facts["bytes"],
         parts=file_parts(facts),
-        arenas=[arena for plan in program.execution_plan for arena in arenas(plan)],
-        weights=weights_by_owner(facts, graph),
+        arenas=[
+            arena for plan in program.execution_plan for arena in arenas(plan, layers.get(plan.name, MethodLayers()))
+        ],
+        weights=weights_by_owner(facts, delegates),
         planned=sum(method["planned_bytes"] for method in facts["methods"]),
     )
 
 
-def arenas(plan: schema.ExecutionPlan) -> list[Arena]:
-    """The arenas of a method, with every planned tensor and its live range."""
+def arenas(plan: schema.ExecutionPlan, layers: MethodLayers) -> list[Arena]:
+    """The arenas of a method, with every planned tensor and its live range. ``layers``: of its instructions."""
     instructions = calls(plan)
     first: dict[int, int] = dict.fromkeys(plan.inputs, 0)
     last: dict[int, int] = {}
@@ -49,7 +56,7 @@ def arenas(plan: schema.ExecutionPlan) -> list[Arena]:
             continue
         is_state = bool(value.data_buffer_idx)  # keeps its contents between calls
         start, stop = (0, end) if is_state else (first.get(index, last.get(index, 0)), last.get(index, end))
-        name = names.get(index) or _name(instructions, index, first, is_state)
+        name = names.get(index) or _name(instructions, index, first, is_state, layers)
         size = tensor_bytes(value.scalar_type, value.sizes)
         by_index[place.memory_id].blocks.append(Block(name, start, max(start, stop), place.offset, size))
     for arena in result:
@@ -57,10 +64,20 @@ def arenas(plan: schema.ExecutionPlan) -> list[Arena]:
     return result
 
 
-def _name(instructions: list[Any], index: int, first: Mapping[int, int], is_state: bool) -> str:
+def _name(instructions: list[Call], index: int, first: Mapping[int, int], is_state: bool, layers: MethodLayers) -> str:
     if is_state:
         return f"state %{index}"
-    return f"%{index} of {instructions[first[index]].name}" if index in first else f"%{index}"
+    if index not in first:
+        return f"%{index}"
+    call = instructions[first[index]]
+    is_delegate = isinstance(call.instruction, schema.DelegateCall)
+    origins = (
+        layers.delegate(call.instruction.delegate_index).origins  # type: ignore[union-attr]
+        if is_delegate
+        else [layers.instruction(call.chain, call.index)]
+    )
+    layer = summarize_layers(origins)
+    return f"{layer}: {call.name} (%{index})" if layer else f"%{index} of {call.name}"
 
 
 def _summarize(arena: Arena) -> None:
@@ -79,18 +96,16 @@ def _summarize(arena: Arena) -> None:
     del arena.blocks[MAX_BLOCKS:]
 
 
-def weights_by_owner(facts: Mapping[str, Any], graph: GraphView) -> list[Weights]:
-    """Constants by module where the file names them, else by the operator that reads them."""
+def weights_by_owner(facts: Mapping[str, Any], delegates: Sequence[DelegateBytes]) -> list[Weights]:
+    """Constants by module where the file names them, else by the operator that reads them; what delegates have besides
+    them, too."""
     owners: dict[str, list[int]] = {}
     for tensor in facts["tensors"]:
         if tensor["bytes"]:
             owners.setdefault(_owner(tensor), []).append(tensor["bytes"])
     result = [Weights(owner, len(sizes), sum(sizes)) for owner, sizes in owners.items()]
-    for node in graph.nodes:
-        if (
-            node.weights and node.placement != CPU
-        ):  # inside a delegate: kernel calls' constants are tensors of the program
-            result.append(Weights(f"{node.module} · {node.operator} {node.name}", 1, node.weights))
+    for name, size in by_layer(delegates).items():
+        result.append(Weights(f"delegates: {name}" if name in NO_LAYER else name, 1, size))
     return sorted(result, key=lambda w: -w.bytes)
 
 

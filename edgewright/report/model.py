@@ -91,7 +91,7 @@ class LayerError:
 @dataclass(frozen=True)
 class Step:
     """A step of a compiled graph, or an instruction, with its mean time on this machine. ``bytes``: of operands and
-    results; both are 0 where they are not known."""
+    results; both are 0 where they are not known. ``layer``: the modules of the model that it computes."""
 
     instruction: str
     name: str
@@ -99,6 +99,7 @@ class Step:
     share: float
     macs: int = 0
     bytes: int = 0
+    layer: str = ""
 
 
 @dataclass(frozen=True)
@@ -115,10 +116,11 @@ class DeviceLayer:
 @dataclass(frozen=True)
 class Pass:
     """An operation of an NPU's command stream. ``traffic``: bytes that it reads and writes, by memory; every operand is
-    counted once."""
+    counted once. ``layer``: the module of the model that it computes."""
 
     text: str
     traffic: Mapping[str, int]
+    layer: str = ""
 
 
 @dataclass(frozen=True)

@@ -70,7 +70,7 @@ def _legend(view: GraphView) -> str:
 
 def _operators(view: GraphView) -> str:
     heads = ("module", "operator", "name", "runs on", "result", "quantization", "source", "why not delegated",
-             ">MACs", ">result bytes", ">weights", ">time here", ">error adds, dB")  # fmt: skip
+             ">MACs", ">result bytes", ">weights", ">time here", ">cycles", ">error adds, dB")  # fmt: skip
     keep = [
         i
         for i, h in enumerate(heads)
@@ -86,7 +86,8 @@ def _row(node: Node) -> tuple[Cell | str, ...]:
     return (
         node.module, node.operator, node.name, node.placement, "; ".join(node.outputs), "; ".join(node.quantization),
         node.source, "; ".join(node.rules), _count(node.macs), _size(node.bytes), _size(node.weights),
-        Cell("") if node.ms is None else Cell(duration(node.ms / 1e3), node.ms), decibels(node.error),
+        Cell("") if node.ms is None else Cell(duration(node.ms / 1e3), node.ms), _count(node.cycles or 0),
+        decibels(node.error),
     )  # fmt: skip
 
 
@@ -134,15 +135,16 @@ def _steps(found: Layers) -> list[str]:
         return []
     longest = max(s.ms for s in found.steps) or 1.0
     rows = [
-        (s.instruction, s.name, Cell(duration(s.ms / 1e3), s.ms, s.ms / longest), Cell(share(s.share), s.share),
-         _count(s.macs), _size(s.bytes),
+        (s.instruction, s.layer, s.name, Cell(duration(s.ms / 1e3), s.ms, s.ms / longest),
+         Cell(share(s.share), s.share), _count(s.macs), _size(s.bytes),
          Cell(f"{number(s.macs / s.ms / 1e6)}", s.macs / s.ms) if s.macs and s.ms else Cell(""))
         for s in found.steps
     ]  # fmt: skip
-    heads = ("step", "name", ">mean time", ">share", ">MACs", ">bytes", ">GMAC/s")
+    heads = ("step", "layer", "name", ">mean time", ">share", ">MACs", ">bytes", ">GMAC/s")
+    keep = [i for i, head in enumerate(heads) if head != "layer" or any(s.layer for s in found.steps)]
     parts = ["<h3>Time by step</h3>", paragraph(f"Measured on {found.step_basis}.", "about")]
     chart = roofline(found.steps, found.roofs) if found.roofs is not None else ""
-    steps = table("Steps of the host engine", heads, rows)
+    steps = table("Steps of the host engine", [heads[i] for i in keep], [[row[i] for i in keep] for row in rows])
     if not chart or found.roofs is None:
         return [*parts, steps]
     above = "Steps on 8-bit integers, or on data in caches, can be above it."
@@ -164,7 +166,7 @@ def _device(found: Layers) -> list[str]:
         )
         for d in found.device
     ]
-    heads = ("result", "operator", ">cycles", ">MACs", ">MACs used")
+    heads = ("layer", "operator", ">cycles", ">MACs", ">MACs used")
     return [
         "<h3>Cycles on the device</h3>",
         paragraph(found.device_basis, "about"),
@@ -176,12 +178,13 @@ def _streams(found: Layers) -> list[str]:
     parts = []
     for stream in found.streams:
         memories = sorted({m for p in stream.passes for m in p.traffic})
+        named = any(p.layer for p in stream.passes)
         rows: list[Sequence[Cell | str]] = [
-            (Cell(str(i), i), p.text, *(_size(p.traffic.get(m, 0)) for m in memories))
+            (Cell(str(i), i), *([p.layer] if named else []), p.text, *(_size(p.traffic.get(m, 0)) for m in memories))
             for i, p in enumerate(stream.passes)
         ]
         totals = ", ".join(f"{m} {size(sum(p.traffic.get(m, 0) for p in stream.passes))}" for m in memories)
-        heads = (">pass", "operation", *(f">{m}" for m in memories))
+        heads = (">pass", *(["layer"] if named else []), "operation", *(f">{m}" for m in memories))
         parts += [
             "<h3>NPU passes</h3>",
             paragraph(f"{stream.title}: {len(stream.passes)} passes; {totals}. {stream.basis}", "about"),

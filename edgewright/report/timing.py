@@ -53,9 +53,13 @@ def median_ms(profile: Profile) -> float:
 def _timeline(run: RunTime, basis: str) -> Timeline:
     spans = [_span(run.method, run.start, run.end, run.start, _DEPTH["run"])]
     for step in run.steps:
-        spans.append(_span(step.name, step.start, step.end, run.start, _DEPTH["instruction"]))
-        spans += [_span(p.name, p.start, p.end, run.start, _DEPTH["step"]) for p in step.parts]
+        spans.append(_span(_title(step), step.start, step.end, run.start, _DEPTH["instruction"]))
+        spans += [_span(_title(p), p.start, p.end, run.start, _DEPTH["step"]) for p in step.parts]
     return _limit(Timeline(f"{run.method}: {duration((run.end - run.start) / 1e9)}", basis, spans))
+
+
+def _title(step: StepTime) -> str:
+    return f"{step.layer}: {step.name}" if step.layer else step.name
 
 
 def _span(name: str, start: int, end: int, origin: int, depth: int) -> Span:
@@ -104,14 +108,14 @@ def _steps(profile: Profile) -> list[Step]:
     parts = profile.part_rows()
     divided = {(p.chain, p.instruction) for p in parts}
     rows = [
-        ((r.chain, r.instruction, -1), Step(_number(r.chain, r.instruction), r.name, r.mean_ms, r.share))
+        ((r.chain, r.instruction, -1), Step(_number(r.chain, r.instruction), r.name, r.mean_ms, r.share, layer=r.layer))
         for r in profile.rows()
         if (r.chain, r.instruction) not in divided
     ]
     rows += [
         ((p.chain, p.instruction, p.part),
          Step(f"{_number(p.chain, p.instruction)}.{p.part}", p.name, p.mean_ms, p.share,
-              *costs.get((p.chain, p.instruction, p.part), (0, 0))))
+              *costs.get((p.chain, p.instruction, p.part), (0, 0)), p.layer))
         for p in parts
     ]  # fmt: skip
     return [step for _, step in sorted(rows, key=lambda row: row[0])][:MAX_STEPS]
@@ -125,7 +129,8 @@ def _add_times(graph: GraphView, profile: Profile) -> None:
     """Add times to the nodes of the file's graph that have one of their own.
 
     An instruction's time is its node's. The steps of a compiled graph are matched with its products, in order: if their
-    multiply-accumulates agree, one by one, the time is the product's. Otherwise nothing is shown.
+    multiply-accumulates agree, one by one, the time is the product's. The steps of a command stream are its passes by
+    layer, as in the graph. Otherwise nothing is shown.
     """
     means = {(r.chain, r.instruction): r.mean_ms for r in profile.rows()}
     for node in graph.nodes:
@@ -134,12 +139,28 @@ def _add_times(graph: GraphView, profile: Profile) -> None:
             steps = [s for s in profile.runs[0].steps if (s.chain, s.instruction) == (int(chain or 0), int(index))]
             if steps and not steps[0].parts:
                 node.ms = means[int(chain or 0), int(index)]
+    _add_pass_times(graph, profile)
     parts = [p for step in profile.runs[0].steps for p in step.parts if p.macs]
     part_means = _mean_parts(profile)
     products = [node for node in graph.nodes if node.macs]
     matched = match_products(products, parts)
     for node, indices in zip(products, matched or (), strict=bool(matched)):
-        node.ms = sum(part_means[i] for i in indices)
+        if indices:
+            node.ms = sum(part_means[i] for i in indices)
+
+
+def _add_pass_times(graph: GraphView, profile: Profile) -> None:
+    """Add the times of a command stream's passes, if the graph and the profile have the same ones in the same order."""
+    rows = profile.part_rows()
+    for step in profile.runs[0].steps:
+        own = [r for r in rows if (r.chain, r.instruction) == (step.chain, step.instruction)]
+        names = [(r.layer, r.name.removesuffix(" (interpreted)")) for r in own]
+        for start in range(len(graph.nodes) - len(own) + 1) if own else ():
+            nodes = graph.nodes[start : start + len(own)]
+            if [(n.name, n.operator) for n in nodes] == names:
+                for node, row in zip(nodes, own, strict=True):
+                    node.ms = row.mean_ms
+                break
 
 
 def _mean_parts(profile: Profile) -> list[float]:
@@ -150,26 +171,45 @@ def _mean_parts(profile: Profile) -> list[float]:
 
 
 def match_products(products: Sequence[Node], parts: Sequence[StepTime]) -> list[list[int]] | None:
-    """For each product the steps that compute it, or None unless the multiply-accumulates of all agree.
+    """For each product the steps that compute it, or None unless the multiply-accumulates of all agree. A step that
+    computes several products of one module, such as an attention, is the first one's.
 
     >>> steps = [StepTime(0, 0, "conv2d", 0, 1, macs=n) for n in (3, 3, 4)]
     >>> match_products([Node("a", "conv2d", macs=6), Node("b", "conv2d", macs=4)], steps)
     [[0, 1], [2]]
     >>> match_products([Node("a", "conv2d", macs=5), Node("b", "conv2d", macs=5)], steps) is None
     True
+    >>> attention = [Node("a", "bmm", "attn", macs=2), Node("b", "bmm", "attn", macs=1), Node("c", "bmm", macs=7)]
+    >>> match_products(attention, steps)
+    [[0], [], [1, 2]]
     """
     result: list[list[int]] = []
     at = 0
-    for product in products:
+    while len(result) < len(products):
+        product = products[len(result)]
+        count = _products_of_step(products[len(result) :], parts[at].macs) if at < len(parts) else 0
         taken, group = 0, []
         while taken < product.macs and at < len(parts):
             taken += parts[at].macs
             group.append(at)
             at += 1
-        if taken != product.macs:
+        if taken != product.macs and not count:
             return None
-        result.append(group)
+        result += [group, *([] for _ in range(count - 1))]
     return result if at == len(parts) else None
+
+
+def _products_of_step(products: Sequence[Node], macs: int) -> int:
+    """How many products of one module have the multiply-accumulates of one step together; 0 if it is not two or
+    more."""
+    total = 0
+    for count, product in enumerate(products):
+        total += product.macs
+        if product.module != products[0].module or total > macs:
+            break
+        if total == macs:
+            return count + 1 if count else 0
+    return 0
 
 
 # ---------------------------------------------------------------------------------------------------------- roofline

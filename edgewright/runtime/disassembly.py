@@ -60,12 +60,13 @@ class _Required(TypedDict):
 
 
 class PassTraffic(TypedDict):
-    """An operation of an NPU: what it is, the bytes that it reads and writes by memory, and the layer of the user's
-    model that it computes, if the file says so."""
+    """An operation of an NPU: what it is, the bytes that it reads and writes by memory, the layer of the user's model
+    that it computes, if the file says so, and its multiply-accumulates."""
 
     text: str
     traffic: dict[str, int]
     layer: str
+    macs: int
 
 
 class Disassembly(_Required, total=False):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,15 @@ from edgewright.engine.profile import Profile
 from edgewright.formats import read_program
 from edgewright.formats.layer_table import read_layers
 from edgewright.program.config import ExecutorchBackendConfig
+from edgewright.report.collect import Options, collect
 from edgewright.report.layer_sizes import NO_LAYER, UNDIVIDED, delegate_bytes
+from edgewright.report.model import Report
+from edgewright.report.page import page
 from edgewright.runtime import Runtime
 from edgewright.runtime.disassembly import DelegateContents
+from edgewright.runtime.example_inputs import ones
 from edgewright.runtime.twin_delegate import Twins
+from tests.report.programs import text_of
 from tests.support.layered_models import MEANINGLESS, compile_for, make, modules_in
 from tests.support.stock import stock
 
@@ -86,6 +92,42 @@ def test_sizes_are_by_layer_and_add_up(
     assert sum(layers.values()) > weights * 0.7, "at least a byte for each weight, compressed for Ethos-U"
     assert main(["size", str(path)]) == 0
     assert not MEANINGLESS.search(capsys.readouterr().out)
+
+
+@cache
+def macs_of(model: str) -> int:
+    """Multiply-accumulates of the products of a model, by the partitioner's count."""
+    (report,) = compiled(model, "xnnpack", None).report.methods.values()
+    return sum(v.macs for v in report.verdicts)
+
+
+@sample
+@cases
+def test_a_report_of_the_file_alone_has_names_macs_times_and_cycles(
+    model: str, target: str, quantize: str | None, tmp_path: Path
+) -> None:
+    path = tmp_path / "m.pte"
+    result = compiled(model, target, quantize)
+    result.program.save(path)
+    report = collect(path, "m.pte", Options(inputs=ones, repeat=1))
+    assert not report.notes
+    nodes, network = report.graphs[0].nodes, make(model)[0]
+    inside = [n for n in nodes if n.placement != "cpu"]
+    assert not [n for n in inside if MEANINGLESS.search(f"{n.name} {n.module}")]
+    layers = [n.module.partition(f" {n.module.split(' ')[1][0]}")[2].removeprefix(".") for n in inside]
+    assert all(not layer or modules_in(layer, network) for layer in layers) and len(set(layers)) > 5
+    passes = target.startswith("ethos-u55")  # which compute more: sums as convolutions, products as many
+    assert passes or sum(n.macs for n in inside) == macs_of(model)
+    timed = [n for n in inside if n.ms is not None]
+    assert len(timed) > 5 and sum(n.ms or 0 for n in timed) <= sum(s.ms for s in report.layers.steps) * 1.01
+    if passes:
+        (estimate,) = [e for r in result.report.methods.values() for e in r.estimates]
+        assert sum(n.cycles or 0 for n in inside) == sum(layer["cycles"] for layer in estimate["layers"])
+        assert sum(d.cycles for d in report.layers.device) == sum(n.cycles or 0 for n in inside)
+    owners = {w.owner for w in report.memory.weights}
+    assert {"mobile": "features.1.conv.0.0", "transformer": "layers.0.qkv"}[model] in owners
+    text = text_of(page(Report("m.pte", [report])))
+    assert not re.search(r"\b(value_\d|v\d+\b|constant_\d|lowered_module|executorch_call)", text)
 
 
 def test_what_a_vendor_compiled_is_not_divided() -> None:

@@ -135,7 +135,7 @@
       for (let m = parent; m; m = m.parent) {
         if (m.first === undefined) m.first = index;
         m.count = (m.count || 0) + 1;
-        for (const key of ["c", "b", "w", "t"]) if (node[key]) m[key] = (m[key] || 0) + node[key];
+        for (const key of ["c", "b", "w", "t", "y"]) if (node[key]) m[key] = (m[key] || 0) + node[key];
         if (node.e !== undefined) m.e = Math.min(m.e ?? Infinity, node.e);
         (m.places ??= new Map()).set(node.p, (m.places.get(node.p) || 0) + 1);
       }
@@ -257,6 +257,7 @@
     time: { key: "t", text: (v) => time(v), title: "time on this machine" },
     macs: { key: "c", text: counted, title: "multiply-accumulates" },
     weights: { key: "w", text: bytes, title: "bytes of weights" },
+    cycles: { key: "y", text: (v) => `${counted(v)} cycles`, title: "cycles on the device, estimated" },
     error: { key: "e", text: (v) => `${v.toFixed(1)} dB`, title: "error introduced (SQNR; less is worse)", inverse: true },
   };
 
@@ -428,6 +429,7 @@
         entry(list, "MACs", selected.c && counted(selected.c));
         entry(list, "weights", selected.w && bytes(selected.w));
         entry(list, "time of its products here", selected.t && time(selected.t));
+        entry(list, "cycles on the device, estimated", selected.y && counted(selected.y));
       } else {
         entry(list, "name", node.n);
         entry(list, "module", graph.texts[node.m]);

@@ -5,6 +5,7 @@ TOSA defines the rounding, so there is one set of numerics. Imports no torch, no
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -36,6 +37,19 @@ class TosaDialect(TranslatedDialect):
         from edgewright.backends.ethos_u.dialect.to_core import to_core
 
         return to_core(graph, numerics)
+
+    def count_macs(self, op: Op) -> int:
+        """Of products, which are only translated together with the rescale that follows. Weights are OHWI, depthwise
+        ones HWCM."""
+        out, weight, left = op.outputs[0], op.args.get("weight"), op.args.get("a")
+        size = 0 if out is None else math.prod(out.bound)
+        if op.kind == "tosa.matmul" and isinstance(left, Value):
+            return size * left.bound[-1]
+        if not isinstance(weight, Value):
+            return 0
+        if op.kind == "tosa.transpose_conv2d":
+            return math.prod(op.args["input"].bound) * math.prod(weight.bound[:3])
+        return size * math.prod(weight.bound[:2] if op.kind == "tosa.depthwise_conv2d" else weight.bound[1:])
 
 
 DIALECT = TosaDialect("tosa", "TOSA", TOSA, TOSA_NUMERICS)

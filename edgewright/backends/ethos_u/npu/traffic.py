@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from edgewright.backends.ethos_u.npu.disasm import UNARY, operation_text
+from edgewright.backends.ethos_u.npu.kernel import kernel_from_registers
 from edgewright.backends.ethos_u.npu.registers import Registers
 from edgewright.backends.ethos_u.npu.stream import CommandStream, Instruction
 from edgewright.errors import FormatError
@@ -34,7 +35,8 @@ def passes(stream: CommandStream) -> list[PassTraffic]:
         if instruction.is_pass:
             text, traffic = operation_text(instruction, registers), dict(_traffic(instruction, registers))
             layer = layer_of(stream.origins.get(instruction.offset, Origin()))
-            result.append(PassTraffic(text=text, traffic=traffic, layer=layer))
+            macs = _macs(instruction, registers)
+            result.append(PassTraffic(text=text, traffic=traffic, layer=layer, macs=macs))
     return result
 
 
@@ -54,6 +56,18 @@ def _traffic(instruction: Instruction, registers: Registers) -> Counter[str]:
         for constants in ("WEIGHT", "SCALE"):
             _add(found, lambda c=constants: _constants(registers, c))  # type: ignore[misc]
     return found
+
+
+def _macs(instruction: Instruction, registers: Registers) -> int:
+    """Multiply-accumulates of a convolution."""
+    name = instruction.command.name
+    if name not in ("CONV", "DEPTHWISE"):
+        return 0
+    try:
+        taps = kernel_from_registers(registers).elements * (registers.count("IFM_DEPTH") if name == "CONV" else 1)
+        return taps * registers.count("OFM_HEIGHT") * registers.count("OFM_WIDTH") * registers.count("OFM_DEPTH")
+    except FormatError:  # a register is not set
+        return 0
 
 
 def _add(found: Counter[str], count: Callable[[], tuple[str, int]]) -> None:
