@@ -11,7 +11,6 @@ from edgewright.formats import schema
 from edgewright.formats.checked_int import tensor_bytes
 from edgewright.formats.pte_reader import read_program
 from edgewright.ir.dtypes import ScalarType
-from edgewright.program import manifest
 from edgewright.units import size
 
 FLASH, SRAM, DRAM = "flash", "SRAM", "DRAM"
@@ -69,7 +68,7 @@ def _flash(about: Description, path: str, code: int | None) -> Iterator[Row]:
     constants = program.constant_segment
     if constants is not None and program.segments:
         parts["weights of kernels on the CPU"] = program.segments[constants.segment_index].size
-    parts["description of the build (manifest)"] = _manifest_bytes(program)
+    parts["manifest and names of layers"] = _described_bytes(program)
     parts["tables of the program"] = program.layout.flatbuffer_size if program.layout else 0
     parts["headers and alignment"] = len(about.file) - sum(parts.values())
     yield from (Row(name, FLASH, count) for name, count in parts.items() if count)
@@ -79,8 +78,9 @@ def _flash(about: Description, path: str, code: int | None) -> Iterator[Row]:
         yield Row("code", FLASH, code, "given")
 
 
-def _manifest_bytes(program: schema.Program) -> int:
-    named = (n for n in program.named_data or () if n.key == manifest.KEY)
+def _described_bytes(program: schema.Program) -> int:
+    """What Edgewright stores about the program: the runtime does not read it."""
+    named = (n for n in program.named_data or () if n.key.startswith("edgewright."))
     return sum(len(program.segment(n.segment_index)) for n in named)
 
 
@@ -108,10 +108,11 @@ def _advice(about: Description, rows: Sequence[Row]) -> Iterator[str]:
     final = sum(d.final_table_bytes for d in about.pools.delegates)
     if final >= _WORTH_SAYING * flash:
         commands = sum(d.final_command_bytes for d in about.pools.delegates)
+        layers = [name for d in about.pools.delegates for name in d.final_layers]
+        what = ", ".join(layers[:3]) if layers else "functions (a softmax, or similar)"
         yield (
-            f"the functions after the last matrix product (a softmax, or similar) take {size(final)} of tables and "
-            f"{size(commands)} of commands, of {size(flash)}. End the model before them if the firmware only needs the "
-            "largest result, or can compute them itself."
+            f"after the last matrix product, {what} takes {size(final)} of tables and {size(commands)} of commands, of "
+            f"{size(flash)}. End the model before it if the firmware only needs the largest result, or can compute it."
         )
     floats = sum(p.bytes for p in (*about.inputs, *about.outputs) if p.type == "float32" and p.planned)
     conversions = [name for name in _INTEGERS if name in about.operators]

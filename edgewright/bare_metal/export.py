@@ -9,6 +9,7 @@ from pathlib import Path
 
 from edgewright.bare_metal.c_source import SECTION, check_name, check_section, header, source
 from edgewright.bare_metal.describe import Description, describe
+from edgewright.bare_metal.projects import project_files
 from edgewright.bare_metal.selected_operators import selected_operators
 from edgewright.errors import UsageError
 from edgewright.files import make_folder, write_file
@@ -19,12 +20,13 @@ MAX_BYTES = 64 << 20  # of a program that is written as C
 
 def export_c(
     path: str | os.PathLike[str], folder: str | os.PathLike[str], *, name: str = "model", method: str | None = None,
-    section: str = SECTION,
+    section: str = SECTION, project: str | None = None,
 ) -> tuple[Description, list[tuple[Path, int]]]:  # fmt: skip
     """Write a program as C with its description to a folder; returns the description and the files with their sizes.
 
     ``NAME.h``, ``NAME.c``: the program's bytes, pool sizes, inputs and outputs. ``selected_operators.yaml``: for
-    ExecuTorch's selective build. ``manifest.json``: the same as data.
+    ExecuTorch's selective build. ``manifest.json``: the same as data. ``project``: also a runner and the build files of
+    ``cmake``, ``zephyr`` or ``esp-idf``.
     """
     check_name(name)
     check_section(section)
@@ -39,8 +41,14 @@ def export_c(
         "selected_operators.yaml": selected_operators(about.plan, Path(path).name),
         "manifest.json": json.dumps(about.to_dict(), indent=2, allow_nan=False) + "\n",
     }
+    if project is not None:
+        texts.update(project_files(project, about, name))
     root = make_folder(folder)
-    return about, [(root / file, write_file(root / file, [text.encode()])) for file, text in texts.items()]
+    written = []
+    for file, text in texts.items():
+        make_folder((root / file).parent)
+        written.append((root / file, write_file(root / file, [text.encode()])))
+    return about, written
 
 
 def name_of(path: str | os.PathLike[str]) -> str:

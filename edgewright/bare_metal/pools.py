@@ -10,6 +10,7 @@ from edgewright.backends.registry import all_backends, find_provider
 from edgewright.bare_metal.runtime_memory import ABIS, method_allocator_bytes, temp_allocator_bytes
 from edgewright.errors import MissingDataError, UsageError
 from edgewright.formats import schema
+from edgewright.formats.layer_table import delegate_layers
 from edgewright.formats.ptd import PtdEntry
 from edgewright.program import manifest
 from edgewright.runtime.device_memory import DeviceBlob, DeviceMemory
@@ -101,7 +102,8 @@ def _delegate_memory(
         rule = "must be one that ExecuTorch's bare-metal runtime executes"
         raise UsageError(f"delegate {index}", rule, value=delegate.id, remedy=remedy)
     specs = {spec.key: bytes(spec.value) for spec in delegate.compile_specs or ()}
-    memory: DeviceMemory = info.load_function(info.device_memory)(DeviceBlob(program.blob(delegate), specs, named))
+    contents = DeviceBlob(program.blob(delegate), specs, named, delegate_layers(program)(delegate))
+    memory: DeviceMemory = info.load_function(info.device_memory)(contents)
     return memory
 
 

@@ -8,6 +8,7 @@ import json
 from edgewright.bare_metal.c_source import SECTION
 from edgewright.bare_metal.describe import Description
 from edgewright.bare_metal.export import export_c, name_of
+from edgewright.bare_metal.projects import PROJECTS
 from edgewright.console import clean, console, table
 from edgewright.files import check_writable
 from edgewright.units import size
@@ -27,13 +28,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--name", metavar="model", help="the prefix of C names and files (default: the program's name)")
     add("--method", metavar="forward", help="the method to describe, if the file has several")
     add("--section", default=SECTION, metavar="NAME", help=f"the linker section of the bytes (default: {SECTION})")
+    add(
+        "--project", metavar="cmake",
+        help=f"also write a runner on ExecuTorch's runtime and build files: {', '.join(PROJECTS)}",
+    )  # fmt: skip
     add("--json", action="store_true", help="print the manifest")
 
 
 def run(args: argparse.Namespace) -> int:
     check_writable(args.folder, folder=True)
     name = args.name if args.name is not None else name_of(args.model)
-    about, files = export_c(args.model, args.folder, name=name, method=args.method, section=args.section)
+    options = {"method": args.method, "section": args.section, "project": args.project}
+    about, files = export_c(args.model, args.folder, name=name, **options)
     if args.json:
         print(json.dumps(about.to_dict(), indent=2, allow_nan=False))
         return 0

@@ -10,15 +10,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from edgewright.formats.flatbuffer import Buffer
+from edgewright.formats.layer_table import DelegateLayers
 
 
 @dataclass(frozen=True)
 class DeviceBlob:
-    """A delegate of a file: its blob, its compile specs, and the data that the file stores by name."""
+    """A delegate of a file: its blob, its compile specs, what the file stores by name, and the names of its layers."""
 
     blob: Buffer = field(repr=False)
     specs: Mapping[str, bytes]
     named_data: Mapping[str, Buffer]
+    layers: DelegateLayers = field(default_factory=DelegateLayers)
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,8 @@ class DeviceMemory:
     the temp allocator during a call, with ``alignment``. ``handle_words``: upper bound of what the backend's runtime
     takes from the method allocator, in machine words. ``fast_scratch``: provided by the application;
     ``fast_scratch_exact`` is False if only an upper bound is known. ``final_tables``, ``final_table_bytes``,
-    ``final_command_bytes``: what only operators after the last convolution or matrix product need, such as a softmax.
+    ``final_command_bytes``: what only operators after the last convolution or matrix product need, such as a softmax;
+    ``final_layers``: the modules that they come from, if the file has their names.
     ``constants_in_sram``: constants are read from SRAM; ``scratch_in_dram``: the scratch is in DRAM.
     """
 
@@ -43,5 +46,6 @@ class DeviceMemory:
     final_tables: int = 0
     final_table_bytes: int = 0
     final_command_bytes: int = 0
+    final_layers: tuple[str, ...] = ()
     constants_in_sram: bool = False
     scratch_in_dram: bool = False

@@ -146,6 +146,7 @@ def test_refusals(cli: Cli, tmp_path: Path) -> None:
     for options, sentence in (
         (("--name", "a-b"), "--name: must be a C identifier"),
         (("--section", 'a"b'), "--section: must be the name of a linker section"),
+        (("--project", "cmak"), "Did you mean cmake?"),
         (("--method", "forwrd"), "--method: must be a method of the file; got forwrd"),
     ):
         refused = cli("export", path, "--c", tmp_path / "d", *options)

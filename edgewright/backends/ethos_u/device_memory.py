@@ -9,6 +9,8 @@ from edgewright.backends.ethos_u.blob import ALIGNMENT, read_blob
 from edgewright.backends.ethos_u.npu.registers import Registers
 from edgewright.backends.ethos_u.npu.stream import CommandStream, decode
 from edgewright.backends.ethos_u.target import MEMORY_MODES
+from edgewright.ir.graph import Origin
+from edgewright.ir.layer_names import layer_of
 from edgewright.runtime.device_memory import DeviceBlob, DeviceMemory
 
 # ExecuTorch's handle has 9 words in its published sources; more are counted, as it is no part of an interface.
@@ -23,7 +25,7 @@ _ADDRESS_SPACE = 1 << 32
 def device_memory(contents: DeviceBlob) -> DeviceMemory:
     """What a delegate takes of the device."""
     blob = read_blob(contents.blob, contents.named_data)
-    stream = decode(bytes(blob.cmd_data))
+    stream = decode(bytes(blob.cmd_data), contents.layers)
     tables, final, command_bytes = _tables(stream)
     table_bytes = sum(size for _, size in tables)
     fast = _fast_scratch_limit(contents.specs) if _uses_fast_scratch(stream) else 0
@@ -44,15 +46,17 @@ def device_memory(contents: DeviceBlob) -> DeviceMemory:
         final_tables=len(final),
         final_table_bytes=sum(size for _, size in final),
         final_command_bytes=command_bytes if final else 0,
+        final_layers=tuple(dict.fromkeys(filter(None, final.values()))),
         constants_in_sram=mode == b"Sram_Only",
         scratch_in_dram=mode.startswith(b"Dedicated_Sram"),
     )
 
 
-def _tables(stream: CommandStream) -> tuple[set[tuple[int, int]], set[tuple[int, int]], int]:
+def _tables(stream: CommandStream) -> tuple[set[tuple[int, int]], dict[tuple[int, int], str], int]:
     """Lookup tables among the constants, as offsets and sizes: all, and those that are read only after the last
-    convolution or matrix product; and the bytes of commands after it."""
-    registers, tables, final, last = Registers(), set[tuple[int, int]](), set[tuple[int, int]](), 0
+    convolution or matrix product, with their layers; and the bytes of commands after it."""
+    registers, tables, last = Registers(), set[tuple[int, int]](), 0
+    final: dict[tuple[int, int], str] = {}
     for instruction in stream.instructions:
         name = instruction.command.name
         if not instruction.command.is_operation:
@@ -63,7 +67,7 @@ def _tables(stream: CommandStream) -> tuple[set[tuple[int, int]], set[tuple[int,
         elif name == "DMA_START" and _loads_table(registers):
             table = (registers.address("DMA0_SRC"), registers.address("DMA0_LEN"))
             if table not in tables:
-                final.add(table)
+                final[table] = layer_of(stream.origins.get(instruction.offset, Origin()))
             tables.add(table)
     return tables, final, stream.instructions[-1].offset - last if stream.instructions else 0
 
