@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+from bisect import insort
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -54,8 +55,7 @@ def allocate(buffers: Sequence[BufferLifetime]) -> tuple[list[int], int]:
                 break
             offset = max(offset, stop)
         offsets[index] = offset
-        allocated.append((offset, offset + size, buffer))
-        allocated.sort(key=lambda p: p[0])
+        insort(allocated, (offset, offset + size, buffer), key=lambda p: p[0])
         end = max(end, offset + size)
     return offsets, end
 
