@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -89,6 +90,8 @@ class _Reader:
         size = quant.num_scales * dtype.itemsize
         if data.size < size:
             raise FormatError(f"scales need {size} bytes", value=data.size)
+        if dtype == bfloat16:  # many, of few different numbers: one object for each of those
+            return tuple(map(_bfloat16_numbers().__getitem__, data[:size].view(np.uint16).tolist()))
         return tuple(data[:size].view(dtype).astype(np.float32).tolist())
 
     def _bytes(self, index: int) -> Any:
@@ -141,6 +144,13 @@ class _Reader:
         if row.clamps and limits is not None:
             args["limits"] = (limits.output_min, limits.output_max)
         return Op(row.kind, args, outputs)
+
+
+@cache
+def _bfloat16_numbers() -> list[float]:
+    """The numbers of all bit patterns of bfloat16."""
+    numbers: list[float] = np.arange(1 << 16, dtype=np.uint16).view(bfloat16).astype(np.float32).tolist()
+    return numbers
 
 
 def _unpack_int4(data: Array, shape: tuple[int, ...], name: int) -> Array:
