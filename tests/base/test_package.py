@@ -68,7 +68,7 @@ NEED_TORCH = {
     "lowering.partition.apply", "lowering.partition.exclude", "api.accuracy", "api.self_check", "api.compare",
     "api.compile", "api.data", "api.deviation", "api.quantized_graph", "api.layers",
     "api.locate", "api.quantization", "api.graph_interpreter", "api.shape_samples",
-    "api.state_writes", "api.checked_method", "api.model_report",
+    "api.state_writes", "api.checked_method", "api.model_report", "explore.model_inputs", "explore.plan",
 }  # fmt: skip
 OF_BACKENDS = (".partitioner", ".quantizer", ".export_utils")
 

@@ -37,6 +37,7 @@ ALLOWED = {
     # compile specs, chips and schemes that users pass; NXP's descriptions of chips
     "backends": TORCH | {"__iter__", "key", "npu", "value"},
     "api": TORCH,
+    "explore": {"__qualname__"},  # factories and metrics that users pass: functions, or any callable
     # jinja2's nodes, errors and callables, values in templates, arrays of checkpoints; a method for each filter
     "llm": {"lineno", "ctx", "jinja_pass_arg", "__self__", "__name__", "__len__", "tolist", COMPUTED},
     "peers": {"ggml_backend_load_all_from_path"},  # which builds of llama.cpp with one backend lack
