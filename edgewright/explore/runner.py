@@ -149,11 +149,11 @@ class Runner:
         elif isinstance(result, tasks.Failure):
             self._unstarted = 0
             if result.passing:
-                self._repeat(attempt, result.error)
+                self._repeat(attempt, result.error, started=True)
             else:
                 self._store_outcome(attempt, Outcome(FAILED, error=result.error, traceback=result.traceback))
         else:
-            self._repeat(attempt, self._death(attempt, result))
+            self._repeat(attempt, self._death(attempt, result), started=bool(attempt.tasks))
 
     def _death(self, attempt: _Attempt, error: BaseException) -> str:
         """Why an attempt has no result."""
@@ -162,8 +162,8 @@ class Runner:
         reasons = [self._cluster.deaths[pid] for _, pid in attempt.tasks.values() if pid in self._cluster.deaths]
         return reasons[0] if reasons else "its worker died"
 
-    def _repeat(self, attempt: _Attempt, reason: str) -> None:
-        if not attempt.tasks:  # it waited for a worker that died: not its fault
+    def _repeat(self, attempt: _Attempt, reason: str, *, started: bool) -> None:
+        if not started:  # it waited for a worker that died: not its fault
             self._count_unstarted(1, reason)
             self._waiting.appendleft(_Attempt(attempt.row, attempt.number, attempt.reasons))
             return
