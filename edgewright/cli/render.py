@@ -169,7 +169,9 @@ def _use(tensor: Facts) -> str | Text:
     if tensor["found"] is False:
         return Text("not in --data", style="red")
     use = tensor["used_by"]
-    return f"{use['argument']} of {use['operator'].removeprefix('aten::').removesuffix('.out')}" if use else ""
+    if not use:
+        return ""
+    return f"{use['argument']} of {use['layer'] or use['operator'].removeprefix('aten::').removesuffix('.out')}"
 
 
 def _segments(out: Console, segments: list[Facts], top: int | None) -> None:

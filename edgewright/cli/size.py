@@ -117,4 +117,4 @@ def _name(tensor: dict[str, Any]) -> str:
     if tensor["name"]:
         return str(tensor["name"])
     use = tensor["used_by"] or {}
-    return f"{use.get('argument', 'constant')} of {use['operator']}" if use else f"constant {tensor['index']}"
+    return f"{use['argument']} of {use['layer'] or use['operator']}" if use else f"constant {tensor['index']}"

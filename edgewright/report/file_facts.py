@@ -17,10 +17,12 @@ from edgewright.formats import schema
 from edgewright.formats.bpte import BundledProgram, Data
 from edgewright.formats.checked_int import tensor_bytes
 from edgewright.formats.etdump import ETDump, Event
+from edgewright.formats.layer_table import MethodLayers, read_layers
 from edgewright.formats.operator_signatures import OPERATORS
 from edgewright.formats.ptd import PtdEntry
 from edgewright.formats.pte_reader import read_program
 from edgewright.ir.dtypes import ScalarType
+from edgewright.ir.layer_names import summarize_layers
 from edgewright.program import manifest
 from edgewright.program.listing import Listing
 from edgewright.runtime.metadata import describe
@@ -32,8 +34,9 @@ Facts = dict[str, Any]
 def tensor_facts(program: schema.Program, data: Mapping[str, PtdEntry] | None) -> list[Facts]:
     """Every stored tensor, listed once even if several methods use it, largest first."""
     facts_by_tensor: dict[tuple[str, object], Facts] = {}
+    layers = read_layers(program)
     for plan in program.execution_plan:
-        uses = _uses(plan)
+        uses = _uses(plan, layers.get(plan.name or "", MethodLayers()))
         for index, value in enumerate(plan.values):
             kind = _kind(value)
             if kind is None:
@@ -82,21 +85,22 @@ def _tensor(program: schema.Program, tensor: schema.Tensor, kind: str, data: Map
     }
 
 
-def _uses(plan: schema.ExecutionPlan) -> dict[int, Facts]:
-    """For each value, its first reader and argument name: the file rarely has tensor names."""
+def _uses(plan: schema.ExecutionPlan, layers: MethodLayers) -> dict[int, Facts]:
+    """For each value, its first reader with its layer, and the argument's name: the file rarely has tensor names."""
     uses: dict[int, Facts] = {}
-    for chain in plan.chains:
-        for instruction in chain.instructions:
+    for number, chain in enumerate(plan.chains):
+        for position, instruction in enumerate(chain.instructions):
             if isinstance(instruction, schema.KernelCall):
                 key = (plan.operators or [])[instruction.op_index].key
                 signature = OPERATORS.get(key)
                 names = [a.name for a in signature.inputs] if signature else []
+                layer = summarize_layers([layers.instruction(number, position)])
                 for index, name in zip(instruction.args, names, strict=False):
-                    uses.setdefault(index, {"operator": key, "argument": name})
+                    uses.setdefault(index, {"operator": key, "argument": name, "layer": layer})
             elif isinstance(instruction, schema.DelegateCall):
+                delegate = plan.delegates[instruction.delegate_index].id
                 for index in instruction.args:
-                    delegate = plan.delegates[instruction.delegate_index].id
-                    uses.setdefault(index, {"operator": delegate, "argument": "input"})
+                    uses.setdefault(index, {"operator": delegate, "argument": "input", "layer": ""})
     return uses
 
 

@@ -113,4 +113,6 @@ def _owner(tensor: Mapping[str, Any]) -> str:
     if tensor["name"]:
         return str(tensor["name"]).rpartition(".")[0] or str(tensor["name"])
     use = tensor["used_by"] or {}
-    return f"{use['operator']}, constant {tensor['index']}" if use else f"constant {tensor['index']}"
+    if not use:
+        return f"constant {tensor['index']}"
+    return str(use["layer"] or f"{use['operator']}, constant {tensor['index']}")

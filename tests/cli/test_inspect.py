@@ -61,7 +61,7 @@ def test_program_facts(cli: Cli) -> None:
     assert [(t["bytes"], t["shape"], t["segment"], t["offset"]) for t in found["tensors"]] == [
         (48, [3, 4], 0, 0), (12, [3], 0, 48),
     ]  # fmt: skip
-    assert found["tensors"][1]["used_by"] == {"operator": "aten::addmm.out", "argument": "self"}
+    assert found["tensors"][1]["used_by"] == {"operator": "aten::addmm.out", "argument": "self", "layer": ""}
     assert found["segments"] == [{"index": 0, "offset": 1536, "bytes": 60, "holds": ["2 constants"], "shared": False}]
 
 
