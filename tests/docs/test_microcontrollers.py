@@ -29,6 +29,7 @@ def test_the_walk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytes
     shutil.copy(ROOT / "examples" / "arm" / "kws.py", tmp_path / "kws.py")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("COLUMNS", "120")
     cli = Cli(capsys)
     compiled = ("--target", "ethos-u55-128", "--quantize", "int8", "--calibrate", "kws:data", "--no-check", "-q")
     assert cli("compile", "kws:make", *compiled, "-o", "kws.pte").code == 0
