@@ -255,7 +255,7 @@ def test_external_constants(cli: Cli, folder: Path, options: list[str], name: st
 
 
 def test_weights(cli: Cli, folder: Path) -> None:
-    command = ("compile", "edgewright.demo.model:CifarNet", "-o", "m.pte", "--no-manifest", "--no-layer-names")
+    command = ("compile", "edgewright.demo.model:CifarNet", "-o", "m.pte", "--no-manifest")
     assert cli(*command, "--weights", WEIGHTS).code == 0
     assert (folder / "m.pte").read_bytes() == MODEL.read_bytes()
 
