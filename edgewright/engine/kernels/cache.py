@@ -321,13 +321,11 @@ class AttentionUnit:
         f, spec, lanes = self.f, self.spec, self.lanes
 
         def some(k: Reg, _: list[Reg]) -> list[Reg]:
-            address = self._key_address(keys, f.op("add", first, k))
-            addresses = [address(i) for i in range(lanes)]
+            load = self._key_loader(keys, f.add(first, k))
 
             def columns(d: Reg, _: list[Reg]) -> list[Reg]:
-                rows = [f.load(self.vector, f.gep(a, f.mul(d, 4))) for a in addresses]
                 target = f.gep(self.at["keys"], f.add(f.mul(d, 4 * spec.block), f.mul(k, 4)))
-                for i, column in enumerate(transpose(f, rows)):
+                for i, column in enumerate(transpose(f, load(d))):
                     f.store(column, target, 4 * i * spec.block)
                 return []
 
@@ -335,6 +333,12 @@ class AttentionUnit:
             return []
 
         f.loop(spec.block, [], some, lanes)
+
+    def _key_loader(self, keys: Reg, start: Reg) -> Callable[[Reg], list[Reg]]:
+        """Loads a vector of each key from ``start`` on, at an element."""
+        f, address = self.f, self._key_address(keys, start)
+        addresses = [address(i) for i in range(self.lanes)]
+        return lambda d: [f.load(self.vector, f.gep(a, f.mul(d, 4))) for a in addresses]
 
     def _multiply_keys(self, queries: Reg, scores: Reg) -> None:
         f, spec = self.f, self.spec

@@ -15,6 +15,7 @@ weight to each weight, where rounding to int8 has added up to 2**-9 of its range
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, const, lane_count, vec
@@ -232,27 +233,13 @@ class QuantizedAttentionUnit(AttentionUnit):
         f, lanes = self.f, self.lanes
         return f.op("fmul", f.op("fsub", self._load_int8(pointer), f.splat(zero, lanes)), f.splat(scale, lanes))
 
-    def _transpose_keys(self, keys: Reg, first: Reg) -> None:
-        f, spec, lanes = self.f, self.spec, self.lanes
-
-        def some(k: Reg, _: list[Reg]) -> list[Reg]:
-            start = f.add(first, k)
-            address = self._key_address(keys, start)
-            rows = [
-                (address(i), *self._parameters_of(self.key_scale, self.key_zero, f.add(start, i))) for i in range(lanes)
-            ]
-
-            def columns(d: Reg, _: list[Reg]) -> list[Reg]:
-                widened = [self._widen(f.gep(key, d), scale, zero) for key, scale, zero in rows]
-                target = f.gep(self.at["keys"], f.add(f.mul(d, 4 * spec.block), f.mul(k, 4)))
-                for i, column in enumerate(transpose(f, widened)):
-                    f.store(column, target, 4 * i * spec.block)
-                return []
-
-            f.loop(spec.width, [], columns, lanes)
-            return []
-
-        f.loop(spec.block, [], some, lanes)
+    def _key_loader(self, keys: Reg, start: Reg) -> Callable[[Reg], list[Reg]]:
+        f, address = self.f, self._key_address(keys, start)
+        rows = [
+            (address(i), *self._parameters_of(self.key_scale, self.key_zero, f.add(start, i)))
+            for i in range(self.lanes)
+        ]
+        return lambda d: [self._widen(f.gep(key, d), scale, zero) for key, scale, zero in rows]
 
     # -------------------------------------------------------------------------------- one position: int8 dot products
 
@@ -276,8 +263,8 @@ class QuantizedAttentionUnit(AttentionUnit):
                 for v in range(spec.groups)
             ]
             for group in range(spec.groups):
-                places = [divmod(i * spec.groups + group, lanes) for i in range(lanes)]
-                x = pick_lanes(f, vectors, places)
+                positions = [divmod(i * spec.groups + group, lanes) for i in range(lanes)]
+                x = pick_lanes(f, vectors, positions)
                 f.store(x, f.gep(target, f.mul(k, 4)), 4 * group * spec.block)
             return []
 
@@ -475,13 +462,13 @@ def in_order(f: Function, vectors: list[Reg]) -> list[Reg]:
     return [pick_lanes(f, vectors, order[v * lanes : (v + 1) * lanes]) for v in range(4)]
 
 
-def pick_lanes(f: Function, vectors: list[Reg], places: list[tuple[int, int]]) -> Reg:
-    """A vector of the lanes at ``places``: (vector, lane)."""
+def pick_lanes(f: Function, vectors: list[Reg], positions: list[tuple[int, int]]) -> Reg:
+    """A vector of the lanes at ``positions``: (vector, lane)."""
     lanes = lane_count(vectors[0].type)
-    used = sorted({v for v, _ in places})
-    x = f.shuffle(vectors[used[0]], vectors[used[0]], [lane if v == used[0] else -1 for v, lane in places])
+    used = sorted({v for v, _ in positions})
+    x = f.shuffle(vectors[used[0]], vectors[used[0]], [lane if v == used[0] else -1 for v, lane in positions])
     for other in used[1:]:
-        x = f.shuffle(x, vectors[other], [lanes + lane if v == other else i for i, (v, lane) in enumerate(places)])
+        x = f.shuffle(x, vectors[other], [lanes + lane if v == other else i for i, (v, lane) in enumerate(positions)])
     return x
 
 

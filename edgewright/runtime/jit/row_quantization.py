@@ -53,8 +53,8 @@ def _quantize(g: GraphBuilder, args: Args, outs: Sequence[TensorSlot]) -> bool:
     parameters = [g.source(args[name]) for name in ("scales", "zero_points")]
     own = all(g.row_parameters.get(value) is contents for value in parameters)
     own = own and [value.dtype for value in parameters] == [_F32, _INT8]
-    whole = (args["quant_min"], args["quant_max"], args["dtype"]) == (-128, 127, ScalarType.INT8)
-    if not own or not whole or not g.supports(out) or out.dtype != _INT8 or out.bound != rows.bound:
+    is_full_range = (args["quant_min"], args["quant_max"], args["dtype"]) == (-128, 127, ScalarType.INT8)
+    if not own or not is_full_range or not g.supports(out) or out.dtype != _INT8 or out.bound != rows.bound:
         return False
     if not _is_contiguous(rows, out):
         return False
