@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from edgewright.backends.qualcomm.conv import convolution
 from edgewright.backends.qualcomm.lower import (
     INT32,
     MAX_INT16_WEIGHT,
@@ -17,9 +18,12 @@ from edgewright.backends.qualcomm.lower import (
 )
 from edgewright.ir.graph import Array, Op, QParams, Value
 from edgewright.lowering.passes.layout import identity
+from edgewright.lowering.passes.value_storage import representable_range
 
 _INT32_MAX = 2**31 - 1
 _MIN_SCALE = 1e-9  # of scales
+_MAX_FACTOR_ERROR = 0.5  # steps of a batch norm's output that rounding its factors may cost
+_INT8_MAX = 127
 
 
 def norm_weight(low: QnnLowering, data: Array, x: Value, *, signed: bool = True) -> Value:
@@ -63,12 +67,46 @@ def batch_norm_factors(op: Op) -> tuple[Any, Any]:
 
 
 def batch_norm(low: QnnLowering, op: Op) -> None:
+    """``Batchnorm``, or a 1x1 depthwise convolution where its 8-bit factors would be too coarse.
+
+    ``Batchnorm`` has one scale for the factors of all channels. A factor is the inverse of its channel's deviation, so
+    that channels with small factors have large elements, and the rounding error of the factor is multiplied by these. A
+    depthwise convolution has a scale for each channel.
+    """
     x = op.args["input"]
     rank = len(x.shape)
     order = (0, *range(2, rank), 1)
     factor, bias = batch_norm_factors(op)
     weight = norm_weight(low, factor, x)
+    # Depthwise convolutions have three groups or more; with 16-bit elements, factors have 16 bits, too.
+    if x.q is not None and x.q.dtype.itemsize == 1 and rank in (3, 4) and factor.size > 2:
+        error = np.abs(dequantize_constant(weight) - factor).max(initial=0) * _largest_magnitude(x)
+        if error > _MAX_FACTOR_ERROR * float(scale_of(output_of(op))):
+            convolution(low, _as_depthwise(op, factor, bias))
+            return
     low.finish(op, order, "Batchnorm", [low.get(x, order), weight, norm_bias(low, bias, x, weight)])
+
+
+def _largest_magnitude(value: Value) -> float:
+    low, high = representable_range(value.q) or (0.0, 0.0)
+    return max(-low, high)
+
+
+def _as_depthwise(op: Op, factor: Array, bias: Array) -> Op:
+    """A batch norm as a depthwise convolution whose windows have one element."""
+    spatial = (1,) * (len(op.args["input"].shape) - 2)
+    scales = np.maximum(np.abs(factor), _MIN_SCALE) / _INT8_MAX
+    q = QParams(tuple(scales.tolist()), (0,) * factor.size, np.dtype(np.int8), -_INT8_MAX, _INT8_MAX, axis=0)
+    data = np.round(factor / scales).astype(np.int8).reshape(-1, 1, *spatial)
+    args = {
+        "input": op.args["input"],
+        "weight": Value("", q.dtype, data.shape, data=data, q=q),
+        "bias": Value("", np.dtype(np.float32), bias.shape, data=bias.astype(np.float32)),
+        "padding": [0],
+        "groups": factor.size,
+        "limits": op.args.get("limits"),
+    }
+    return Op(f"conv{len(spatial)}d", args, op.outputs, op.origin)
 
 
 def layer_norm(low: QnnLowering, op: Op) -> None:
