@@ -40,23 +40,28 @@ class ConstantEvaluator:
         too large or too deep."""
         if node not in self.values:
             fits = depth < _MAX_DEPTH and _is_small(node.meta.get("val"))
-            result = None if not fits else self._call(node, depth) if node.op == "call_function" else self.lookup(node)
+            result = None if not fits else self._result(node, depth)
             leaves = pytree.tree_leaves(result)
             is_real = all(isinstance(v, torch.Tensor) and not isinstance(v, FakeTensor) for v in leaves)
             self.values[node] = pytree.tree_map(torch.Tensor.detach, result) if is_real and leaves else None
         return self.values[node]
 
-    def _call(self, node: fx.Node, depth: int) -> Any:
-        op: Any = node.target
+    def _result(self, node: fx.Node, depth: int) -> Any:
+        is_call = node.op == "call_function"
+        return self.call(node.target, node.args, node.kwargs, depth) if is_call else self.lookup(node)
+
+    def call(self, op: Any, args: Any, kwargs: Any, depth: int = 0) -> Any:
+        """The value of a call with nodes among its arguments; None if it is not constant."""
         if not is_pure(op):
             return None
+        nodes = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, fx.Node)]
         if _creates(op):
-            inputs = {n: _empty_like(n.meta.get("val")) for n in node.all_input_nodes}
+            inputs = {n: _empty_like(n.meta.get("val")) for n in nodes}
         else:
-            inputs = {n: self.value(n, depth + 1) for n in node.all_input_nodes}
+            inputs = {n: self.value(n, depth + 1) for n in nodes}
         if any(v is None for v in inputs.values()):
             return None
-        args, kwargs = pytree.tree_map_only(fx.Node, lambda n: inputs[n], (node.args, dict(node.kwargs)))
+        args, kwargs = pytree.tree_map_only(fx.Node, lambda n: inputs[n], (args, dict(kwargs)))
         if "device" in kwargs:
             kwargs["device"] = "cpu"
         with unset_fake_temporarily(), torch.no_grad():

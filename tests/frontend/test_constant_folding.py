@@ -171,3 +171,21 @@ def test_nothing_to_fold_leaves_a_module_alone() -> None:
     module = torch.export.export(Call(torch.relu), (X,)).module()
     before = str(module.graph)
     assert str(fold_weights(module).graph) == before
+
+
+class Positions(nn.Module):
+    """A position embedding resized to the image, by an operator that no runtime has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.patches = nn.Parameter(torch.randn(1, 8, 7, 7)), nn.Conv2d(3, 8, 4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.patches(x) + nn.functional.interpolate(self.table, size=(4, 4), mode="bicubic", antialias=True)
+
+
+def test_operators_without_a_kernel_are_evaluated_where_they_read_no_input() -> None:
+    model, x = Positions().eval(), (torch.randn(1, 3, 16, 16),)
+    program = ew.to_edge_transform_and_lower(ew.export(model, x)).to_executorch()
+    actual = ew.Runtime.get().load_program(program.buffer).load_method("forward").execute([x[0].numpy()])[0]
+    torch.testing.assert_close(torch.as_tensor(actual), model(*x))

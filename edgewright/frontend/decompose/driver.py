@@ -58,6 +58,9 @@ class DecomposingRewriter(Rewriter):
         try:
             return decompose(self, op, args, kwargs)
         except UnsupportedOperatorError as error:
+            constant = self._evaluate(op, args, kwargs)
+            if constant is not None:
+                return constant
             if self.strict and self.remedy(op):  # what it decomposes into is of less use to the reader
                 reason = "has no kernel in the target runtime and no decomposition into ones that do"
                 raise self.unsupported(op, reason) from error
@@ -67,3 +70,11 @@ class DecomposingRewriter(Rewriter):
             return self.unpack(self.emit(op, args, kwargs, val=val), val)
         finally:
             self._depth -= 1
+
+    def _evaluate(self, op: Any, args: Any, kwargs: Any) -> fx.Node | None:
+        """The result of a call that does not depend on the program's inputs, as a constant: a resized position embedding,
+        for example. None for any other call."""
+        if self.add_constant is None:
+            return None
+        value = self.constants.call(op, args, kwargs)
+        return self.add_constant(value.contiguous()) if isinstance(value, torch.Tensor) else None
