@@ -72,8 +72,8 @@ class DecomposingRewriter(Rewriter):
             self._depth -= 1
 
     def _evaluate(self, op: Any, args: Any, kwargs: Any) -> fx.Node | None:
-        """The result of a call that does not depend on the program's inputs, as a constant: a resized position embedding,
-        for example. None for any other call."""
+        """The result of a call that reads no input, as a constant: a resized position embedding, for example. None for
+        any other call."""
         if self.add_constant is None:
             return None
         value = self.constants.call(op, args, kwargs)
