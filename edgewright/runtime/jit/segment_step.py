@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from edgewright.ir.dtypes import ScalarType
+from edgewright.ir.graph import Array
 from edgewright.runtime.binding import load
 from edgewright.runtime.delegate_calls import make_profile
 from edgewright.runtime.step import Step, Values
@@ -48,6 +49,7 @@ class SegmentStep(Step):
         self.runner, self.input_slots, self.output_slots, self.end = runner, inputs, outputs, end
         self.length = len(calls)
         self._calls, self._guards = calls, tuple(guards)
+        self._shared = _sharing_memory([slot.array for slot in outputs])
 
     @property
     def label(self) -> str:
@@ -69,9 +71,13 @@ class SegmentStep(Step):
         return end
 
     def run(self, table: Values, profile: Profile | None) -> int:
-        """Run the compiled graph."""
+        """Run the compiled graph. Outputs that share memory with each other, because the first is dead before the call
+        that writes the second, are stored after the run in the order of their calls."""
         inputs = [load(slot, table).transpose(slot.dim_order) for slot in self.input_slots]
-        targets = [None if s.array is None else s.array.transpose(s.dim_order) for s in self.output_slots]
+        targets = [
+            None if slot.array is None or shared else slot.array.transpose(slot.dim_order)
+            for slot, shared in zip(self.output_slots, self._shared, strict=True)
+        ]
         results = self.runner.run(inputs, targets, profile)
         for slot, array, target in zip(self.output_slots, results, targets, strict=True):
             if array is not target:
@@ -87,6 +93,24 @@ class SegmentStep(Step):
         for call in self._calls:
             call(table)
         return self.end
+
+
+def _sharing_memory(arrays: Sequence[Array | None]) -> list[bool]:
+    """For each array, whether it overlaps another one."""
+    order = sorted((_byte_range(array), i) for i, array in enumerate(arrays) if array is not None)
+    shared, last, end = [False] * len(arrays), -1, -1  # the array that reaches furthest so far, and where it ends
+    for (first, after), index in order:
+        if first < end:
+            shared[index] = shared[last] = True
+        if after > end:
+            last, end = index, after
+    return shared
+
+
+def _byte_range(array: Array) -> tuple[int, int]:
+    """Addresses of a tensor's memory, which has no gaps."""
+    first = array.__array_interface__["data"][0]
+    return first, first + array.nbytes
 
 
 def _in_range(indices: Any, size: int, wrap: bool) -> bool:

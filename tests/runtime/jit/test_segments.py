@@ -12,11 +12,13 @@ from torch import nn
 
 from edgewright.engine.runner import ENGINE_VARIABLE
 from edgewright.errors import LimitError
+from edgewright.ir.dtypes import ScalarType
 from edgewright.program.edge import to_edge_transform_and_lower
 from edgewright.runtime import Profile, Runtime, register_kernel
 from edgewright.runtime.jit.segment_step import SegmentStep
 from edgewright.runtime.method import Method
 from edgewright.runtime.registry import _KERNELS, KERNELS
+from edgewright.runtime.tensor import TensorSlot
 
 
 class Net(nn.Module):
@@ -186,3 +188,25 @@ def test_numbers_that_calls_compute_are_read_at_run_time() -> None:
     for n in (3, 5):
         (result,) = made.execute([x.numpy(), np.array(n)])
         np.testing.assert_allclose(result, model(x, torch.tensor(n)).detach().numpy(), 1e-5)
+
+
+class _WritesSecondInPlace:
+    """Returns its first output in memory of its own, and writes the second where it is stored if that is passed."""
+
+    how, input_count, compiled = "test", 0, None
+
+    def run(self, inputs: Any, outputs: Any = None, profile: Any = None) -> list[Any]:
+        first, second = np.full(4, 1.0, np.float32), np.full(4, 2.0, np.float32)
+        if outputs[1] is None:
+            return [first, second]
+        outputs[1][...] = second
+        return [first, outputs[1]]
+
+
+def test_a_dead_output_does_not_overwrite_the_one_that_took_its_memory() -> None:
+    """Rows of attention with relative positions (MViT): every call's result is observed, and memory is reused."""
+    memory = np.zeros(6, np.float32)
+    slots = [TensorSlot(ScalarType.FLOAT, (4,), (0,)) for _ in range(2)]
+    slots[0].array, slots[1].array = memory[2:], memory[:4]
+    SegmentStep(_WritesSecondInPlace(), [], slots, [], 1, ()).run([], None)
+    assert memory.tolist() == [2, 2, 2, 2, 1, 1]
