@@ -206,7 +206,7 @@ class _WritesSecondInPlace:
 def test_a_dead_output_does_not_overwrite_the_one_that_took_its_memory() -> None:
     """Rows of attention with relative positions (MViT): every call's result is observed, and memory is reused."""
     memory = np.zeros(6, np.float32)
-    slots = [TensorSlot(ScalarType.FLOAT, (4,), (0,)) for _ in range(2)]
+    slots = [TensorSlot(ScalarType.FLOAT32, (4,), (0,)) for _ in range(2)]
     slots[0].array, slots[1].array = memory[2:], memory[:4]
     SegmentStep(_WritesSecondInPlace(), [], slots, [], 1, ()).run([], None)
     assert memory.tolist() == [2, 2, 2, 2, 1, 1]
