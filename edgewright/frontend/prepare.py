@@ -311,6 +311,10 @@ class _SubgraphFunctionalizer(ProgramFunctionalizer):
         super().__init__(_SubgraphProgram(module), DecomposingRewriter(*options))
         self.call = call
 
+    def _constant(self, node: fx.Node) -> Any:
+        """None: what the operands of a branch are is only known outside it."""
+        return None
+
     def visit(self, node: fx.Node) -> None:
         """Nodes without a source line get that of the call."""
         for key in ("stack_trace", "nn_module_stack"):
