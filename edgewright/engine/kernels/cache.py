@@ -52,6 +52,8 @@ def emit_position_copy(module: Module, name: str, run: int, item: int, update: b
 
 # ----------------------------------------------------------------------------------------------------------- attention
 
+KEY_BLOCK = 64  # parts of the keys start at multiples of it
+
 
 @dataclass(frozen=True)
 class CachedAttentionSpec:
@@ -71,9 +73,12 @@ class CachedAttentionSpec:
     tile: int
     parts: int = 1
     mask: bool = False
-    clamp: bool = False  # the cache's length is no multiple of ``block``
+    clamp: bool = False  # the cache's length is no multiple of ``KEY_BLOCK``
 
-    block = 64  # keys at a time
+    @property
+    def block(self) -> int:
+        """Keys at a time: a multiple of ``KEY_BLOCK``."""
+        return KEY_BLOCK
 
     @property
     def rows(self) -> int:
@@ -165,11 +170,7 @@ class AttentionUnit:
         queries = f.mul(batch, spec.groups * spec.shared)
         self._for_each_group(lambda group: self._load_queries(f.add(queries, f.mul(group, spec.shared)), positions))
 
-        def block(k: Reg) -> None:
-            self._begin_block(batch, k)
-            self._for_each_group(lambda group: self._block(*self._cache_rows(batch, group), k))
-
-        f.for_range(begin, self.end, block, spec.block)
+        f.for_range(begin, self.end, lambda k: self._block_of_all_groups(batch, k), spec.block)
         target = f.gep(self.parts_memory, f.mul(unit, spec.groups * spec.part_size))
         self._for_each_group(lambda group: self._store_part(f.gep(target, f.mul(group, spec.part_size))))
 
@@ -210,13 +211,13 @@ class AttentionUnit:
         end = self.size if spec.mask else f.op("add", last, positions)
         if spec.parts == 1:
             return const(0, I64), end
-        blocks = f.op("udiv", f.add(end, spec.block - 1), spec.block)
-        share = f.mul(f.op("udiv", f.add(blocks, spec.parts - 1), spec.parts), spec.block)
+        blocks = f.op("udiv", f.add(end, KEY_BLOCK - 1), KEY_BLOCK)
+        share = f.mul(f.op("udiv", f.add(blocks, spec.parts - 1), spec.parts), KEY_BLOCK)
         begin = f.op("mul", part, share)
         return begin, f.call("llvm.umin.i64", I64, end, f.op("add", begin, share))
 
-    def _begin_block(self, batch: Reg, first: Reg) -> None:
-        """What all groups need of a block of keys."""
+    def _block_of_all_groups(self, batch: Reg, first: Reg) -> None:
+        self._for_each_group(lambda group: self._block(*self._cache_rows(batch, group), first))
 
     def _load_queries(self, index: Reg, positions: Reg) -> None:
         """Queries of the tile, from row ``index`` on, scaled; rows beyond its positions are zeros. Resets the state of

@@ -6,9 +6,12 @@ import math
 
 import numpy as np
 
+from edgewright.engine.codegen.builder import Module
 from edgewright.engine.graph.layout import Storage
 from edgewright.engine.graph.nodes import Node
+from edgewright.engine.isa import ISA
 from edgewright.engine.kernels.cache import (
+    KEY_BLOCK,
     CachedAttentionSpec,
     emit_cached_attention,
     emit_merge_attention,
@@ -19,6 +22,7 @@ from edgewright.engine.kernels.quantized_cache import (
     emit_quantized_attention,
     emit_row_quantization,
 )
+from edgewright.engine.kernels.quantized_decode import QuantizedDecodeSpec, emit_quantized_decode
 from edgewright.engine.lower.base import DenseLowering, Lowering, LoweringContext, is_unfused
 from edgewright.engine.lower.move import emit_copy
 from edgewright.engine.plan import Address, KernelArg
@@ -95,7 +99,14 @@ class CachedAttention(DenseLowering):
         self.batch, self.count = (int(n) for n in node.out.bound[:2])
         self.length = int(node.op.args["key"].bound[1])
 
-    kind, make_spec, emit_kernel = "cached_attention", CachedAttentionSpec, staticmethod(emit_cached_attention)
+    kind = "cached_attention"
+
+    @classmethod
+    def spec_type(cls, single: bool) -> type[CachedAttentionSpec]:
+        return CachedAttentionSpec
+
+    def emit_kernel(self, module: Module, name: str, isa: ISA) -> None:
+        emit_cached_attention(module, name, isa, self.spec)
 
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
@@ -106,8 +117,8 @@ class CachedAttention(DenseLowering):
         length, groups = (int(n) for n in op.args["key"].bound[1:3])
         shared, mask = heads // groups, op.args.get("mask") is not None
         tile = 1 if count == 1 else max(2, _TILE_ROWS // shared)
-        clamp = length % CachedAttentionSpec.block != 0
-        spec = cls.make_spec(
+        clamp = length % KEY_BLOCK != 0
+        spec = cls.spec_type(tile == 1)(
             groups, shared, width, float(op.args["scale"]), bool(op.args["causal"]), _item(op.args["position"]), tile,
             _PARTS if tile == 1 else 1, mask, clamp,
         )  # fmt: skip
@@ -137,8 +148,7 @@ class CachedAttention(DenseLowering):
         mask = query if args.get("mask") is None else context.storage(args["mask"])
         parts = Address("arena", context.temporaries[0]) if spec.parts > 1 else out.at()
         context.scratch = max(context.scratch, spec.offsets(isa)["end"])
-        emit = self.emit_kernel
-        name = context.kernel(self.kind, spec, lambda module, name: emit(module, name, isa, spec))
+        name = context.kernel(self.kind, spec, lambda module, name: self.emit_kernel(module, name, isa))
         slots: list[KernelArg] = [
             query.at(), key.at(), value.at(), out.at(), context.storage(args["position"]).at(), mask.at(), self.count,
             self.length, self._tiles, parts, *self.parameters(context),
@@ -161,8 +171,17 @@ class CachedAttention(DenseLowering):
 class QuantizedCachedAttention(CachedAttention):
     """quantized_cached_attention."""
 
-    kind, make_spec = "quantized_cached_attention", QuantizedAttentionSpec
-    emit_kernel = staticmethod(emit_quantized_attention)
+    kind = "quantized_cached_attention"
+
+    @classmethod
+    def spec_type(cls, single: bool) -> type[CachedAttentionSpec]:
+        return QuantizedDecodeSpec if single else QuantizedAttentionSpec
+
+    def emit_kernel(self, module: Module, name: str, isa: ISA) -> None:
+        if isinstance(self.spec, QuantizedDecodeSpec):
+            emit_quantized_decode(module, name, isa, self.spec)
+        else:
+            emit_quantized_attention(module, name, isa, self.spec)
 
     def parameters(self, context: LoweringContext) -> list[KernelArg]:
         args = self.node.op.args
