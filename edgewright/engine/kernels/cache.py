@@ -411,7 +411,7 @@ class AttentionUnit:
         f.store(fma(f, f.load("float", address), factor, added), address)
         return []
 
-    def _visible(self, j: Reg, first: Reg, v: int, scores: Reg) -> Reg:
+    def _visible(self, j: Reg, first: Reg, v: int | Reg, scores: Reg) -> Reg:
         """Scores of keys ``first + v`` on, with the mask added; -inf for keys that do not count."""
         f, spec = self.f, self.spec
         position = f.op("udiv", j, spec.shared)

@@ -11,22 +11,16 @@ from dataclasses import dataclass
 
 from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, const, lane_count, vec
 from edgewright.engine.codegen.vector import (
-    Int8Dot,
     clamp,
-    fast_max,
-    fma,
     int_max,
     int_min,
-    interleave,
-    prefetch,
     round_to_int,
     to_float32,
-    transpose,
 )
 from edgewright.engine.isa import ISA
 from edgewright.engine.kernels.cache import AttentionUnit, CachedAttentionSpec
 from edgewright.engine.kernels.dynamic_gemm import row_min_max
-from edgewright.engine.kernels.norm_softmax import LOG2E, for_each_overlapping, reduce_lanes
+from edgewright.engine.kernels.norm_softmax import LOG2E, for_each_overlapping
 from edgewright.ir.core.quantized_cache import EMPTY_ROW_SCALE, MIN_ROW_SCALE
 
 # ---------------------------------------------------------------------------------------------------------------- rows

@@ -1,7 +1,7 @@
 """Attention of a single position over a cache of int8 rows.
 
-A block of keys goes through three phases, so that horizontal reductions, the division and the conversion of sums are
-paid once for a few hundred keys:
+A block of keys goes through three phases, each for several rows at once, so that their reductions and divisions
+overlap:
 
 1. Scores are int8 dot products. Four elements of a key are one lane of the dot product instruction, so 16 keys are
    transposed as a matrix of 32-bit words. With u = q + 128, which is unsigned,
@@ -17,7 +17,8 @@ paid once for a few hundred keys:
    the block.
 
 Keys are read from one end to the other, for all groups. Phase 1 prefetches the values of its keys, phase 3 the keys of
-the next block, so that memory is busy in both.
+the next block, so that memory is busy in both. Longer blocks save instructions but lose time: caches come from memory,
+and nothing prefetches the keys of a part's first block.
 """
 
 from __future__ import annotations
@@ -38,13 +39,12 @@ from edgewright.engine.codegen.vector import (
     transpose,
 )
 from edgewright.engine.isa import ISA
-from edgewright.engine.kernels.cache import KEY_BLOCK, CachedAttentionSpec, reduce_first
+from edgewright.engine.kernels.cache import CachedAttentionSpec, reduce_first
 from edgewright.engine.kernels.norm_softmax import LOG2E, lane_sum, reduce_lanes
 from edgewright.engine.kernels.quantized_cache import QuantizedAttentionUnit
 
 _DIGITS = 65535  # the largest weight in units of a block
 _MAX_SHUFFLED_GROUPS = 8  # above, parameters are copied one by one
-_BLOCK_MEMORY = 48 << 10  # bytes of a block in scratch, which should stay in L1
 _PADDING = 16  # floats behind a row of scores or scales, at least the lanes of a vector
 _PARAMETERS = ("key_scale", "key_zero", "value_scale", "value_zero")
 
@@ -52,11 +52,6 @@ _PARAMETERS = ("key_scale", "key_zero", "value_scale", "value_zero")
 @dataclass(frozen=True)
 class QuantizedDecodeSpec(CachedAttentionSpec):
     """Attention of a single position over int8 rows, in parts of the keys."""
-
-    @property
-    def block(self) -> int:
-        of_a_key = self.groups * (6 * self.shared + 4 * len(_PARAMETERS))  # bytes: score, digits; parameters
-        return next((n for n in (256, 128) if n * of_a_key <= _BLOCK_MEMORY), KEY_BLOCK)
 
     def padded(self, isa: ISA) -> int:
         return self.rows
