@@ -16,6 +16,9 @@ from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
 from edgewright.api.data import Call, Samples
+from edgewright.backends.info import Package
+from edgewright.backends.registry import find_backend
+from edgewright.backends.targets import Target
 from edgewright.errors import ExportError
 from edgewright.frontend.pt2 import load_pt2
 
@@ -101,16 +104,20 @@ def source_digest(function: Any) -> str:
     return hashlib.sha256(text + repr(getattr(function, "__qualname__", "")).encode()).hexdigest()
 
 
-def versions_of(packages: Iterable[str]) -> dict[str, str]:
-    """The installed versions of packages that have one."""
+def compiler_versions(target: Target) -> dict[str, str]:
+    """Installed versions of what compiles for a target; for a compiler that is no Python package, what detects it."""
     from importlib.metadata import PackageNotFoundError, version
 
     from edgewright._version import VERSION
 
+    info = find_backend(target.backend)
+    needs = info.load(info.requirements) if info.requirements else ()
+    packages = [need for need in needs if isinstance(need, Package)]
     versions = {"edgewright": VERSION, "torch": torch.__version__, "numpy": np.__version__}
-    for package in ("torchao", *packages):
+    for package in ("torchao", *(need.package for need in packages if not need.detect)):
         try:
             versions[package] = version(package)
         except PackageNotFoundError:
             continue
-    return versions
+    detected = {need.title: info.load_function(need.detect)() for need in packages if need.detect}
+    return versions | {title: found for title, found in detected.items() if found is not None}

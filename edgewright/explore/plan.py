@@ -20,17 +20,15 @@ from edgewright.api.progress import Stages
 from edgewright.api.quantization import quiet_warnings
 from edgewright.api.recipe import FLOAT, Recipe, apply_recipe, as_recipe, config_of
 from edgewright.backends import find_quantizer
-from edgewright.backends.info import Package
-from edgewright.backends.registry import find_backend
 from edgewright.backends.targets import Target, find_target
 from edgewright.errors import FileAccessError, UsageError
 from edgewright.explore.model_inputs import (
+    compiler_versions,
     program_digest,
     samples_digest,
     save_program,
     save_samples,
     source_digest,
-    versions_of,
 )
 from edgewright.explore.rows import Row
 from edgewright.explore.store import Store
@@ -247,7 +245,7 @@ def _rows(
             model.entry.name, target.name, precision.name, model.program, model.data,
             {"quantize": recipe.quantize, "modules": dict(recipe.modules), "operators": dict(recipe.operators)},
             options, model.entry.spec, model.entry.data.get("metric", ""), model.metric_source,
-            _versions(target), (counts[0], counts[1]) if split else (1, 1),
+            compiler_versions(target), (counts[0], counts[1]) if split else (1, 1),
         )  # fmt: skip
 
 
@@ -267,13 +265,6 @@ def _with_both_names(one: Row, other: Row) -> Row:
 def _combinations(file: SweepFile) -> Iterator[dict[str, Any]]:
     for values in itertools.product(*file.options.values()):
         yield dict(zip(file.options, values, strict=True))
-
-
-def _versions(target: Target) -> dict[str, str]:
-    """Versions of what compiles for a target: a new release of a vendor's compiler makes new rows."""
-    info = find_backend(target.backend)
-    needs = info.load(info.requirements) if info.requirements else ()
-    return versions_of(need.package for need in needs if isinstance(need, Package))
 
 
 def import_modules(names: Sequence[str]) -> None:

@@ -187,12 +187,13 @@ def _environment(work: Work) -> Iterator[None]:
     import torch
 
     from edgewright.api.quantization import quiet_warnings
-    from edgewright.explore.model_inputs import versions_of
+    from edgewright.backends.targets import find_target
+    from edgewright.explore.model_inputs import compiler_versions
     from edgewright.quantize.batching import one_thread
 
     for name in work.imports:
         importlib.import_module(name)
-    here = versions_of(work.row.versions)
+    here = compiler_versions(find_target(work.row.target))
     for package, version in work.row.versions.items():
         if here.get(package) != version:
             rule = f"must be {version}, as where the sweep was started"

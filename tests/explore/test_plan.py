@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -57,6 +58,20 @@ def test_a_rerun_has_the_same_keys_and_a_changed_model_others(tmp_path: Path) ->
     assert not {row.key for row in first} & {row.key for row in changed}
     named = plan(TEXT.replace("small =", "other ="), tmp_path / "a")
     assert [row.key for row in named] == [row.key for row in first]
+
+
+def test_a_compiler_that_is_no_python_package_is_part_of_the_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = TEXT.replace('"xnnpack", "ethos-u55-128"', '"e9955"')
+    monkeypatch.setattr("edgewright.backends.samsung.sdk.find_sdk", lambda: None)
+    without = plan(text, tmp_path)
+    assert "Samsung's AI LiteCore" not in without[0].versions
+    found = SimpleNamespace(root="/opt/litecore-1.2")
+    monkeypatch.setattr("edgewright.backends.samsung.sdk.find_sdk", lambda: found)
+    rows = plan(text, tmp_path)
+    assert rows[0].versions["Samsung's AI LiteCore"] == "/opt/litecore-1.2"
+    assert not {row.key for row in rows} & {row.key for row in without}
 
 
 @pytest.mark.parametrize(

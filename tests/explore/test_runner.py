@@ -69,6 +69,11 @@ def test_a_row_is_what_compile_makes_and_is_run_once(tmp_path: Path, cluster: Cl
 
 
 @pytest.mark.slow
+def test_a_backend_whose_compiler_is_no_python_package(tmp_path: Path, cluster: Cluster) -> None:
+    store, _ = sweep(TEXT.replace("xnnpack", "e9955"), tmp_path, cluster)
+    assert outcome_of(store).status == DONE, outcome_of(store).error
+
+
 def test_chunks_on_workers_give_what_one_process_gives(tmp_path: Path, cluster: Cluster) -> None:
     text = TEXT.replace(":data", ":many").replace("[models]", f"samples = 300\nevaluate = '{NETS}:many'\n[models]")
     store, ran = sweep(text, tmp_path, cluster)
