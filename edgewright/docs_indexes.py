@@ -28,6 +28,7 @@ _ADVICE = {
     "UnsupportedOperatorError": "Rewrite it with supported operators, or select a runtime that has it (`runtime=...`).",
     "CoverageError": "`edgewright compile --report` lists every rule that rejects an operator, with the value.",
     "AccuracyError": "`edgewright compare` ranks the layers by the error each introduces.",
+    "HalfOverflowError": "Scale the model so that the layer's results are smaller, quantize it, or keep it on the CPU.",
     "MiscompileError": "Report it with the model. A recipe that keeps the layer in another precision may avoid it.",
     "VendorError": "The message includes the vendor's output. Report it to the vendor with the file that it names.",
     "UsageError": "The message lists the valid choices.",

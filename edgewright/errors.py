@@ -18,6 +18,7 @@
     ├── CoverageError          less of the model is delegated than required
     ├── AccuracyError          the compiled model is less accurate than required
     ├── MiscompileError        the program and its source graph give different results (names the layer)
+    ├── HalfOverflowError      a layer's result exceeds the device's half-precision floats (names the layer)
     ├── VendorError            a vendor's compiler or simulator failed or dropped part of its input
     ├── UsageError             an invalid call, option or name
     ├── InputError             inputs do not match the method's signature
@@ -202,6 +203,16 @@ class MiscompileError(EdgewrightError):
     layer: str = ""
     module: str = ""
     sqnr: float | None = None
+
+
+class HalfOverflowError(EdgewrightError):
+    """A value of the model exceeds the range of the device's half-precision floats. ``layer`` and ``module`` name the
+    first layer whose result does."""
+
+    stage = "check"
+    exit_code = 16
+    layer: str = ""
+    module: str = ""
 
 
 class VendorError(EdgewrightError):

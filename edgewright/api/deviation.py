@@ -18,6 +18,9 @@ from edgewright.ir.dtypes import is_floating
 from edgewright.quantize.evaluate import BEST
 from edgewright.runtime.method_io import is_torch, to_array
 
+_HALF = torch.finfo(torch.float16)
+HALF_MAX = _HALF.max
+
 
 def deviation(expected: Any, actual: Any) -> float:
     """The root mean square difference. For discrete results (indices, masks, counts) use ``flips``.
@@ -89,6 +92,26 @@ def own_rounding(node: Any, value: Any, rounding: Rounding) -> float:
     finite = value.double()[torch.isfinite(value)]
     fraction = max(rounding.real, float(torch.finfo(value.dtype).eps))
     return fraction * float(finite.abs().max()) if finite.numel() else 0.0
+
+
+def overflows_half(node: Any, expected: Any, actual: Any, rounding: Rounding) -> bool:
+    """True if a float result of a half-precision device differs because it, or a value on the way to it, exceeds the
+    largest half-precision number: devices return infinity, NaN or that number.
+
+    >>> half = Rounding(real=2.0**-10)
+    >>> overflows_half(None, torch.tensor([7e4, 1.0]), torch.tensor([65504.0, 1.0]), half)
+    True
+    >>> overflows_half(None, torch.tensor([6e4, 1.0]), torch.tensor([100.0, 1.0]), half)
+    False
+    """
+    if rounding.real < _HALF.eps or is_discrete(node, expected) or step_of(node) is not None:
+        return False
+    a, b = _to_float64(expected), _to_float64(actual)
+    if a.shape != b.shape:
+        return False
+    largest = HALF_MAX * (1 + rounding.real)  # some devices saturate at 65,536
+    lost = ~np.isfinite(b) | ((np.abs(a) > largest) & (np.abs(b) <= largest))
+    return bool(np.any(np.isfinite(a) & lost))
 
 
 def decibels(expected: Any, noise: float) -> float:

@@ -26,7 +26,15 @@ from torch.export.graph_signature import ExportGraphSignature, OutputKind, Outpu
 from torch.utils import _pytree as pytree
 
 from edgewright.api.checked_method import MORE_SEEDS, CheckedMethod, run_file
-from edgewright.api.deviation import OutputDeviation, bits_of, compare_values, decibels, step_of
+from edgewright.api.deviation import (
+    HALF_MAX,
+    OutputDeviation,
+    bits_of,
+    compare_values,
+    decibels,
+    overflows_half,
+    step_of,
+)
 from edgewright.api.graph_interpreter import Override, RoundingNoise, Visitor
 from edgewright.api.quantized_graph import (
     constant_nodes,
@@ -56,6 +64,7 @@ class Fault:
     value: str
     layer: str = ""
     module: str = ""
+    overflow: bool = False  # a value exceeds the device's half-precision floats
 
 
 @dataclass(frozen=True)
@@ -171,7 +180,11 @@ class _FaultSearch:
 
     def _check_node(self, node: Any, expected: Any, actual: Any, noisy: Sequence[Any]) -> Fault | None:
         deviation = compare_values(node, expected, actual, noisy, self._subject.rounding, self._subject.slack)
-        return self._fault(node, deviation) if deviation.exceeds else None
+        if not deviation.exceeds:
+            return None
+        if overflows_half(node, expected, actual, self._subject.rounding):
+            return self._overflow(node, expected)
+        return self._fault(node, deviation)
 
     # -------------------------------------------------------------------------------------------- one at a time
 
@@ -223,6 +236,14 @@ class _FaultSearch:
             allowed, value = f"within {bound:.1f} dB of rounding", f"{deviation.sqnr:.1f} dB"
         rule = f"{layer} ({operators}) must compute what the graph it was lowered from computes, {allowed}"
         return Fault(rule, value, layer, module)
+
+    def _overflow(self, node: Any, expected: Any) -> Fault:
+        layer, module, operators = self._describe_layer(node)
+        finite = expected[torch.isfinite(expected)].abs()
+        largest = float(finite.max()) if finite.numel() else 0.0
+        within = f"must stay within {HALF_MAX:,.0f}, the largest half-precision number of this device"
+        value = f"{largest:,.6g}" if largest > HALF_MAX else "infinity or NaN where the graph has a finite result"
+        return Fault(f"{layer} ({operators}) {within}", value, layer, module, overflow=True)
 
     def _describe_layer(self, node: Any) -> tuple[str, str, str]:
         """The name of a layer (its module, or the node of its result), its module, and its operators."""

@@ -30,7 +30,7 @@ from edgewright.api.shape_samples import calls_at_bounds
 from edgewright.backends.registry import load_backend
 from edgewright.backends.table import Rounding
 from edgewright.engine.isa import BF16_VARIABLE
-from edgewright.errors import EdgewrightError, MiscompileError, MissingError
+from edgewright.errors import EdgewrightError, HalfOverflowError, MiscompileError, MissingError
 
 _MAX_CALLS = 2
 _INFORMATIVE = 12.0  # dB: noise of a quarter of an output; with more noise from rounding alone, layers are compared
@@ -176,10 +176,25 @@ def _check_layers(
     return ""
 
 
-def _fault_error(subject: CheckedMethod, fault: Fault, outputs: Sequence[OutputDeviation]) -> MiscompileError:
+def _fault_error(subject: CheckedMethod, fault: Fault, outputs: Sequence[OutputDeviation]) -> EdgewrightError:
+    if fault.overflow:
+        return _overflow_error(subject, fault)
     error = _miscompile_error(subject, fault.rule, fault.value)
     worst = min(outputs, key=lambda o: o.sqnr)
     error.layer, error.module, error.sqnr = fault.layer, fault.module, worst.sqnr
+    return error
+
+
+def _overflow_error(subject: CheckedMethod, fault: Fault) -> HalfOverflowError:
+    remedy = (
+        "Nothing was written: the device would return infinity or the largest number instead. Scale the model so that "
+        "the layer's results are smaller (fold a factor into its weights, normalize its inputs), quantize it "
+        "(quantize='int8' or 16-bit activations), or leave it on the CPU."
+    )
+    error = HalfOverflowError(
+        f"{subject.name}: method {subject.method!r}", fault.rule, value=fault.value, remedy=remedy
+    )
+    error.layer, error.module = fault.layer, fault.module
     return error
 
 

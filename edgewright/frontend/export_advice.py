@@ -122,7 +122,7 @@ ADVICE: tuple[Advice, ...] = (
         "Store state in buffers (register_buffer); devices run inference only.",
     ),
     Advice(
-        "marked as skipped|Failed to trace builtin|Unsupported context manager|[Cc]an't pickle|to proxy", "",
+        "marked as skipped|Failed to trace builtin|Unsupported context manager|[Cc]an't (pickle|get lo)|to proxy", "",
         "calls Python that cannot be captured",
         "Move files, locks, logging and other libraries out of forward; strict=False captures more Python.",
     ),

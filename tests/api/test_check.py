@@ -23,7 +23,7 @@ from edgewright.backends.ethos_u import partitioner as ethos_u_partitioner
 from edgewright.backends.table import Rounding
 from edgewright.backends.targets import find_target
 from edgewright.backends.xnnpack import XnnpackPartitioner
-from edgewright.errors import MiscompileError, VendorError
+from edgewright.errors import HalfOverflowError, MiscompileError, VendorError
 from edgewright.ir.graph import Graph, Op
 from edgewright.program.config import ExecutorchBackendConfig
 from edgewright.quantize.integer_io import integer_io
@@ -468,3 +468,22 @@ def test_tokens_that_are_alike_have_the_same_rounding_error() -> None:
     tokens[:, 0] *= 30
     result = ew.compile(_MeanOfTokens().eval(), (tokens,), "xnnpack", quantize="dynamic", calibration=[(tokens,)])
     assert result.report.check is not None and result.report.check.inputs and not result.report.check.skipped
+
+
+class Large(torch.nn.Module):
+    """The results of ``a`` exceed half precision, those of the model do not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = torch.nn.Linear(8, 8), torch.nn.Linear(8, 4)
+        torch.nn.init.constant_(self.a.weight, 2000.0)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.b(torch.relu(self.a(x))) / 1e4
+
+
+@pytest.mark.parametrize("target", ["sm8550", "e9955"])
+def test_an_overflow_of_half_precision_is_no_miscompile(target: str) -> None:
+    with pytest.raises(HalfOverflowError, match=r"layer 'a' \(.*must stay within 65,504.*; got 144,000") as caught:
+        ew.compile(Large().eval(), (torch.full((2, 8), 9.0),), target)
+    assert caught.value.module == "a" and "Scale the model" in str(caught.value)

@@ -31,6 +31,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--interpreters", nargs="+", default=[], metavar="RELEASE=PATH")
     parser.add_argument("--again", action="store_true", help="run cells that failed once more")
     options = parser.parse_args(arguments)
+    options.work = options.work.resolve()  # steps of a cell run in folders of their own
     options.state.parent.mkdir(parents=True, exist_ok=True)
     if options.command == "run":
         _run(options)

@@ -34,6 +34,16 @@ LEFT_OUT = (
     "tests/backends/nxp/test_example.py::test_with_and_without_the_sdk",  # the stand-in for the SDK needs LiteRT
     "tests/backends/xnnpack/test_quantizer.py::test_models_in_several_precisions_run",
 )
+# What a release of torch cannot export itself; later ones do.
+TORCH_LIMITS = {
+    "2.11.0": (
+        # a copy of a view of a channels-last tensor, in a quantized model that is exported again
+        "tests/backends/nxp/test_example.py::test_operators_left_out_channels_last_and_reports",
+        # heads that are split and merged, of dynamic length
+        "tests/frontend/test_prepare.py::test_metadata_is_what_the_operator_gives[dynamic_views]",
+    ),
+    "2.12.1": ("tests/frontend/test_prepare.py::test_metadata_is_what_the_operator_gives[dynamic_views]",),
+}
 EXTRAS = "compile,ethos-u,qualcomm"
 # Packages that have no wheel for some Python, and what needs them: the tests of the backend, and those of every target.
 _BACKENDS = {"onnxruntime-qnn": "tests/backends/qualcomm/", "ethos-u-vela": "tests/backends/ethos_u/"}
@@ -89,7 +99,7 @@ def run_cell(interpreter: Path, release: str, torch: str, wheel: Path, work: Pat
         cell.make(interpreter, torch)
         packages = cell.install(wheel)
         cell.demo()
-        tests, skipped, failed = cell.tests(choose(packages))
+        tests, skipped, failed = cell.tests(choose(packages), TORCH_LIMITS.get(torch, ()))
     except StepError as error:
         kind = ABSENT if _NOT_PUBLISHED in str(error) else FAILED
         return Outcome(release, torch, kind, detail=str(error)[-600:], packages=packages, commit=commit())
@@ -141,7 +151,7 @@ class _Cell:
     def demo(self) -> None:
         _run([self.command, "demo"], cwd=self.folder, env=self._environment())
 
-    def tests(self, chosen: list[str]) -> tuple[int, int, list[str]]:
+    def tests(self, chosen: list[str], limits: tuple[str, ...] = ()) -> tuple[int, int, list[str]]:
         """The number of tests that ran, of those that were skipped, and the names of those that failed."""
         sources = self.folder / "sources"  # away from the package's: the wheel is what is tested
         for name in ("examples", "tests"):
@@ -150,9 +160,8 @@ class _Cell:
         report = self.folder / "tests.xml"
         command = [self.python, "-m", "pytest", "-p", "no:cacheprovider", f"--junitxml={report}"]
         try:
-            _run(
-                [*command, *(f"--deselect={name}" for name in LEFT_OUT), *chosen], cwd=sources, env=self._environment()
-            )
+            left_out = [f"--deselect={name}" for name in (*LEFT_OUT, *limits)]
+            _run([*command, *left_out, *chosen], cwd=sources, env=self._environment())
         except StepError:
             if not report.exists():
                 raise
