@@ -18,9 +18,6 @@ from edgewright.ir.dtypes import is_floating
 from edgewright.quantize.evaluate import BEST
 from edgewright.runtime.method_io import is_torch, to_array
 
-_HALF = torch.finfo(torch.float16)
-HALF_MAX = _HALF.max
-
 
 def deviation(expected: Any, actual: Any) -> float:
     """The root mean square difference. For discrete results (indices, masks, counts) use ``flips``.
@@ -32,7 +29,7 @@ def deviation(expected: Any, actual: Any) -> float:
     >>> deviation(np.array([np.inf]), np.array([1.0]))
     inf
     """
-    a, b = _to_float64(expected), _to_float64(actual)
+    a, b = to_float64(expected), to_float64(actual)
     if a.shape != b.shape:
         return math.inf
     finite = np.isfinite(a)
@@ -94,33 +91,13 @@ def own_rounding(node: Any, value: Any, rounding: Rounding) -> float:
     return fraction * float(finite.abs().max()) if finite.numel() else 0.0
 
 
-def overflows_half(node: Any, expected: Any, actual: Any, rounding: Rounding) -> bool:
-    """True if a float result of a half-precision device differs because it, or a value on the way to it, exceeds the
-    largest half-precision number: devices return infinity, NaN or that number.
-
-    >>> half = Rounding(real=2.0**-10)
-    >>> overflows_half(None, torch.tensor([7e4, 1.0]), torch.tensor([65504.0, 1.0]), half)
-    True
-    >>> overflows_half(None, torch.tensor([6e4, 1.0]), torch.tensor([100.0, 1.0]), half)
-    False
-    """
-    if rounding.real < _HALF.eps or is_discrete(node, expected) or step_of(node) is not None:
-        return False
-    a, b = _to_float64(expected), _to_float64(actual)
-    if a.shape != b.shape:
-        return False
-    largest = HALF_MAX * (1 + rounding.real)  # some devices saturate at 65,536
-    lost = ~np.isfinite(b) | ((np.abs(a) > largest) & (np.abs(b) <= largest))
-    return bool(np.any(np.isfinite(a) & lost))
-
-
 def decibels(expected: Any, noise: float) -> float:
     """The SQNR of a result with noise of a given root mean square.
 
     >>> round(decibels(np.array([10.0, -10.0]), 0.1))
     40
     """
-    a = _to_float64(expected)
+    a = to_float64(expected)
     finite = a[np.isfinite(a)]
     signal = float(np.sqrt(np.mean(np.square(finite)))) if finite.size else 0.0
     if noise == 0:
@@ -164,7 +141,7 @@ def compare_values(
     )
 
 
-def _to_float64(value: Any) -> Any:
+def to_float64(value: Any) -> Any:
     array = np.asarray(to_array("result", value) if is_torch(value) else value)
     if array.dtype.kind == "c":
         array = array.astype(np.complex128).view(np.float64)

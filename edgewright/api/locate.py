@@ -26,16 +26,9 @@ from torch.export.graph_signature import ExportGraphSignature, OutputKind, Outpu
 from torch.utils import _pytree as pytree
 
 from edgewright.api.checked_method import MORE_SEEDS, CheckedMethod, run_file
-from edgewright.api.deviation import (
-    HALF_MAX,
-    OutputDeviation,
-    bits_of,
-    compare_values,
-    decibels,
-    overflows_half,
-    step_of,
-)
+from edgewright.api.deviation import OutputDeviation, bits_of, compare_values, decibels, step_of
 from edgewright.api.graph_interpreter import Override, RoundingNoise, Visitor
+from edgewright.api.half_overflow import HALF_MAX, HalfRange
 from edgewright.api.quantized_graph import (
     constant_nodes,
     is_conversion,
@@ -106,6 +99,7 @@ class _FaultSearch:
         self._constants = constant_nodes(self._exported)
         self._returned = subject.reference.outputs
         self.exposed = layer_results(self._exported.graph, self._returned)
+        self._half_range = HalfRange(subject.reference, calls, subject.rounding)
 
     def values(self, nodes: Sequence[fx.Node]) -> list[list[Any]]:
         """The file's results with these nodes as further outputs: for each call its outputs, then theirs."""
@@ -182,9 +176,7 @@ class _FaultSearch:
         deviation = compare_values(node, expected, actual, noisy, self._subject.rounding, self._subject.slack)
         if not deviation.exceeds:
             return None
-        if overflows_half(node, expected, actual, self._subject.rounding):
-            return self._overflow(node, expected)
-        return self._fault(node, deviation)
+        return self._overflow(node, expected, actual) or self._fault(node, deviation)
 
     # -------------------------------------------------------------------------------------------- one at a time
 
@@ -237,12 +229,14 @@ class _FaultSearch:
         rule = f"{layer} ({operators}) must compute what the graph it was lowered from computes, {allowed}"
         return Fault(rule, value, layer, module)
 
-    def _overflow(self, node: Any, expected: Any) -> Fault:
+    def _overflow(self, node: Any, expected: Any, actual: Any) -> Fault | None:
+        """The fault of a half-precision device whose range the layer exceeds; None if it does not."""
+        inside = operators_before(node, set(self.exposed)) if isinstance(node, fx.Node) else []
+        value = self._half_range.overflow(node, inside, expected, actual) if inside else ""
+        if not value:
+            return None
         layer, module, operators = self._describe_layer(node)
-        finite = expected[torch.isfinite(expected)].abs()
-        largest = float(finite.max()) if finite.numel() else 0.0
         within = f"must stay within {HALF_MAX:,.0f}, the largest half-precision number of this device"
-        value = f"{largest:,.6g}" if largest > HALF_MAX else "infinity or NaN where the graph has a finite result"
         return Fault(f"{layer} ({operators}) {within}", value, layer, module, overflow=True)
 
     def _describe_layer(self, node: Any) -> tuple[str, str, str]:

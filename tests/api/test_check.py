@@ -20,10 +20,11 @@ from edgewright.api.quantized_graph import is_dequantize
 from edgewright.api.self_check import check_cases, check_program
 from edgewright.backends import find_partitioner
 from edgewright.backends.ethos_u import partitioner as ethos_u_partitioner
+from edgewright.backends.samsung.partitioner import EnnPartitioner
 from edgewright.backends.table import Rounding
 from edgewright.backends.targets import find_target
 from edgewright.backends.xnnpack import XnnpackPartitioner
-from edgewright.errors import HalfOverflowError, MiscompileError, VendorError
+from edgewright.errors import EdgewrightError, HalfOverflowError, MiscompileError, VendorError
 from edgewright.ir.graph import Graph, Op
 from edgewright.program.config import ExecutorchBackendConfig
 from edgewright.quantize.integer_io import integer_io
@@ -487,3 +488,39 @@ def test_an_overflow_of_half_precision_is_no_miscompile(target: str) -> None:
     with pytest.raises(HalfOverflowError, match=r"layer 'a' \(.*must stay within 65,504.*; got 144,000") as caught:
         ew.compile(Large().eval(), (torch.full((2, 8), 9.0),), target)
     assert caught.value.module == "a" and "Scale the model" in str(caught.value)
+
+
+class RootMeanSquare(torch.nn.Module):
+    """The squares inside the norm exceed half precision; what it reads and returns does not."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-5)
+
+
+def test_an_overflow_on_the_way_to_a_finite_result_names_the_operator() -> None:
+    with pytest.raises(HalfOverflowError, match=r"must stay within 65,504.*; got 810,000 \(result of mul\)"):
+        ew.compile(RootMeanSquare().eval(), (torch.full((2, 8), 900.0),), "e9955")
+
+
+@pytest.mark.parametrize(
+    ("scale", "error", "seen"),
+    [(1.0, MiscompileError, "-?[0-9.]+ dB"), (3000.0, HalfOverflowError, "infinity or NaN, probably because sums")],
+)
+def test_a_nan_is_an_overflow_only_if_sums_inside_the_layer_can_overflow(
+    scale: float, error: type[EdgewrightError], seen: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The defect is the same; the large products cancel, so that no result of the graph is large."""
+    right = EnnPartitioner.lower
+
+    def wrong(self: Any, group: Graph) -> Any:
+        for op in group.ops:
+            if op.args.get("weight") is not None:
+                weight = op.args["weight"]
+                op.args["weight"] = replace(weight, data=np.full_like(weight.data, np.nan))
+        return right(self, group)
+
+    monkeypatch.setattr(EnnPartitioner, "lower", wrong)
+    model = torch.nn.Linear(8, 8, bias=False)
+    model.weight.data = scale * torch.tensor([1.0, -1.0]).repeat(8, 4)
+    with pytest.raises(error, match=f"; got {seen}"):
+        ew.compile(model.eval(), (torch.full((2, 8), 9.0),), "e9955")
