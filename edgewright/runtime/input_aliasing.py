@@ -60,16 +60,17 @@ def tensor_indices(indices: Iterable[int], values: Values) -> Iterable[int]:
 
 
 def overlaps(a: schema.Value, b: schema.Value) -> bool:
-    (first, start, end), (second, low, high) = _span(a), _span(b)
+    (first, start, end), (second, low, high) = memory_span(a), memory_span(b)
     return first == second and start < high and low < end
 
 
 def covers(a: schema.Value, b: schema.Value) -> bool:
-    (first, start, end), (second, low, high) = _span(a), _span(b)
+    (first, start, end), (second, low, high) = memory_span(a), memory_span(b)
     return first == second and start <= low and high <= end
 
 
-def _span(value: schema.Value) -> tuple[int, int, int]:
+def memory_span(value: schema.Value) -> tuple[int, int, int]:
+    """The memory that a tensor is planned in, and the first byte and the byte after the last."""
     if not isinstance(value, schema.Tensor) or value.allocation_info is None:
         return -1, 0, 0
     info = value.allocation_info

@@ -41,6 +41,11 @@ def _exact(b: Core, v: Value) -> bool:
     return whole(v) or truth(v) or v in b.graph.inputs or v in b.values[: len(b.graph.inputs)]
 
 
+def _given(b: Core, v: Value) -> bool:
+    """Whether a value is an input: no operator makes it."""
+    return not any(v is out for op in b.graph.ops for out in op.outputs)
+
+
 def _broadcasts(*values: Value) -> bool:
     try:
         return len(np.broadcast_shapes(*(v.bound for v in values))) <= 5
@@ -243,10 +248,26 @@ def _scatter(b: Core, s: Step) -> None:
         index = b.constant(rng.integers(0, x.bound[dim], part).astype(np.int64))
         b.keep(b.op("scatter_add", {"self": x, "dim": dim, "index": index, "src": source}, out))
         return
-    places = b.constant(rng.permutation(x.bound[dim])[:count].astype(np.int64))
+    b.keep(_put(b, s, x, source, out))
+
+
+def _put(b: Core, s: Step, x: Value, rows: Value, out: Value) -> Value:
+    """Rows written at different places along a dimension."""
+    dim = s["dim"]
+    places = b.constant(b.rng(s).permutation(x.bound[dim])[: rows.bound[dim]].astype(np.int64))
     indices = [places if k == dim else None for k in range(dim + 1)]
-    args = {"self": x, "indices": indices, "values": source, "accumulate": False}
-    b.keep(b.op("index_put", args, out))
+    return b.op("index_put", {"self": x, "indices": indices, "values": rows, "accumulate": False}, out)
+
+
+@step("t_update", lambda d, b: _one(d, b, lambda v: _number(v) and v.bound != () and _given(b, v), lambda x: {
+    "dim": d.number(0, len(x.bound) - 1), "seed": d.seed()}, "t_update"), 1)  # fmt: skip
+def _update(b: Core, s: Step) -> None:
+    """Rows of an input overwritten, as those of a key-value cache are: in place, if nothing reads it later."""
+    x, dim = b.read(s), s["dim"]
+    need(_number(x) and _given(b, x) and dim < len(x.bound))
+    part = [max(1, n // 2) if k == dim else n for k, n in enumerate(x.bound)]
+    rows = b.constant(b.rng(s).integers(-9, 9, part).astype(x.dtype))
+    b.keep(_put(b, s, x, rows, b.new(x.bound, x.dtype)))
 
 
 @step("t_bands", lambda d, b: _one(d, b, lambda v: single(v) and v.bound != (), lambda x: {

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import torch
@@ -16,12 +17,15 @@ import edgewright as ew
 from edgewright.backends.targets import find_target
 from edgewright.errors import EdgewrightError, FormatError, MiscompileError
 from edgewright.ir.graph import Array
+from edgewright.runtime.jit import segments
 from tests.compose.coverage import Coverage
 from tests.compose.models import build_model, samples
 from tests.compose.outcome import Failure
 from tests.compose.spec import Spec
+from tests.support.portable import PortableProgram
 from tests.support.stock import StockError, stock
 
+PORTABLE = "portable"  # the target of programs without delegates
 CALLS = 2  # in a row: state lives from the first to the second
 # Real numbers: of the largest of an output. Halves have 11 bits, and networks lose some of them on the way.
 _BOUND = {None: 1e-4, "fp16": 3e-2}
@@ -46,23 +50,37 @@ def check_model(spec: Spec, cpu: str = "", coverage: Coverage | None = None) -> 
     if quantize == "fp16":
         network, example = network.half(), tuple(x.half() for x in example)
         calls = [tuple(x.half() for x in inputs) for inputs in calls]
+    coverage = coverage or Coverage()
     try:
-        result = _compiled(network, example, spec)
+        with coverage.recording():  # plans are made here, where the compiler checks its file, and cached
+            result = _compiled(network, example, spec)
     except EdgewrightError as error:
         if error.exit_code == 70 or isinstance(error, MiscompileError | FormatError):  # no fault of the model's
             return ModelOutcome(Failure(f"compile {type(error).__name__}", str(error)[:300]))
         return ModelOutcome(skipped=f"{type(error).__name__}: {error}"[:200])
-    return _compare(spec, result, calls, cpu, coverage or Coverage(), _expected(result, calls))
+    return _compare(spec, result, calls, cpu, coverage, _expected(result, calls))
 
 
 def _compiled(network: Any, example: Sequence[Any], spec: Spec) -> Any:
     quantize = spec.options["quantize"]
+    if spec.options["target"] == PORTABLE:
+        return PortableProgram(torch.export.export(network, tuple(example)))
     given: dict[str, Any] = {}
     if quantize not in (None, "fp16"):
         given = {"quantize": quantize, "calibration": samples(spec, 8)}
     simulate = True if _qualcomm(spec) and not spec.options.get("emulator") else None
     return ew.compile(network, tuple(example), spec.options["target"], evaluate=0, quiet=True, simulate=simulate,
                       **given)  # fmt: skip
+
+
+@contextmanager
+def all_segments(spec: Spec) -> Iterator[None]:
+    """Portable programs of any size have compiled segments, which otherwise must be large."""
+    if spec.options["target"] != PORTABLE:
+        yield
+        return
+    with mock.patch.object(segments, "MIN_MACS", 1), mock.patch.object(segments, "_LARGE_RESULT", 0):
+        yield
 
 
 def _qualcomm(spec: Spec) -> bool:
@@ -108,7 +126,7 @@ def _plain(value: Any) -> Any:
 def _compare(spec: Spec, result: Any, calls: Sequence[Any], cpu: str, coverage: Coverage,
              expected: list[list[Array]]) -> ModelOutcome:  # fmt: skip
     try:
-        with coverage.recording():
+        with coverage.recording(), all_segments(spec):
             native = _run(result, calls, "native", cpu)
         reference = _run(result, calls, "reference", cpu)
     except EdgewrightError as error:
@@ -118,7 +136,7 @@ def _compare(spec: Spec, result: Any, calls: Sequence[Any], cpu: str, coverage: 
     detail = _apart(native, reference, bound, quantize)
     if detail:
         return ModelOutcome(Failure("native differs from reference", detail))
-    if spec.options["target"] == "xnnpack":
+    if spec.options["target"] in ("xnnpack", PORTABLE):
         detail = _against_stock(result, calls, native, quantize)
         if detail:
             return ModelOutcome(Failure("differs from stock", detail))

@@ -50,6 +50,18 @@ def _conv(d: Draw, values: list[Tensor]) -> Step | None:
             "seed": d.seed()}  # fmt: skip
 
 
+@proposes("stem", 0.7)
+def _stem(d: Draw, values: list[Tensor]) -> Step | None:
+    """A network's first layer: a wide kernel over the colors of a picture."""
+    at = d.value(values, lambda v: v.dim() == 4 and v.shape[1] == 3)
+    if at is None:
+        return None
+    k = d.one((4, 5, 7))
+    return {"op": "conv2d", "in": [at], "channels": d.channels(), "kernel": [k, k], "padding": [k // 2, k // 2],
+            "stride": d.one(([1, 1], [2, 2], [2, 2])), "bias": d.chance(0.7), "norm": d.chance(0.5), "act": _act(d),
+            "seed": d.seed()}  # fmt: skip
+
+
 @proposes("depthwise", 2)
 def _depthwise(d: Draw, values: list[Tensor]) -> Step | None:
     at = _any(d, values, 4)
@@ -301,6 +313,8 @@ def generate_model(seed: int, target: str, quantize: str | None) -> Spec:
     for step in inputs:
         models.input(step)
     wanted = d.number(3, 8)
+    if inputs[0]["shape"][1:2] == [3] and d.chance(0.5):
+        _more(d, models, steps, _stem)
     for _ in range(_TRIES):
         if len(steps) >= wanted:
             break
@@ -328,23 +342,26 @@ def _shape(d: Draw) -> list[int]:
     rank = d.weighted({4: 7.0, 3: 2.0, 2: 1.0})
     batch = d.weighted({1: 8.0, 2: 1.0})
     size = d.size()
-    shapes = {4: [batch, d.channels(), size, size if d.chance(0.7) else d.size()],
+    channels = 3 if d.chance(0.15) else d.channels()
+    shapes = {4: [batch, channels, size, size if d.chance(0.7) else d.size()],
               3: [batch, d.one((1, 3, 4, size)), d.channels()], 2: [d.one((1, 2, 5)), d.channels()]}  # fmt: skip
     return shapes[rank]
 
 
-def _more(d: Draw, models: Models, steps: list[Step]) -> None:
+def _more(d: Draw, models: Models, steps: list[Step], layer: Propose | None = None) -> None:
+    """A block, or a layer: ``layer``, or any."""
+
     def apply(step: Step) -> int:
         models.apply(step)
         steps.append(step)
         return len(models.values) - 1
 
     try:
-        if d.chance(0.35):
+        if layer is None and d.chance(0.35):
             made, _ = MOTIFS[d.weighted({name: weight for name, (_, weight) in MOTIFS.items()})]
             made(ModelBlock(d, models, apply))
         else:
-            propose, _ = DRAWS[d.weighted({name: weight for name, (_, weight) in DRAWS.items()})]
+            propose = layer or DRAWS[d.weighted({name: weight for name, (_, weight) in DRAWS.items()})][0]
             step = propose(d, models.values)
             if step is not None:
                 apply(step)

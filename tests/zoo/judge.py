@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from tests.support.portable import PortableProgram
 from tests.zoo.targets import ZooTarget
 
 DEFECTS = ("wrong", "error", "crash")
@@ -85,26 +86,9 @@ def _compiled(subject: Subject, target: ZooTarget) -> Any:
     import edgewright as ew
 
     if not target.device:
-        return _Portable(subject.exported)
+        return PortableProgram(subject.exported)
     data: dict[str, Any] = {"quantize": target.quantize, "calibration": list(subject.calls)} if target.quantize else {}
     return ew.compile(subject.exported, None, target.device, evaluate=0, quiet=True, simulate=target.simulate, **data)
-
-
-class _Portable:
-    """A program without delegates, with what ``CompileResult`` has of it."""
-
-    report = None
-
-    def __init__(self, exported: Any) -> None:
-        from edgewright import to_edge_transform_and_lower
-
-        self.exported = exported
-        self.buffer = to_edge_transform_and_lower(exported).to_executorch().buffer
-
-    def method(self) -> Any:
-        from edgewright.runtime import Runtime
-
-        return Runtime.get().load_program(self.buffer).load_method("forward")
 
 
 def _measured(subject: Subject, target: ZooTarget, result: Any) -> Row:

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from edgewright.units import duration
+from tests.support.portable import PortableProgram
 from tests.zoo import __main__ as command
 from tests.zoo import table as tables
 from tests.zoo.campaign import Campaign, Limits, State, TimeBudget, share
@@ -80,23 +81,21 @@ class _Wrong:
 @pytest.mark.parametrize("change", [lambda x: x * 1.01, lambda x: x * np.nan, lambda x: x[:, :2]])
 def test_wrong_numbers_are_seen(monkeypatch: pytest.MonkeyPatch, change: Callable[[Any], Any]) -> None:
     import edgewright as ew
-    from tests.zoo import judge as judges
     from tests.zoo.sources import build
 
     network = build(CONVOLUTION)
     exported = ew.export(network.module, network.calls[0])
-    method = judges._Portable.method
-    monkeypatch.setattr(judges._Portable, "method", lambda self: _Wrong(method(self), change))
+    method = PortableProgram.method
+    monkeypatch.setattr(PortableProgram, "method", lambda self: _Wrong(method(self), change))
     assert judge(make_subject(exported, network.calls), TARGETS["portable"])["status"] == "wrong"
 
 
 def test_an_untyped_error_names_the_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tests.zoo import judge as judges
 
     def fail(self: Any, exported: Any) -> None:
         duration("x")  # type: ignore[arg-type]
 
-    monkeypatch.setattr(judges._Portable, "__init__", fail)
+    monkeypatch.setattr(PortableProgram, "__init__", fail)
     row = judge(Subject(None, [], []), TARGETS["portable"])
     assert row["status"] == "error" and row["message"].startswith("TypeError")
     assert row["where"].startswith("units.py:")

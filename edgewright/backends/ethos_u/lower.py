@@ -20,6 +20,7 @@ FLOAT32, BOOL = np.dtype(np.float32), np.dtype(np.bool_)
 Factor = float | Sequence[float] | Array
 _SUBTENSOR_OPS, _CONCAT_OPS = ("slice", "concat", "tile", "pad"), ("concat", "tile", "pad")
 _WINDOW_OPS = ("conv2d", "depthwise_conv2d", "max_pool2d", "avg_pool2d")
+_RESCALED_ALONE = ("mul", "maximum", "minimum")
 _SPLIT_BY_VELA = ("rescale", "reduce_max", "reduce_min", "reduce_sum")
 
 
@@ -30,8 +31,10 @@ class TosaLowering(FlatteningLowering):
         super().__init__(group, rows)
         self.target = target
         self._subtensors: set[Value] = set()  # values that Vela stores as slices of others
-        self._wide_results: set[Value] = set()  # int32 results of RESCALE, and rescaled int32 products
-        self._products: set[Value] = set()  # products of int32 operands
+        self._wide_results: set[Value] = (
+            set()
+        )  # int32 results of RESCALE, and what is rescaled from ``_rescaled_alone``
+        self._rescaled_alone: set[Value] = set()  # int32 results whose RESCALE Vela does not fuse with their operation
         self._unpaddable: set[Value] = set()  # values that PAD must not read directly
         self._accumulators: set[Value] = set()
         self._copies: dict[Value, Value] = {}
@@ -88,10 +91,10 @@ class TosaLowering(FlatteningLowering):
         super().emit(kind, out, **args)
         if name in _SUBTENSOR_OPS or (name == "reshape" and inputs[0] in self._subtensors):
             self._subtensors.add(out)
-        if name == "mul" and args["a"].dtype == args["b"].dtype == INT32:
-            self._products.add(out)
-        # Vela writes a rescaled int32 product to the start of the tensor it is concatenated into.
-        wide = name == "rescale" and (out.dtype == INT32 or args["input"] in self._products)
+        if name in _RESCALED_ALONE and args["a"].dtype == args["b"].dtype == INT32:
+            self._rescaled_alone.add(out)
+        # Vela writes the result of such a RESCALE to the start of the tensor it is concatenated into.
+        wide = name == "rescale" and (out.dtype == INT32 or args["input"] in self._rescaled_alone)
         if wide or (name == "reshape" and inputs[0] in self._wide_results):
             self._wide_results.add(out)
         if self._is_unpaddable(name, out, args):

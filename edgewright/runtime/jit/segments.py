@@ -29,9 +29,10 @@ from edgewright.ir.graph import Graph
 from edgewright.ir.numerics import FLOAT32
 from edgewright.runtime.binding import KernelStep, load
 from edgewright.runtime.delegate_calls import DelegateStep
-from edgewright.runtime.input_aliasing import covers, live_in_tensors, overlaps, tensor_indices
+from edgewright.runtime.input_aliasing import covers, live_in_tensors, memory_span, overlaps, tensor_indices
 from edgewright.runtime.jit.bind_call import defines_all_results, has_lowering, lower_call
 from edgewright.runtime.jit.graph_builder import MIN_MACS, GraphBuilder, TransposeCache
+from edgewright.runtime.jit.last_writers import LastWriters
 from edgewright.runtime.jit.segment_step import COMPUTE_KERNELS, SegmentStep, can_analyze
 from edgewright.runtime.step import Step, Values
 from edgewright.runtime.tensor import TensorSlot
@@ -117,29 +118,35 @@ class SegmentBuilder:
         # Views: read but never written by an instruction. They observe whatever was last written to their memory.
         self.views = {i for i in read_first - all_written - set(plan.inputs) if _is_planned(plan.values[i])}
         self.views_of: dict[int, set[int]] = {}  # views by the tensor they observe
-        if len(self.views) * len(steps) > _MAX_PAIRS:
+        if not self._find_views(steps):
             self.observed |= all_written
-        else:
-            self._find_views(steps)
         self.index = {value: i for i, value in enumerate(values) if isinstance(value, TensorSlot)}
         # Numbers that calls compute: what the table holds before the method runs is not their value.
         self.unknown = {s.result for s in steps if isinstance(s, KernelStep) and s.result is not None}
 
-    def _find_views(self, steps: Sequence[Step]) -> None:
-        """Find what each view observes: the last writes to its memory before its first read."""
+    def _find_views(self, steps: Sequence[Step]) -> bool:
+        """Find what each view observes: the last writes to its memory before each of its reads. False if that are too
+        many to list."""
+        writers, pairs = LastWriters(), 0
+
+        def observe(view: int) -> None:
+            nonlocal pairs
+            found = writers.of(*memory_span(self.plan.values[view]))
+            pairs += len(found)
+            for i in found:
+                self.views_of.setdefault(i, set()).add(view)
+
+        for step in steps:
+            for view in self.views.intersection(tensor_indices(step.inputs, self.values)):
+                observe(view)
+            for i in tensor_indices(_written_tensors(step), self.values):
+                writers.write(i, *memory_span(self.plan.values[i]))
+            if pairs > _MAX_PAIRS:
+                return False
         for view in self.views:
-            planned = self.plan.values[view]
-            reads = (at for at, step in enumerate(steps) if view in set(tensor_indices(step.inputs, self.values)))
-            for step in reversed(steps[: next(reads, len(steps))]):
-                overlapping = [
-                    i
-                    for i in tensor_indices(_written_tensors(step), self.values)
-                    if overlaps(self.plan.values[i], planned)
-                ]
-                for i in overlapping:
-                    self.views_of.setdefault(i, set()).add(view)
-                if any(covers(self.plan.values[i], planned) for i in overlapping):
-                    break
+            if view in self.observed or not self.readers[view]:  # after the last step
+                observe(view)
+        return True
 
     def run(self, chain: list[Step]) -> None:
         """Replace the segments of one chain, greedily from its start."""
