@@ -25,11 +25,12 @@ def perfetto_trace(files: Sequence[FileReport]) -> dict[str, Any]:
 
 
 _MEASURES = {"time": "ms", "macs": "macs", "weights": "weights", "error": "error", "cycles": "cycles"}
+_GRAPH = "graph"  # the id that Model Explorer gives the graph of a .pt2; data of other ids is not shown
 _GRADIENT = [{"stop": 0, "bgColor": "#00224e"}, {"stop": 1, "bgColor": "#ffea46"}]
 
 
 def model_explorer(file: FileReport) -> dict[str, Any]:
-    """Custom node data of Model Explorer, by figure: the values by node id, for the graph ``main``.
+    """Custom node data of Model Explorer, by figure: the values by node id, for the graph of a ``.pt2``.
 
     The nodes are those of the exported model where it is known: Model Explorer shows the ``.pt2`` under the same names.
     """
@@ -38,7 +39,7 @@ def model_explorer(file: FileReport) -> dict[str, Any]:
         values = _values(file.graphs[0], measure)
         if values:
             results = {node: {"value": value} for node, value in values.items()}
-            overlays[name] = {"main": {"results": results, "gradient": _GRADIENT}}
+            overlays[name] = {_GRAPH: {"results": results, "gradient": _GRADIENT}}
     return overlays
 
 

@@ -127,4 +127,4 @@ def test_other_tools_get_their_formats() -> None:
     assert len([e for e in events if e["ph"] == "X"]) == len(report.timelines[0].spans)
     overlays = model_explorer(report)
     assert set(overlays) == {"time", "macs", "weights"}
-    assert overlays["macs"]["main"]["results"]["#0"] == {"value": 2_457_600}
+    assert overlays["macs"]["graph"]["results"]["#0"] == {"value": 2_457_600}

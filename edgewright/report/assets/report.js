@@ -18,7 +18,12 @@
   const counted = (n) => units(n, ["", "K", "M", "G", "T"], 1000).trim();
   const time = (ms) => (ms >= 1 ? `${ms.toPrecision(3)} ms` : `${(ms * 1000).toPrecision(3)} µs`);
   const dark = matchMedia("(prefers-color-scheme: dark)");
-  const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const styles = new Map(); // a lookup costs more than drawing a box: until the scheme changes, values are stored
+  dark.addEventListener("change", () => styles.clear());
+  const css = (name) => {
+    if (!styles.has(name)) styles.set(name, getComputedStyle(document.documentElement).getPropertyValue(name).trim());
+    return styles.get(name);
+  };
 
   // ------------------------------------------------------------------------------------------------------ tabs
   const tabs = [...document.querySelectorAll("nav a")];
@@ -309,9 +314,14 @@
       view.y = whole < view.zoom ? 4 : (box.height - root.h2 * view.zoom) / 2;
       request();
     };
+    const ranges = new Map();
     const range = (m) => {
-      const values = graph.nodes.map((n) => n[m.key]).filter((v) => v !== undefined);
-      return [Math.min(...values), Math.max(...values)];
+      if (!ranges.has(m.key)) {
+        let low = Infinity, high = -Infinity;
+        for (const { [m.key]: v } of graph.nodes) if (v !== undefined) { low = Math.min(low, v); high = Math.max(high, v); }
+        ranges.set(m.key, [low, high]);
+      }
+      return ranges.get(m.key);
     };
     const fill = (item) => {
       const m = MEASURES[color.value];
@@ -452,8 +462,9 @@
       selected = item;
       describe();
       if (item && center) {
-        for (let m = item.parent; m; m = m.parent) m.open = true;
-        arrange();
+        let closed = false;
+        for (let m = item.parent; m; m = m.parent) if (!m.open) { m.open = true; closed = true; }
+        if (closed) arrange();
         const box = canvas.getBoundingClientRect();
         view.zoom = Math.max(view.zoom, 0.7);
         view.x = box.width / 2 - (item.ax + item.w2 / 2) * view.zoom;
