@@ -137,17 +137,17 @@ def _counts(about: Description, macro: str) -> Iterator[str]:
     for side, ports in (("INPUT", about.inputs), ("OUTPUT", about.outputs)):
         yield f"#define {macro}_{side}_COUNT {len(ports)}u"
         for number, port in enumerate(ports):
-            yield f"#define {macro}_{side}_{number}_SIZE {port.bytes}u /* {port.type}, {_shape(port)} */"
+            yield f"#define {macro}_{side}_{number}_SIZE {port.bytes}u /* {port.type}, {shape_text(port)} */"
             if port.scale is not None:
-                yield f"#define {macro}_{side}_{number}_SCALE {_float(port.scale)}"
+                yield f"#define {macro}_{side}_{number}_SCALE {c_float(port.scale)}"
                 yield f"#define {macro}_{side}_{number}_ZERO_POINT ({port.zero_point})"
 
 
-def _shape(port: Port) -> str:
+def shape_text(port: Port) -> str:
     return "x".join(map(str, port.shape)) or "scalar"
 
 
-def _float(value: float) -> str:
+def c_float(value: float) -> str:
     """A C constant that a compiler reads as the float32 nearest to the number."""
     text = f"{value:.9g}"
     return f"{text}f" if any(c in text for c in ".e") else f"{text}.0f"
@@ -196,7 +196,7 @@ def _ports(ports: Sequence[Port], name: str, side: str) -> Iterator[str]:
             rule = f"must have at most {_MAX_RANK} dimensions and one of the types {', '.join(_TYPES)}"
             raise UsageError(f"{side} {number}", rule, value=f"{port.type}{list(port.shape)}")
         shape = ", ".join(map(str, [*port.shape, *[0] * (_MAX_RANK - len(port.shape))]))
-        scale = _float(port.scale) if port.scale is not None else "0.0f"
+        scale = c_float(port.scale) if port.scale is not None else "0.0f"
         yield (
             f"  {{{macro}_{port.type.upper()}, {len(port.shape)}, {int(port.planned)}, {int(port.scale is not None)}, "
             f"{{{shape}}}, {port.bytes}u, {scale}, {port.zero_point or 0}}},"

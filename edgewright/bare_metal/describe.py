@@ -90,17 +90,19 @@ def describe(path: str, method: str | None = None) -> Description:
     with open(path, "rb") as file:  # read_program has opened it before, so that errors are typed
         content = file.read()
     build = manifest.read(with_bytes) or {}
-    quantized = build.get("quantized_io")
+    operators = tuple(sorted({operator.key for operator in plan.operators or ()}))
+    return Description(content, plan, pools, *read_ports(with_bytes, plan), operators, build)
+
+
+def read_ports(program: schema.Program, plan: schema.ExecutionPlan) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
+    """The inputs and the outputs of a method, all of them tensors."""
+    quantized = (manifest.read(program) or {}).get("quantized_io")
     quantized = quantized if isinstance(quantized, Mapping) else {}
-    return Description(
-        content,
-        plan,
-        pools,
-        tuple(_port("input", n, plan.values[i], quantized) for n, i in enumerate(plan.inputs)),
-        tuple(_port("output", n, plan.values[i], quantized) for n, i in enumerate(plan.outputs)),
-        tuple(sorted({operator.key for operator in plan.operators or ()})),
-        build,
+    inputs, outputs = (
+        tuple(_port(side, n, plan.values[i], quantized) for n, i in enumerate(indices))
+        for side, indices in (("input", plan.inputs), ("output", plan.outputs))
     )
+    return inputs, outputs
 
 
 def _port(side: str, number: int, value: schema.Value, quantized: Mapping[str, Any]) -> Port:

@@ -8,7 +8,7 @@ from edgewright.engine.graph.infer_shapes import check_graph
 from edgewright.engine.graph.legalize import legalize, to_core, widen
 from edgewright.engine.graph.memory import SharedWeights
 from edgewright.engine.graph.schedule import schedule
-from edgewright.engine.isa import host_isa
+from edgewright.engine.isa import ISA, host_isa
 from edgewright.engine.jit.driver import CompiledGraph
 from edgewright.engine.jit.thread_count import thread_count
 from edgewright.engine.plan import Plan
@@ -30,11 +30,13 @@ def make_plan(
     memory: int = MEMORY,
     tuning: TuningParams | None = None,
     shared: SharedWeights | None = None,
+    isa: ISA | None = None,
 ) -> Plan:
     """Compile a graph to a plan: steps and kernels as LLVM IR.
 
     ``memory``: bytes that any value, and the arena, may take. ``tuning``: tuning parameters; by default those stored
-    for this machine. ``shared``: packed weights that shape specializations of one graph share.
+    for this machine. ``shared``: packed weights that shape specializations of one graph share. ``isa``: the instruction
+    set of another machine, whose plan cannot run here.
     """
     graph = to_core(graph, numerics)
     check_graph(graph, memory)
@@ -42,8 +44,11 @@ def make_plan(
     if legal is not graph:
         check_graph(legal, memory)  # widened constants are larger
     fill_origins(legal)
-    isa, count = host_isa(cpu), thread_count(threads)
-    plan = schedule(legal, isa, numerics, count, memory, tuning or TuningParams(load_tuned(isa, count)), shared)
+    count = thread_count(threads)
+    if isa is None:
+        isa = host_isa(cpu)
+        tuning = tuning or TuningParams(load_tuned(isa, count))
+    plan = schedule(legal, isa, numerics, count, memory, tuning, shared)
     if plan.arena_size > memory:
         raise LimitError("device graph", f"values may take {memory} bytes at a time", value=plan.arena_size)
     return replace(plan, code_limit=max(memory, _MIN_CODE_LIMIT))

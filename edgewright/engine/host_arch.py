@@ -8,7 +8,8 @@ import sys
 from functools import cache
 
 _NAMES = {"amd64": "x86_64", "arm64": "aarch64"}
-ARCHITECTURES = ("x86_64", "aarch64")  # supported by the engine
+ARCHITECTURES = ("x86_64", "aarch64")  # that the engine runs on
+ARCHITECTURES_32 = ("arm",)  # with 32-bit pointers: the engine writes object files for them
 _X18_RESERVED = ("darwin", "win32")  # platforms whose ABI reserves x18
 
 

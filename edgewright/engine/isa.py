@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 
-from edgewright.engine.host_arch import arm_features, is_aarch64
+from edgewright.engine.host_arch import arm_features, is_aarch64, machine_name
 from edgewright.engine.jit.build import FINGERPRINT, host_cpu
 from edgewright.engine.jit.cache import cache_key, default_cache
 from edgewright.errors import MissingError, UsageError
@@ -35,6 +35,9 @@ class ISA:
     features: str
     signed: bool = False  # the dot product takes signed operands only
     bf16: bool = False  # float32 products may be rounded to bf16
+    arch: str = field(default_factory=machine_name)  # as LLVM names it
+    dsp: bool = False  # 32-bit Arm: two int16 products, accumulated in int32, in one instruction on scalar registers
+    compact: bool = False  # little memory: algorithms that trade memory for speed are not used
 
     @property
     def bytes(self) -> int:

@@ -137,6 +137,30 @@ class Method:
     def name(self) -> str:
         return self._plan.name
 
+    @property
+    def plan(self) -> schema.ExecutionPlan:
+        """The method as the file has it."""
+        return self._plan
+
+    @property
+    def values(self) -> Values:
+        """The value table that the steps refer to."""
+        return self._table.values
+
+    @property
+    def bound_steps(self) -> list[Step]:
+        """The instructions one by one, without the segments that were compiled from them."""
+        return self._steps
+
+    @property
+    def memory_limit(self) -> int:
+        return self._limits.memory
+
+    @property
+    def delegate_indices(self) -> dict[int, int]:
+        """The index of each loaded delegate, by the identity of its object."""
+        return {id(delegate): index for index, delegate in enumerate(self._delegates)}
+
     def execute(self, inputs: Sequence[Any] = (), *, profile: Profile | None = None) -> list[Any]:
         """Run once. Inputs are numpy arrays, torch tensors or numbers; outputs come as the inputs did."""
         if self._guard.torn:

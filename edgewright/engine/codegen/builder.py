@@ -18,6 +18,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from edgewright.engine.host_arch import ARCHITECTURES_32, machine_name
 from edgewright.errors import LimitError
 
 PTR = "ptr"
@@ -86,6 +87,7 @@ class Function:
         self.lines = ["entry:"]
         self._block = "entry"
         self._names = 0
+        self.counter = "i32" if module.arch in ARCHITECTURES_32 else I64  # of loops; indices are 64 bits everywhere
 
     def text(self) -> str:
         return "\n".join((self.head, *self.lines, "}"))
@@ -227,19 +229,20 @@ class Function:
 
         Returns the values after the last iteration. The phi nodes are inserted when the body is known.
         """
-        limit = times if isinstance(times, Reg) else const(times, I64)
+        limit = self.cast("trunc", times, self.counter) if isinstance(times, Reg) else const(times, self.counter)
         before, head, done = self._block, self._name("head"), self._name("done")
         self.emit_void(f"br label %{head}")
         self._start(head)
         phi_line = len(self.lines)
-        index = Reg(self._name("%i"), I64)
+        count = Reg(self._name("%i"), self.counter)
+        index = count if self.counter == I64 else self.emit(I64, f"zext {count.type} {count} to i64")
         values = [Reg(self._name("%p"), c.type) for c in carried]
         after = list(body(index, values))
-        next_index = self.emit(I64, f"add nuw nsw i64 {index}, {step}")
+        next_index = self.emit(count.type, f"add nuw nsw {count.type} {count}, {step}")
         more = self.compare("ult", next_index, limit)
         latch = self._block
         self.emit_void(f"br i1 {more}, label %{head}, label %{done}")
-        phis = [f"  {index} = phi i64 [0, %{before}], [{next_index}, %{latch}]"]
+        phis = [f"  {count} = phi {count.type} [0, %{before}], [{next_index}, %{latch}]"]
         for value, first, later in zip(values, carried, after, strict=True):
             phis.append(f"  {value} = phi {value.type} [{first}, %{before}], [{later}, %{latch}]")
         self.lines[phi_line:phi_line] = phis
@@ -268,6 +271,14 @@ class Function:
         self.emit_void(f"br label %{after}")
         self._start(after)
 
+    def return_if(self, condition: Reg, result: Reg) -> None:
+        """Return ``result`` if the condition holds."""
+        inside, after = self._name("then"), self._name("after")
+        self.emit_void(f"br i1 {condition}, label %{inside}, label %{after}")
+        self._start(inside)
+        self.ret(result)
+        self._start(after)
+
     def if_then_phi(self, condition: Reg, values: Sequence[Reg], body: Callable[[], Sequence[Reg]]) -> list[Reg]:
         """The values ``body`` returns if the condition holds, else ``values``: a phi for each."""
         before, inside, after = self._block, self._name("then"), self._name("after")
@@ -282,9 +293,11 @@ class Function:
 
 
 class Module:
-    """Functions, constants and declarations: the text of one object file."""
+    """Functions, constants and declarations: the text of one object file. ``arch``: what its code is for, by default
+    this machine."""
 
-    def __init__(self) -> None:
+    def __init__(self, arch: str | None = None) -> None:
+        self.arch = arch or machine_name()
         self.functions: dict[str, Function] = {}
         self._declared: dict[str, None] = {}
 

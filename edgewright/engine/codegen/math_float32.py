@@ -12,6 +12,7 @@ import numpy as np
 from edgewright.engine.codegen.builder import I64, Function, Reg, const, lane_count, vec
 from edgewright.engine.codegen.math_float64 import ROUNDED_FROM_FLOAT64, select_where
 from edgewright.engine.codegen.vector import (
+    X86,
     clamp,
     fast_min,
     fma,
@@ -22,7 +23,6 @@ from edgewright.engine.codegen.vector import (
     split_integer_fraction,
     to_float32,
 )
-from edgewright.engine.host_arch import is_aarch64
 from edgewright.ir.graph import Array
 
 # --------------------------------------------------------------------------------------------------------- trigonometry
@@ -216,7 +216,7 @@ _LN2_HIGH, _LN2_LOW = 0.693359375, -2.12194440e-4
 def _scale_by_power_of_two(f: Function, x: Reg, power: Reg) -> Reg:
     """x * 2**power for integral ``power`` in [-150, 129]; two multiplications keep subnormal results exact."""
     kind, lanes = x.type, lane_count(x.type)
-    if lanes == 16 and not is_aarch64():
+    if lanes == 16 and f.module.arch == X86:
         return scalef(f, x, power)
     exponent = round_to_int(f, power)
     half = f.op("ashr", exponent, 1)
@@ -297,7 +297,7 @@ def gelu(f: Function, x: Reg) -> Reg:
     With 16 lanes, |x| * (Phi(|x|) - 1/2) + x / 2 uses a piecewise polynomial whose coefficients a register permute
     selects, which avoids the division of the rational erf.
     """
-    if lane_count(x.type) != 16 or is_aarch64():
+    if lane_count(x.type) != 16 or f.module.arch != X86:
         return f.op("fmul", x, _erf_rational(f, x, math.sqrt(0.5), 0.5, (0, 1)))
     size = FUNCTIONS["abs"](f, x)
     position = fast_min(f, f.op("fmul", size, const(16 / _GAUSSIAN_END, x.type)), const(15.5, x.type))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from edgewright.engine.codegen.builder import Function, Reg, const, element_type, lane_count, vec
-from edgewright.engine.host_arch import is_aarch64
 from edgewright.engine.isa import ISA
 
+X86 = "x86_64"
 CACHE_LINE = 64  # bytes
 WEIGHT_STREAMS = 4  # concurrent read streams: one and a half times the memory bandwidth of a single stream
 
@@ -85,7 +85,7 @@ def round_to_int(f: Function, x: Reg) -> Reg:
     """Round to int32, ties to even. Values out of range become INT32_MIN, as cvtps2dq returns."""
     lanes = lane_count(x.type)
     kind = vec(lanes, "i32")
-    if is_aarch64():
+    if f.module.arch != X86:
         even = f.call(f"llvm.roundeven.{_suffix(x.type)}", x.type, x)
         integers = f.call(f"llvm.fptosi.sat.{_suffix(kind)}.{_suffix(x.type)}", kind, even)
         return f.select(f.compare("olt", x, const(2.0**31, x.type)), integers, const(-(2**31), kind))
@@ -163,7 +163,7 @@ class Int8Dot:
         lanes, f = lane_count(total.type), self.f
         if self.isa.signed:
             return self._signed(f.add(total, w[1]), x[0], w[0])
-        if self.isa.dot and is_aarch64():
+        if self.isa.dot and f.module.arch == "aarch64":
             return f.call("llvm.aarch64.neon.usdot.v4i32.v16i8", total.type, total, x[0], w[0])
         if self.isa.dot:
             return f.call(f"llvm.x86.avx512.vpdpbusd.{lanes * 32}", total.type, total, x[0], w[0])
@@ -191,7 +191,7 @@ class Int16Dot:
 
     def add(self, total: Reg, x: tuple[Reg, ...], w: tuple[Reg, ...]) -> Reg:
         lanes, f = lane_count(total.type), self.f
-        if self.isa.dot and not is_aarch64():
+        if self.isa.dot and f.module.arch == X86:
             return f.call(f"llvm.x86.avx512.vpdpwssd.{lanes * 32}", total.type, total, x[0], w[0])
         return f.add(total, madd_int16(f, x[0], w[0]))
 
@@ -200,7 +200,7 @@ def madd_int16(f: Function, x: Reg, w: Reg) -> Reg:
     """pmaddwd: products of int16 lanes, adjacent pairs summed to int32."""
     lanes = lane_count(x.type) // 2
     kind = vec(lanes, "i32")
-    if not is_aarch64():
+    if f.module.arch == X86:
         name = {16: "avx512.pmaddw.d.512", 8: "avx2.pmadd.wd", 4: "sse2.pmadd.wd"}[lanes]
         return f.call(f"llvm.x86.{name}", kind, x, w)
     wide = vec(2 * lanes, "i32")
@@ -230,7 +230,7 @@ def permute_int8(f: Function, first: Reg, indices: Reg, second: Reg) -> Reg:
 def pack_int16(f: Function, a: Reg, b: Reg) -> Reg:
     """packssdw: int32 to int16 with saturation, alternating 128-bit blocks of a and b."""
     lanes = lane_count(a.type)
-    if is_aarch64():
+    if f.module.arch != X86:
         return _pack_saturated(f, a, b, -(1 << 15), (1 << 15) - 1, "i16")
     name = {16: "avx512.packssdw.512", 8: "avx2.packssdw", 4: "sse2.packssdw.128"}[lanes]
     return f.call(f"llvm.x86.{name}", vec(2 * lanes, "i16"), a, b)
@@ -239,7 +239,7 @@ def pack_int16(f: Function, a: Reg, b: Reg) -> Reg:
 def pack_uint8(f: Function, a: Reg, b: Reg) -> Reg:
     """packuswb: int16 to uint8 with saturation, alternating 128-bit blocks of a and b."""
     lanes = lane_count(a.type)
-    if is_aarch64():
+    if f.module.arch != X86:
         return _pack_saturated(f, a, b, 0, 255, "i8")
     name = {32: "avx512.packuswb.512", 16: "avx2.packuswb", 8: "sse2.packuswb.128"}[lanes]
     return f.call(f"llvm.x86.{name}", vec(2 * lanes, "i8"), a, b)

@@ -70,7 +70,7 @@ class LoweringContext:
         name = f"{kind}_{hashlib.blake2b(repr((isa, spec)).encode(), digest_size=12).hexdigest()}"
 
         def text() -> str:
-            module = Module()
+            module = Module(self.isa.arch)
             build(module, name)
             return module.text()
 

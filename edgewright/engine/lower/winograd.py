@@ -92,7 +92,9 @@ class WinogradConv(FloatConv):
 
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
-        direct = FloatConv.accept(node, context) if node.op.kind == "core.conv2d" else None
+        if node.op.kind != "core.conv2d" or context.isa.compact:
+            return None
+        direct = FloatConv.accept(node, context)
         if not isinstance(direct, FloatConv) or node.op.args.get("exact"):
             return None
         conv, lanes = direct.conv, context.isa.lanes
@@ -336,7 +338,9 @@ class Int8WinogradConv(Int8Conv):
 
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
-        direct = Int8Conv.accept(node, context) if node.op.kind == "core.conv2d" else None
+        if node.op.kind != "core.conv2d" or context.isa.compact:
+            return None
+        direct = Int8Conv.accept(node, context)
         if not isinstance(direct, Int8Conv) or not suits_winograd(direct.conv):
             return None
         conv, lanes, grid = direct.conv, context.isa.lanes, int8_tile_grid(direct.conv)

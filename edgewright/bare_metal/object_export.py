@@ -1,0 +1,190 @@
+"""A program as one object file without a runtime: ``NAME.o`` and ``NAME.h``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from edgewright.bare_metal.c_source import check_name
+from edgewright.bare_metal.describe import Port, read_ports
+from edgewright.bare_metal.object_header import object_header
+from edgewright.bare_metal.pools import find_method
+from edgewright.engine.compiler import make_plan
+from edgewright.engine.cross_target import CrossTarget, find_cross_target
+from edgewright.engine.graph.memory import BufferLifetime, allocate
+from edgewright.engine.object_file import Buffer, CpuCode, IndexGuard, NpuCall, ObjectFile, Section, write_object
+from edgewright.engine.plan import Plan
+from edgewright.errors import LimitError, UnsupportedOperatorError, UsageError
+from edgewright.files import make_folder, write_file
+from edgewright.formats import schema
+from edgewright.formats.pte_reader import read_program
+from edgewright.runtime.jit.method_parts import CpuPart, DelegatePart, MethodParts, split_method
+from edgewright.runtime.program import Runtime
+from edgewright.runtime.tensor import TensorSlot
+from edgewright.units import size
+
+_CODE_LIMIT = 1 << 26  # characters of LLVM IR
+
+
+@dataclass(frozen=True)
+class ObjectDescription:
+    """An object file, its inputs and outputs, and the steps that it executes."""
+
+    name: str
+    target: CrossTarget
+    object: ObjectFile
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    macs: int
+    npu_calls: int
+
+    @property
+    def flash(self) -> int:
+        """Bytes of code and constants."""
+        return self.object.code_size + self.object.rodata_size
+
+
+def export_object(
+    path: str | os.PathLike[str], folder: str | os.PathLike[str], target: str, *, name: str = "model",
+    method: str | None = None, flash: int | None = None, sram: int | None = None,
+) -> tuple[ObjectDescription, list[tuple[Path, int]]]:  # fmt: skip
+    """Write a program as an object file and its header to a folder; returns the description and the files with sizes.
+
+    ``target``: a processor, such as ``cortex-m55`` (``CROSS_TARGETS``). ``flash``, ``sram``: bytes that code with
+    constants, and that the arena with inputs and outputs, may take.
+    """
+    check_name(name)
+    about = build_object(path, target, name=name, method=method, flash=flash, sram=sram)
+    root = make_folder(folder)
+    contents = {f"{name}.o": about.object.data, f"{name}.h": object_header(about).encode()}
+    return about, [(root / file, write_file(root / file, [data])) for file, data in contents.items()]
+
+
+def build_object(
+    path: str | os.PathLike[str], target: str, *, name: str = "model", method: str | None = None,
+    flash: int | None = None, sram: int | None = None,
+) -> ObjectDescription:  # fmt: skip
+    """Compile a program to an object file in memory."""
+    processor = find_cross_target(target)
+    program = read_program(os.fspath(path))
+    plan = find_method(program, method, os.fspath(path))
+    loaded = Runtime(threads=1).load_program(os.fspath(path)).load_method(plan.name)
+    parts = split_method(loaded)
+    inputs, outputs = read_ports(program, plan)
+    sections, arena = _make_sections(parts, processor, program, plan)
+    _check_limits(sections, arena, processor, (*inputs, *outputs), flash, sram)
+    made = write_object(sections, processor, name, arena)
+    macs = sum(step.macs for s in sections if isinstance(s, CpuCode) for step in s.plan.steps)
+    calls = sum(isinstance(section, NpuCall) for section in sections)
+    about = ObjectDescription(name, processor, made, inputs, outputs, macs, calls)
+    _check_size("--flash", "code and constants", about.flash, flash, sections)
+    return about
+
+
+# ------------------------------------------------------------------------------------------------------------- sections
+
+
+def _make_sections(
+    parts: MethodParts, target: CrossTarget, program: schema.Program, plan: schema.ExecutionPlan
+) -> tuple[list[Section], int]:
+    """Plans and command streams with the memory of their tensors, and the arena's size."""
+    plans = {part: _make_plan(part, target) for part in parts.parts if isinstance(part, CpuPart)}
+    calls = {part: _npu_blob(part, program, plan) for part in parts.parts if isinstance(part, DelegatePart)}
+    working = max(
+        (*(CpuCode(p, (), ()).memory for p in plans.values()), *(blob.scratch_size for blob in calls.values())), default=0
+    )
+    buffers, between = _place_tensors(parts, -(-working // 64) * 64)
+    sections: list[Section] = []
+    for part in parts.parts:
+        inputs, outputs = (tuple(buffers[slot] for slot in slots) for slots in (part.inputs, part.outputs))
+        if isinstance(part, CpuPart):
+            sections.append(CpuCode(plans[part], inputs, outputs, _guards(part)))
+        else:
+            blob = calls[part]
+            io = [tuple((b, t.offset, t.nbytes) for b, t in zip(bs, ts, strict=True))
+                  for bs, ts in ((inputs, blob.inputs), (outputs, blob.outputs))]  # fmt: skip
+            sections.append(NpuCall(bytes(blob.cmd_data), bytes(blob.weight_data), blob.scratch_size, io[0], io[1]))
+    return sections, -(-working // 64) * 64 + between if between else working
+
+
+def _make_plan(part: CpuPart, target: CrossTarget) -> Plan:
+    plan = make_plan(part.graph, 1, part.numerics, isa=target.isa)
+    for step in plan.steps:
+        if step.python is not None:
+            where = f" in layer {step.layer}" if step.layer else ""
+            remedy = "Leave it out of the model and compute it in the application, or express it with other operators."
+            rule = f"has no kernel for {target.name}"
+            raise UnsupportedOperatorError(f"{step.label}{where}", rule, remedy=remedy)
+    return plan
+
+
+def _npu_blob(part: DelegatePart, program: schema.Program, plan: schema.ExecutionPlan) -> Any:
+    from edgewright.backends.ethos_u.blob import read_blob
+
+    delegate = plan.delegates[part.index]
+    if delegate.id != "EthosUBackend":
+        remedy = "Compile the model for a CPU target, or for Ethos-U."
+        rule = "must be XNNPACK's or Ethos-U's in an object file"
+        raise UsageError(f"delegate {part.index}", rule, value=delegate.id, remedy=remedy)
+    named = {item.key: program.segment(item.segment_index) for item in program.named_data or ()}
+    return read_blob(program.blob(delegate), named)
+
+
+def _guards(part: CpuPart) -> tuple[IndexGuard, ...]:
+    position = {slot: index for index, slot in enumerate(part.inputs)}
+    return tuple(
+        IndexGuard(position[slot], -count if wrap else 0, count)
+        for slot, count, wrap in sorted(part.guards, key=lambda guard: (position[guard[0]], *guard[1:]))
+    )
+
+
+def _place_tensors(parts: MethodParts, start: int) -> tuple[dict[TensorSlot, Buffer], int]:
+    """The memory of every tensor that a part reads or writes, and how much of it is in the arena from ``start`` on."""
+    written = {slot for part in parts.parts for slot in part.outputs}
+    buffers: dict[TensorSlot, Buffer] = {slot: Buffer("input", i) for i, slot in enumerate(parts.inputs)}
+    for number, slot in enumerate(parts.outputs):
+        if slot not in written or slot in buffers:
+            remedy = "Return each result once, and leave out inputs that are returned unchanged."
+            raise UsageError(f"output {number}", "must be computed by the model, once", remedy=remedy)
+        buffers[slot] = Buffer("output", number)
+    first: dict[TensorSlot, int] = {}
+    last: dict[TensorSlot, int] = {}
+    for at, part in enumerate(parts.parts):
+        for slot in (*part.inputs, *part.outputs):
+            if slot not in buffers:
+                first.setdefault(slot, at)
+                last[slot] = at
+    for slot in first:
+        if slot not in written:
+            raise UsageError("method", "must read inputs, constants and its own results only")
+    bytes_of = {slot: slot.capacity * slot.dtype.itemsize for slot in first}
+    offsets, total = allocate([BufferLifetime(bytes_of[slot], first[slot], last[slot]) for slot in first])
+    buffers.update({slot: Buffer("arena", start + offset) for slot, offset in zip(first, offsets, strict=True)})
+    return buffers, total
+
+
+# --------------------------------------------------------------------------------------------------------------- limits
+
+
+def _check_limits(
+    sections: Sequence[Section], arena: int, target: CrossTarget, ports: Sequence[Port], flash: int | None,
+    sram: int | None,
+) -> None:  # fmt: skip
+    """Reject a model that cannot fit before its code is generated."""
+    weights = sum(s.plan.weights.nbytes if isinstance(s, CpuCode) else len(s.commands) + len(s.weights) for s in sections)
+    _check_size("--flash", "weights alone", weights, flash, sections)
+    total = arena + sum(port.bytes for port in ports)
+    _check_size("--sram", f"arena ({size(arena)}), inputs and outputs", total, sram, sections)
+
+
+def _check_size(option: str, what: str, needed: int, limit: int | None, sections: Sequence[Section]) -> None:
+    if limit is None or needed <= limit:
+        return
+    steps = [step for s in sections if isinstance(s, CpuCode) for step in s.plan.steps]
+    largest = max(steps, key=lambda step: step.bytes, default=None)
+    where = f" Largest layer: {largest.layer or largest.label} ({size(largest.bytes)})." if largest else ""
+    remedy = "Quantize to int8, or reduce the width or the input size of the model."
+    raise LimitError(option, f"{what} must fit in {size(limit)}", value=size(needed), remedy=f"{remedy}{where}")

@@ -1,0 +1,391 @@
+"""Writes plans as one relocatable object file: kernels, packed weights, and a function that calls every step in order.
+
+``int NAME_run(const NAME_inputs *, NAME_outputs *, void *arena)``: both structures are arrays of pointers. The code is
+position independent, allocates nothing and has no variables; it calls at most ``EXTERNAL_SYMBOLS`` and, between plans,
+the application's function for an NPU. The arena holds a plan's arena and scratch memory, then tensors between plans.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from edgewright.engine.codegen.builder import I64, PTR, Module, Reg, const
+from edgewright.engine.cross_target import CrossTarget
+from edgewright.engine.jit.elf import CodegenError
+from edgewright.engine.plan import ALIGN, SLACK, Address, KernelArg, Plan, Step, TensorSpec
+from edgewright.engine.rounding_library import ROUNDING_FUNCTIONS
+from edgewright.errors import UnsupportedOperatorError
+
+OK, NULL_POINTER, MISALIGNED, INDEX_OUT_OF_RANGE, NPU_FAILED = 0, 1, 2, 3, 4  # results of NAME_run
+_OPT_LEVEL = 2
+
+# What an object may call: copies, which compilers expect everywhere, and arithmetic that the processor has no
+# instruction for, from the compiler's run-time library (libgcc, compiler-rt).
+_COPIES = ("memcpy", "memmove", "memset")
+_EABI = (
+    *(f"__aeabi_{name}{size}" for name in ("memcpy", "memmove", "memset", "memclr") for size in ("", "4", "8")),
+    "__aeabi_lmul", "__aeabi_llsl", "__aeabi_llsr", "__aeabi_lasr", "__aeabi_ldivmod", "__aeabi_uldivmod",
+    "__aeabi_dadd", "__aeabi_dsub", "__aeabi_dmul", "__aeabi_ddiv", "__aeabi_f2d", "__aeabi_d2f", "__aeabi_i2d",
+    "__aeabi_ui2d", "__aeabi_l2d", "__aeabi_d2iz", "__aeabi_d2lz", "__aeabi_l2f", "__aeabi_ul2f", "__aeabi_f2lz",
+    "__aeabi_dcmplt", "__aeabi_dcmple", "__aeabi_dcmpgt", "__aeabi_dcmpge", "__aeabi_dcmpeq", "__aeabi_dcmpun",
+)  # fmt: skip
+EXTERNAL_SYMBOLS = frozenset((*_COPIES, *_EABI))
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """Memory of a tensor: a pointer of ``NAME_inputs`` or ``NAME_outputs`` (``position``: which one), or the arena
+    (``position``: the offset)."""
+
+    kind: str  # input, output or arena
+    position: int
+
+
+@dataclass(frozen=True)
+class IndexGuard:
+    """The elements of input ``input`` of a plan must be from ``low`` to ``high`` - 1; with both 0, not zero."""
+
+    input: int
+    low: int
+    high: int
+
+
+@dataclass(frozen=True)
+class CpuCode:
+    """A plan, and the memory of its inputs and outputs."""
+
+    plan: Plan
+    inputs: tuple[Buffer, ...]
+    outputs: tuple[Buffer, ...]
+    guards: tuple[IndexGuard, ...] = ()
+
+    @property
+    def scratch_offset(self) -> int:
+        return -(-(self.plan.arena_size + SLACK) // ALIGN) * ALIGN if self.plan.arena_size else 0
+
+    @property
+    def memory(self) -> int:
+        """Bytes of the arena that it uses."""
+        return self.scratch_offset + -(-self.plan.scratch_size // ALIGN) * ALIGN
+
+
+@dataclass(frozen=True)
+class NpuCall:
+    """A command stream of an NPU: inputs are copied into its scratch memory and outputs from there, each a buffer, its
+    offset in scratch memory, and its size."""
+
+    commands: bytes
+    weights: bytes
+    memory: int  # of scratch
+    inputs: tuple[tuple[Buffer, int, int], ...]
+    outputs: tuple[tuple[Buffer, int, int], ...]
+
+
+Section = CpuCode | NpuCall
+
+
+@dataclass(frozen=True)
+class ObjectFile:
+    """An object file's bytes, with what its user must provide and know."""
+
+    data: bytes
+    arena_size: int
+    arena_alignment: int
+    code_size: int
+    rodata_size: int  # weights, command streams and tables
+    external: tuple[str, ...]  # symbols that it needs
+
+
+def write_object(sections: Sequence[Section], target: CrossTarget, name: str, arena_size: int) -> ObjectFile:
+    """Compile sections, which run one after the other, to ``NAME_run``. Plans must have been made for ``target``."""
+    machine = _target_machine(target)
+    module = _link_kernels(sections, target, machine, _MainModule(sections, target, name, arena_size).text())
+    if target.isa.compact:
+        _optimize(module, machine)
+    data = machine.emit_object(module)
+    if target.isa.arch == "arm":
+        data = _mark_float_abi(data)
+    about = ElfFile(data)
+    allowed = EXTERNAL_SYMBOLS | {npu_hook(name)}
+    unknown = sorted(set(about.undefined) - allowed)
+    if unknown:
+        rule = f"has no instructions for {', '.join(unknown)}"
+        remedy = "Leave the operators that need it out of the model, or choose another target."
+        raise UnsupportedOperatorError(f"target {target.name}", rule, remedy=remedy)
+    sizes = about.section_sizes
+    rodata, code = (sum(size for section, size in sizes.items() if section.startswith(kind))
+                    for kind in (".rodata", ".text"))  # fmt: skip
+    return ObjectFile(data, arena_size, arena_alignment(target), code, rodata, tuple(sorted(set(about.undefined))))
+
+
+def npu_hook(name: str) -> str:
+    """The function of the application that runs a command stream."""
+    return f"{name}_npu_invoke"
+
+
+def arena_alignment(target: CrossTarget) -> int:
+    return 16 if target.isa.bytes <= 16 else ALIGN
+
+
+def _target_machine(target: CrossTarget) -> Any:
+    import llvmlite.binding as llvm
+
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    kind = llvm.Target.from_triple(target.triple)
+    return kind.create_target_machine(target.isa.cpu, target.isa.features, _OPT_LEVEL, "pic", "small")
+
+
+def _link_kernels(sections: Sequence[Section], target: CrossTarget, machine: Any, main: str) -> Any:
+    """One module of the main function and all kernels, whose symbols become local."""
+    import llvmlite.binding as llvm
+
+    head = f'target triple = "{target.triple}"\ntarget datalayout = "{machine.target_data}"\n'
+    module = llvm.parse_assembly(head + main)
+    plans = [section.plan for section in sections if isinstance(section, CpuCode)]
+    kernels = {step.kernel: plan.kernels[step.kernel] for plan in plans for step in plan.steps}
+    for source in kernels.values():
+        text = source if isinstance(source, str) else source()
+        module.link_in(llvm.parse_assembly(head + text))
+    for kernel in kernels:
+        function = module.get_function(kernel)
+        function.linkage = "internal"
+        function.add_function_attribute("noinline")
+    if target.isa.cpu == "cortex-m4":
+        module.link_in(llvm.parse_assembly(head + ROUNDING_FUNCTIONS))
+    module.verify()
+    return module
+
+
+def _optimize(module: Any, machine: Any) -> None:
+    """Run LLVM's passes for small code: index arithmetic shrinks to 32 bits. Kernels are vectorized already."""
+    import llvmlite.binding as llvm
+
+    options = llvm.create_pipeline_tuning_options(speed_level=2)
+    options.loop_unrolling = options.loop_vectorization = options.slp_vectorization = False
+    builder = llvm.create_pass_builder(machine, options)
+    builder.getModulePassManager().run(module, builder)
+
+
+# ------------------------------------------------------------------------------------------------------- main function
+
+
+class _MainModule:
+    """``NAME_run``, the weights and the command streams, as LLVM IR."""
+
+    def __init__(self, sections: Sequence[Section], target: CrossTarget, name: str, arena_size: int) -> None:
+        self.module, self.target, self.name, self.arena_size = Module(target.isa.arch), target, name, arena_size
+        params = [(PTR, "inputs"), (PTR, "outputs"), (PTR, "arena")]
+        self.f = self.module.function(f"{name}_run", params, "i32", exported=True)
+        self.sections, self.word = sections, f"i{8 * target.pointer_bytes}"
+        self.caller_pointers: dict[Buffer, Reg] = {}
+
+    def text(self) -> str:
+        f = self.f
+        steps = [step for s in self.sections if isinstance(s, CpuCode) for step in s.plan.steps]
+        args = f.emit(PTR, f"alloca [{max((len(step.args) for step in steps), default=0) or 1} x i64], align 8")
+        self._check_pointers()
+        for number, section in enumerate(self.sections):
+            if isinstance(section, CpuCode):
+                _CpuEmitter(self, section, number).emit(args)
+            else:
+                self._call_npu(section, number)
+        f.ret(const(OK, "i32"))
+        return self.module.text()
+
+    def constant(self, name: str, data: bytes, slack: int = 0) -> Reg:
+        """A constant of its own linker section."""
+        text = "".join(_ESCAPED[byte] for byte in data + bytes(slack))
+        kind, section = f"[{len(data) + slack} x i8]", f".rodata.{self.name}_{name}"
+        self.module.declare(f'@{name} = internal constant {kind} c"{text}", section "{section}", align {ALIGN}')
+        return Reg(f"@{name}", PTR)
+
+    def fail_if(self, condition: Reg, result: int) -> None:
+        self.f.return_if(condition, const(result, "i32"))
+
+    def pointer(self, buffer: Buffer) -> Reg:
+        if buffer.kind == "arena":
+            return self.f.gep(self.f.arg("arena"), buffer.position)
+        return self.caller_pointers[buffer]
+
+    def _check_pointers(self) -> None:
+        """The structures, the arena and every buffer must be there, and the arena must be aligned."""
+        f = self.f
+        memory = self.arena_size > 0
+        for name in ("inputs", "outputs", *(("arena",) if memory else ())):
+            self.fail_if(self._is_null(f.arg(name)), NULL_POINTER)
+        if memory:
+            bits = f.emit(self.word, f"ptrtoint ptr {f.arg('arena')} to {self.word}")
+            self.fail_if(f.compare("ne", f.op("and", bits, arena_alignment(self.target) - 1), 0), MISALIGNED)
+        for buffer in dict.fromkeys(b for s in self.sections for b in _buffers(s) if b.kind != "arena"):
+            size = self.target.pointer_bytes
+            pointer = f.load(PTR, f.arg(f"{buffer.kind}s"), buffer.position * size, size)
+            self.fail_if(self._is_null(pointer), NULL_POINTER)
+            self.caller_pointers[buffer] = pointer
+
+    def _is_null(self, pointer: Reg) -> Reg:
+        return self.f.emit("i1", f"icmp eq ptr {pointer}, null")
+
+    def copy(self, target: Reg, source: Reg, size: int) -> None:
+        """Copy between buffers, which may be the same one."""
+        function = f"llvm.memmove.p0.p0.{self.word}"
+        self.module.declare(f"declare void @{function}(ptr, ptr, {self.word}, i1)")
+        self.f.emit_void(f"call void @{function}(ptr {target}, ptr {source}, {self.word} {size}, i1 false)")
+
+    def _call_npu(self, call: NpuCall, number: int) -> None:
+        """Copy inputs into scratch memory, call the application's function, copy outputs from there."""
+        f, arena, hook = self.f, self.f.arg("arena"), npu_hook(self.name)
+        for buffer, offset, size in call.inputs:
+            self.copy(f.gep(arena, offset), self.pointer(buffer), size)
+        commands = self.constant(f"commands{number}", call.commands)
+        weights = self.constant(f"npu_weights{number}", call.weights) if call.weights else Reg("null", PTR)
+        sized = [(commands, len(call.commands)), (weights, len(call.weights)), (arena, call.memory)]
+        self.module.declare(f"declare i32 @{hook}({', '.join(['ptr', self.word] * 3)})")
+        listed = ", ".join(f"ptr {pointer}, {self.word} {size}" for pointer, size in sized)
+        result = f.emit("i32", f"call i32 @{hook}({listed})")
+        self.fail_if(f.compare("ne", result, 0), NPU_FAILED)
+        for buffer, offset, size in call.outputs:
+            self.copy(self.pointer(buffer), f.gep(arena, offset), size)
+
+
+_ESCAPED = [f"\\{byte:02X}" for byte in range(256)]
+
+
+def _buffers(section: Section) -> Iterator[Buffer]:
+    if isinstance(section, CpuCode):
+        yield from (*section.inputs, *section.outputs)
+    else:
+        yield from (buffer for buffer, _, _ in (*section.inputs, *section.outputs))
+
+
+class _CpuEmitter:
+    """The calls of a plan's steps. Arguments are stored to an array on the stack, which kernels load them from."""
+
+    def __init__(self, main: _MainModule, code: CpuCode, number: int) -> None:
+        self.main, self.f, self.code, self.plan = main, main.f, code, code.plan
+        weights = code.plan.weights
+        # Vector loads may overrun the weights by SLACK bytes.
+        self.weights = main.constant(f"weights{number}", weights.tobytes(), SLACK) if weights.nbytes else None
+
+    def emit(self, args: Reg) -> None:
+        f, plan = self.f, self.plan
+        for guard in self.code.guards:
+            self._check_indices(guard)
+        if plan.checks:
+            f.store(const(0, I64), f.arg("arena"), plan.arena_size - ALIGN, 8)
+        for output, source in plan.updates:
+            pointers = self.main.pointer(self.code.outputs[output]), self.main.pointer(self.code.inputs[source])
+            self.main.copy(*pointers, plan.outputs[output].nbytes)
+        scratch = f.gep(f.arg("arena"), self.code.scratch_offset)
+        for step in plan.steps:
+            for index, argument in enumerate(step.args):
+                f.store(self._argument(step, argument), args, 8 * index, 8)
+            self.main.module.declare(f"declare void @{step.kernel}(ptr, i64, i64, ptr)")
+            f.emit_void(f"call void @{step.kernel}(ptr {args}, i64 0, i64 {step.units}, ptr {scratch})")
+        if plan.checks:
+            failed = f.load(I64, f.arg("arena"), plan.arena_size - ALIGN, 8)
+            self.main.fail_if(f.compare("ne", failed, 0), INDEX_OUT_OF_RANGE)
+
+    def _check_indices(self, guard: IndexGuard) -> None:
+        """Return an error if an index that the caller passed is outside of its tensor."""
+        f, spec = self.f, self.plan.inputs[guard.input]
+        size, count = spec.dtype.itemsize, spec.nbytes // spec.dtype.itemsize
+        start = self.main.pointer(self.code.inputs[guard.input])
+
+        def check(at: Reg, bad: list[Reg]) -> list[Reg]:
+            value = f.cast("sext", f.load(f"i{8 * size}", f.gep(start, f.mul(at, size))), I64)
+            if guard.low == guard.high:
+                wrong = f.compare("eq", value, 0)
+            else:
+                wrong = f.compare("uge", f.add(value, -guard.low), guard.high - guard.low)
+            return [f.op("or", bad[0], wrong)]
+
+        (bad,) = f.loop(count, [Reg("false", "i1")], check)
+        self.main.fail_if(bad, INDEX_OUT_OF_RANGE)
+
+    def _argument(self, step: Step, argument: KernelArg) -> Reg:
+        if isinstance(argument, float):
+            return const(int(np.float32(argument).view(np.uint32)), I64)
+        if not isinstance(argument, Address):
+            return const(int(argument), I64)
+        if argument.buffer == "input":
+            base, size = self._caller(self.code.inputs, self.plan.inputs, argument.index)
+        elif argument.buffer == "output":
+            base, size = self._caller(self.code.outputs, self.plan.outputs, argument.index)
+        elif argument.buffer == "arena":
+            base, size = self.f.arg("arena"), self.plan.arena_size
+        elif argument.buffer == "weights" and self.weights is not None:
+            base, size = self.weights, self.plan.weights.nbytes
+        else:
+            raise CodegenError(f"{step.label or step.kernel}: address", "must not be shared with other plans")
+        if not 0 <= argument.offset <= size:
+            rule = f"must lie in the {argument.buffer} of {size} bytes"
+            raise CodegenError(f"{step.label or step.kernel}: address", rule, value=argument.offset)
+        return self.f.gep(base, argument.offset)
+
+    def _caller(self, buffers: Sequence[Buffer], tensors: Sequence[TensorSpec], index: int) -> tuple[Reg, int]:
+        return self.main.pointer(buffers[index]), tensors[index].nbytes
+
+
+# ---------------------------------------------------------------------------------------------------------------- ELF
+
+
+class ElfFile:
+    """Sections and undefined symbols of a relocatable object, of 32 or 64 bits (System V ABI, chapter 4)."""
+
+    _FORMATS: Mapping[int, tuple[str, str, str]] = {  # header from e_shoff on, section header, symbol
+        1: ("<16sHHIIIIIHHHHHH", "<IIIIIIIIII", "<IIIBBH"),
+        2: ("<16sHHIQQQIHHHHHH", "<IIQQQQIIQQ", "<IBBHQQ"),
+    }
+
+    def __init__(self, data: bytes) -> None:
+        if data[:4] != b"\x7fELF" or data[4] not in self._FORMATS:
+            raise CodegenError("object file", "must be ELF", remedy="Please report this.")
+        header, section, symbol = self._FORMATS[data[4]]
+        fields = struct.unpack_from(header, data)
+        offset, size, count, names = fields[6], fields[11], fields[12], fields[13]
+        rows = [struct.unpack_from(section, data, offset + size * k) for k in range(count)]
+        base = rows[names][4]
+
+        def text(at: int) -> str:
+            return data[at : data.index(b"\0", at)].decode()
+
+        self.section_sizes = {text(base + row[0]): row[5] for row in rows[1:]}
+        # Offsets of each section's header, and of its contents.
+        self.places = {text(base + row[0]): (offset + size * k, row[4]) for k, row in enumerate(rows)}
+        self.undefined: list[str] = []
+        for row in rows:
+            if row[1] == 2:  # SHT_SYMTAB
+                strings = rows[row[6]][4]
+                self.undefined += _undefined(data, row[4], row[5], symbol, strings, text)
+
+
+def _undefined(data: bytes, offset: int, size: int, symbol: str, strings: int, text: Any) -> Iterator[str]:
+    step, section = struct.calcsize(symbol), 5 if symbol == "<IIIBBH" else 3
+    for at in range(offset + step, offset + size, step):
+        fields = struct.unpack_from(symbol, data, at)
+        if fields[section] == 0 and fields[0]:
+            yield text(strings + fields[0])
+
+
+_VFP_ARGUMENTS, _NEITHER = 28, 3  # Tag_ABI_VFP_args, compatible with both
+
+
+def _mark_float_abi(data: bytes) -> bytes:
+    """State that no function takes or returns floating point, so that the object links with either calling convention
+    (Addenda to the ABI for the Arm Architecture, build attributes). The section is written again at the file's end."""
+    about = ElfFile(data)
+    header, offset = about.places[".ARM.attributes"]
+    attributes = bytearray(data[offset : offset + about.section_sizes[".ARM.attributes"]])
+    attributes += bytes((_VFP_ARGUMENTS, _NEITHER))
+    file_scope = attributes.index(b"\0", 5) + 1  # after the vendor's name: Tag_File and its length
+    for at in (1, file_scope + 1):
+        struct.pack_into("<I", attributes, at, struct.unpack_from("<I", attributes, at)[0] + 2)
+    result = bytearray(data)
+    struct.pack_into("<II", result, header + 16, len(data), len(attributes))  # sh_offset, sh_size
+    return bytes(result + attributes)

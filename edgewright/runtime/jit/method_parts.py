@@ -1,0 +1,128 @@
+"""A method as a sequence of parts: core graphs of everything that the CPU runs, and the delegates between them.
+
+Unlike a segment, which stands beside the calls that it replaces, the parts are the complete method: a call that cannot
+be lowered is an error. Object files are written from them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from edgewright.errors import UnsupportedOperatorError, UsageError
+from edgewright.ir.graph import Graph
+from edgewright.ir.layer_names import layer_of
+from edgewright.ir.numerics import FLOAT32, Numerics
+from edgewright.runtime.delegate_calls import DelegateStep
+from edgewright.runtime.input_aliasing import has_state
+from edgewright.runtime.jit.graph_builder import GraphBuilder
+from edgewright.runtime.jit.segment_step import can_analyze
+from edgewright.runtime.jit.segments import SegmentBuilder
+from edgewright.runtime.method import Method
+from edgewright.runtime.step import FreeStep, JumpFalseStep, MoveStep, Step
+from edgewright.runtime.tensor import TensorSlot
+
+
+@dataclass(frozen=True)
+class CpuPart:
+    """Consecutive calls as one graph. ``guards``: index inputs, the size of what they index, negatives allowed."""
+
+    graph: Graph
+    numerics: Numerics
+    inputs: tuple[TensorSlot, ...]
+    outputs: tuple[TensorSlot, ...]
+    guards: frozenset[tuple[TensorSlot, int, bool]]
+
+
+@dataclass(frozen=True)
+class DelegatePart:
+    """A delegate that has no graph for the CPU: delegate ``index`` of the method."""
+
+    index: int
+    inputs: tuple[TensorSlot, ...]
+    outputs: tuple[TensorSlot, ...]
+
+
+Part = CpuPart | DelegatePart
+
+
+@dataclass(frozen=True)
+class MethodParts:
+    parts: tuple[Part, ...]
+    inputs: tuple[TensorSlot, ...]
+    outputs: tuple[TensorSlot, ...]
+
+
+def split_method(method: Method) -> MethodParts:
+    """Lower a method of static shapes without state."""
+    steps, values, plan = method.bound_steps, method.values, method.plan
+    _check_static(method)
+    steps = [step for step in steps if not isinstance(step, FreeStep)]
+    for step in steps:
+        if isinstance(step, JumpFalseStep | MoveStep):
+            remedy = "Compile the branch that the device needs, or unroll the loop."
+            raise UnsupportedOperatorError(
+                f"method {method.name!r}", "must be straight-line code: it has control flow", remedy=remedy
+            )
+    if has_state(plan, values, steps):
+        remedy = "Make the state an input and an output of forward()."
+        raise UnsupportedOperatorError(f"method {method.name!r}", "must keep no state between calls", remedy=remedy)
+    builder = _PartBuilder(plan, values, steps, method.memory_limit, 1)
+    if steps and not can_analyze(steps):
+        raise UnsupportedOperatorError(f"method {method.name!r}", "must be calls of stock kernels and delegates")
+    parts = builder.split(steps, method.delegate_indices)
+    return MethodParts(tuple(parts), *(tuple(values[i] for i in ids) for ids in (plan.inputs, plan.outputs)))
+
+
+def _check_static(method: Method) -> None:
+    for side, indices in (("input", method.plan.inputs), ("output", method.plan.outputs)):
+        for number, index in enumerate(indices):
+            value = method.values[index]
+            if not isinstance(value, TensorSlot):
+                got = type(value).__name__
+                raise UsageError(f"{side} {number} of {method.name!r}", "must be a tensor in an object file", value=got)
+            if value.dynamic:
+                rule, shape = "must have a fixed shape in an object file", list(value.bound)
+                remedy = "Compile the model without dynamic_shapes, at the size that the device uses."
+                raise UsageError(f"{side} {number} of {method.name!r}", rule, value=shape, remedy=remedy)
+
+
+class _PartBuilder(SegmentBuilder):
+    def split(self, steps: Sequence[Step], delegates: dict[int, int]) -> list[Part]:
+        """``delegates``: the index of each delegate by the identity of its object."""
+        parts: list[Part] = []
+        chain, at = list(steps), 0
+        while at < len(chain):
+            step = chain[at]
+            if isinstance(step, DelegateStep) and step.delegate.device_graph is None:
+                slots = [tuple(self.values[i] for i in ids) for ids in (step.inputs, step.outputs)]
+                parts.append(DelegatePart(delegates[id(step.delegate)], *slots))
+                at += 1
+                continue
+            end, builder = self._grow(chain, at)
+            if end == at:
+                raise _unsupported(step)
+            parts.append(self._part(builder, chain[at:end]))
+            at = end
+        return parts
+
+    def _part(self, builder: GraphBuilder, steps: Sequence[Step]) -> CpuPart:
+        outputs = [self.values[i] for i in self.observed_results(steps)]
+        builder.graph.outputs = builder.results(outputs)
+        return CpuPart(
+            builder.graph, builder.numerics or FLOAT32, tuple(builder.input_slots), tuple(outputs),
+            frozenset(builder.guards),
+        )  # fmt: skip
+
+    def add_step(self, step: Step, builder: GraphBuilder, before: Sequence[Step]) -> bool:
+        if not isinstance(step, DelegateStep):
+            return super().add_step(step, builder, before)
+        graph = step.delegate.device_graph
+        return graph is not None and self.inline_delegate(step, graph, builder, before)
+
+
+def _unsupported(step: Step) -> UnsupportedOperatorError:
+    layer = layer_of(step.origin)
+    subject = f"{step.label}{f' in layer {layer}' if layer else ''}"
+    remedy = "Leave it out of the model and compute it in the application, or express it with other operators."
+    return UnsupportedOperatorError(subject, "has no kernel that an object file may contain", remedy=remedy)
