@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from edgewright.bare_metal.c_source import check_name
 from edgewright.bare_metal.describe import Port, read_ports
-from edgewright.bare_metal.object_header import object_header
+from edgewright.bare_metal.object_header import ObjectDescription, object_header
 from edgewright.bare_metal.pools import find_method
 from edgewright.engine.compiler import make_plan
 from edgewright.engine.cross_target import CrossTarget, find_cross_target
 from edgewright.engine.graph.memory import BufferLifetime, allocate
-from edgewright.engine.object_file import Buffer, CpuCode, IndexGuard, NpuCall, ObjectFile, Section, write_object
+from edgewright.engine.object_file import Buffer, CpuCode, IndexGuard, NpuCall, Section, write_object
 from edgewright.engine.plan import Plan
 from edgewright.errors import LimitError, UnsupportedOperatorError, UsageError
 from edgewright.files import make_folder, write_file
@@ -27,24 +26,6 @@ from edgewright.runtime.tensor import TensorSlot
 from edgewright.units import size
 
 _CODE_LIMIT = 1 << 26  # characters of LLVM IR
-
-
-@dataclass(frozen=True)
-class ObjectDescription:
-    """An object file, its inputs and outputs, and the steps that it executes."""
-
-    name: str
-    target: CrossTarget
-    object: ObjectFile
-    inputs: tuple[Port, ...]
-    outputs: tuple[Port, ...]
-    macs: int
-    npu_calls: int
-
-    @property
-    def flash(self) -> int:
-        """Bytes of code and constants."""
-        return self.object.code_size + self.object.rodata_size
 
 
 def export_object(
@@ -94,7 +75,8 @@ def _make_sections(
     plans = {part: _make_plan(part, target) for part in parts.parts if isinstance(part, CpuPart)}
     calls = {part: _npu_blob(part, program, plan) for part in parts.parts if isinstance(part, DelegatePart)}
     working = max(
-        (*(CpuCode(p, (), ()).memory for p in plans.values()), *(blob.scratch_size for blob in calls.values())), default=0
+        (*(CpuCode(p, (), ()).memory for p in plans.values()), *(blob.scratch_size for blob in calls.values())),
+        default=0,
     )
     buffers, between = _place_tensors(parts, -(-working // 64) * 64)
     sections: list[Section] = []
@@ -174,7 +156,9 @@ def _check_limits(
     sram: int | None,
 ) -> None:  # fmt: skip
     """Reject a model that cannot fit before its code is generated."""
-    weights = sum(s.plan.weights.nbytes if isinstance(s, CpuCode) else len(s.commands) + len(s.weights) for s in sections)
+    weights = sum(
+        s.plan.weights.nbytes if isinstance(s, CpuCode) else len(s.commands) + len(s.weights) for s in sections
+    )
     _check_size("--flash", "weights alone", weights, flash, sections)
     total = arena + sum(port.bytes for port in ports)
     _check_size("--sram", f"arena ({size(arena)}), inputs and outputs", total, sram, sections)

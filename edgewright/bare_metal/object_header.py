@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 from edgewright._version import VERSION
 from edgewright.bare_metal.c_source import c_float, shape_text
 from edgewright.bare_metal.describe import Port
 from edgewright.engine import object_file
+from edgewright.engine.cross_target import CrossTarget
 from edgewright.errors import UsageError
-
-if TYPE_CHECKING:
-    from edgewright.bare_metal.object_export import ObjectDescription
 
 # C types of elements; 16-bit floating point, which C99 has no type for, as its bits.
 _C_TYPES = {
@@ -20,6 +18,24 @@ _C_TYPES = {
     "float32": "float", "float64": "double", "bool": "uint8_t", "float16": "uint16_t", "bfloat16": "uint16_t",
     "uint16": "uint16_t", "uint32": "uint32_t", "uint64": "uint64_t",
 }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ObjectDescription:
+    """An object file, its inputs and outputs, and the steps that it executes."""
+
+    name: str
+    target: CrossTarget
+    object: object_file.ObjectFile
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    macs: int
+    npu_calls: int
+
+    @property
+    def flash(self) -> int:
+        """Bytes of code and constants."""
+        return self.object.code_size + self.object.rodata_size
 
 
 def object_header(about: ObjectDescription) -> str:
@@ -73,12 +89,14 @@ def _ports(ports: Sequence[Port], macro: str, side: str) -> Iterator[str]:
     yield f"#define {macro}_{side}_COUNT {len(ports)}u"
     for number, port in enumerate(ports):
         prefix = f"{macro}_{side}_{number}"
-        order = "" if list(port.dim_order) == sorted(port.dim_order) else f", dimensions stored as {list(port.dim_order)}"
+        order = (
+            "" if list(port.dim_order) == sorted(port.dim_order) else f", dimensions stored as {list(port.dim_order)}"
+        )
         yield f"#define {prefix}_SIZE {port.bytes}u /* bytes: {port.type}, {shape_text(port)}{order} */"
         yield f"#define {prefix}_RANK {len(port.shape)}u"
         yield f"#define {prefix}_SHAPE {{{', '.join(map(str, port.shape)) or '0'}}}"
         if port.scale is not None:
-            yield f"/* real = scale * (stored - zero point) */"
+            yield "/* real = scale * (stored - zero point) */"
             yield f"#define {prefix}_SCALE {c_float(port.scale)}"
             yield f"#define {prefix}_ZERO_POINT ({port.zero_point})"
 
@@ -96,12 +114,12 @@ def _structure(ports: Sequence[Port], name: str, side: str, qualifier: str) -> I
 
 def _function(about: ObjectDescription) -> Iterator[str]:
     name, macro = about.name, about.name.upper()
-    yield f"/* Computes the outputs. arena: {macro}_ARENA_SIZE bytes at a multiple of {macro}_ARENA_ALIGNMENT. Buffers of"
-    yield " * inputs, outputs and arena must not overlap. Calls with different arenas may run at the same time. */"
+    yield f"/* Computes the outputs. arena: {macro}_ARENA_SIZE bytes at a multiple of {macro}_ARENA_ALIGNMENT."
+    yield " * Buffers of inputs, outputs and arena must not overlap. Calls with different arenas may run at the same time. */"
     yield f"int {name}_run(const {name}_inputs *inputs, {name}_outputs *outputs, void *arena);"
     if about.npu_calls:
         yield ""
-        yield "/* You define this: run a command stream of the Ethos-U and wait for it; 0 if that succeeded. With Arm's driver:"
-        yield " * ethosu_invoke_v3(driver, commands, commands_size, {weights, scratch, fast scratch}, their sizes, 3, NULL). */"
-        yield f"int {name}_npu_invoke(const void *commands, size_t commands_size, const void *weights, size_t weights_size,"
-        yield "    void *scratch, size_t scratch_size);"
+        yield "/* You define this: run a command stream of the Ethos-U and wait for it; 0 if that succeeded. With Arm's"
+        yield " * driver: ethosu_invoke_v3, with the base addresses of weights, scratch and fast scratch. */"
+        yield f"int {name}_npu_invoke(const void *commands, size_t commands_size, const void *weights,"
+        yield "    size_t weights_size, void *scratch, size_t scratch_size);"

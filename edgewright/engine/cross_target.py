@@ -38,7 +38,9 @@ def _aarch64(system: str, level: str) -> CrossTarget:
     isa = ISA(level, 4, 32, level != "neon", False, "generic", features, signed=level == "dotprod", arch="aarch64")
     triple = {"linux": "aarch64-unknown-linux-gnu", "android": "aarch64-unknown-linux-android"}[system]
     name = f"aarch64-{system}" + ("" if level == "neon" else f"+{level}")
-    return CrossTarget(name, triple, isa, {"neon": "Armv8-A", "dotprod": "Armv8.2-A with dotprod", "i8mm": "Armv8.6-A"}[level])
+    return CrossTarget(
+        name, triple, isa, {"neon": "Armv8-A", "dotprod": "Armv8.2-A with dotprod", "i8mm": "Armv8.6-A"}[level]
+    )
 
 
 def _cortex_m(name: str, architecture: str, features: str, summary: str, helium: bool = False) -> CrossTarget:

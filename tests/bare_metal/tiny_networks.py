@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 
 import torch
@@ -59,7 +60,7 @@ def autoencoder() -> tuple[nn.Module, tuple[int, ...]]:
     """Anomaly detection: 640 mel values through a bottleneck of 8."""
     sizes = (640, 128, 128, 128, 128, 8, 128, 128, 128, 128)
     layers: list[nn.Module] = []
-    for inputs, outputs in zip(sizes, sizes[1:], strict=False):
+    for inputs, outputs in itertools.pairwise(sizes):
         layers += [nn.Linear(inputs, outputs), nn.ReLU()]
     return nn.Sequential(*layers, nn.Linear(128, 640)), (1, 640)
 
