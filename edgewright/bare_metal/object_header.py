@@ -115,7 +115,7 @@ def _structure(ports: Sequence[Port], name: str, side: str, qualifier: str) -> I
 def _function(about: ObjectDescription) -> Iterator[str]:
     name, macro = about.name, about.name.upper()
     yield f"/* Computes the outputs. arena: {macro}_ARENA_SIZE bytes at a multiple of {macro}_ARENA_ALIGNMENT."
-    yield " * Buffers of inputs, outputs and arena must not overlap. Calls with different arenas may run at the same time. */"
+    yield " * Inputs, outputs and arena must not overlap. Calls with different arenas may run at the same time. */"
     yield f"int {name}_run(const {name}_inputs *inputs, {name}_outputs *outputs, void *arena);"
     if about.npu_calls:
         yield ""
