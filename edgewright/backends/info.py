@@ -43,6 +43,7 @@ class BackendInfo:
     ``disassemble``: the contents of a blob (``runtime.disassembly``); by default its graph or that of its twin.
     ``device_memory``: what a delegate takes of a device without an operating system (``runtime.device_memory``), if
     ExecuTorch's bare-metal runtime can execute it.
+    ``device_commands``: what an NPU executes of a blob (``runtime.device_memory``), for object files without a runtime.
     ``layer_bytes``: the constants of a blob by layer (``runtime.layer_bytes``), as iterable of ``LayerBytes``.
     """
 
@@ -55,7 +56,7 @@ class BackendInfo:
         requirements: str | Sequence[Requirement] = "",
         compat: str | CompatNames = "", disassemble: str | Callable[[Any], Any] = "",
         device_memory: str | Callable[[Any], Any] = "", make_spec: str | Callable[[str, Mapping[str, Any]], Any] = "",
-        layer_bytes: str | Callable[[Any], Any] = "",
+        layer_bytes: str | Callable[[Any], Any] = "", device_commands: str | Callable[[Any], Any] = "",
     ) -> None:  # fmt: skip
         self.name, self.package, self.id = name, package, id or name
         self.title, self.full_title, self.summary = title or name, full_title or title or name, summary
@@ -65,7 +66,7 @@ class BackendInfo:
         self.demo_target, self.dialects = demo_target, dialects or {}
         self.requirements, self.compat, self.disassemble = requirements, compat, disassemble
         self.device_memory, self.make_spec = device_memory, make_spec
-        self.layer_bytes = layer_bytes
+        self.layer_bytes, self.device_commands = layer_bytes, device_commands
 
     def __repr__(self) -> str:
         return f"BackendInfo({self.name!r}, {self.package!r})"

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
+from edgewright.backends.registry import all_backends, find_provider
 from edgewright.bare_metal.c_source import check_name
 from edgewright.bare_metal.describe import Port, read_ports
 from edgewright.bare_metal.object_header import ObjectDescription, object_header
-from edgewright.bare_metal.pools import find_method
+from edgewright.bare_metal.pools import device_blob, find_method
 from edgewright.engine.compiler import make_plan
 from edgewright.engine.cross_target import CrossTarget, find_cross_target
 from edgewright.engine.graph.memory import BufferLifetime, allocate
@@ -20,12 +20,11 @@ from edgewright.errors import LimitError, UnsupportedOperatorError, UsageError
 from edgewright.files import make_folder, write_file
 from edgewright.formats import schema
 from edgewright.formats.pte_reader import read_program
+from edgewright.runtime.device_memory import DeviceCommands
 from edgewright.runtime.jit.method_parts import CpuPart, DelegatePart, MethodParts, split_method
 from edgewright.runtime.program import Runtime
 from edgewright.runtime.tensor import TensorSlot
 from edgewright.units import size
-
-_CODE_LIMIT = 1 << 26  # characters of LLVM IR
 
 
 def export_object(
@@ -73,9 +72,9 @@ def _make_sections(
 ) -> tuple[list[Section], int]:
     """Plans and command streams with the memory of their tensors, and the arena's size."""
     plans = {part: _make_plan(part, target) for part in parts.parts if isinstance(part, CpuPart)}
-    calls = {part: _npu_blob(part, program, plan) for part in parts.parts if isinstance(part, DelegatePart)}
+    calls = {part: _device_commands(part, program, plan) for part in parts.parts if isinstance(part, DelegatePart)}
     working = max(
-        (*(CpuCode(p, (), ()).memory for p in plans.values()), *(blob.scratch_size for blob in calls.values())),
+        (*(CpuCode(p, (), ()).memory for p in plans.values()), *(each.scratch for each in calls.values())),
         default=0,
     )
     buffers, between = _place_tensors(parts, -(-working // 64) * 64)
@@ -85,10 +84,10 @@ def _make_sections(
         if isinstance(part, CpuPart):
             sections.append(CpuCode(plans[part], inputs, outputs, _guards(part)))
         else:
-            blob = calls[part]
-            io = [tuple((b, t.offset, t.nbytes) for b, t in zip(bs, ts, strict=True))
-                  for bs, ts in ((inputs, blob.inputs), (outputs, blob.outputs))]  # fmt: skip
-            sections.append(NpuCall(bytes(blob.cmd_data), bytes(blob.weight_data), blob.scratch_size, io[0], io[1]))
+            npu = calls[part]
+            io = [tuple((buffer, *extent) for buffer, extent in zip(tensors, ranges, strict=True))
+                  for tensors, ranges in ((inputs, npu.inputs), (outputs, npu.outputs))]  # fmt: skip
+            sections.append(NpuCall(npu.commands, npu.weights, npu.scratch, io[0], io[1]))
     return sections, -(-working // 64) * 64 + between if between else working
 
 
@@ -103,16 +102,17 @@ def _make_plan(part: CpuPart, target: CrossTarget) -> Plan:
     return plan
 
 
-def _npu_blob(part: DelegatePart, program: schema.Program, plan: schema.ExecutionPlan) -> Any:
-    from edgewright.backends.ethos_u.blob import read_blob
-
+def _device_commands(part: DelegatePart, program: schema.Program, plan: schema.ExecutionPlan) -> DeviceCommands:
     delegate = plan.delegates[part.index]
-    if delegate.id != "EthosUBackend":
-        remedy = "Compile the model for a CPU target, or for Ethos-U."
-        rule = "must be XNNPACK's or Ethos-U's in an object file"
-        raise UsageError(f"delegate {part.index}", rule, value=delegate.id, remedy=remedy)
+    info = find_provider(delegate.id, lambda info: info.device_commands)
+    if info is None:
+        known = ", ".join(sorted({i.title for i in all_backends() if i.device_commands}))
+        remedy = f"Compile the model for XNNPACK, for {known}, or without delegates."
+        raise UsageError(f"delegate {part.index}", "must have code for the CPU or commands for an NPU in an object file",
+                         value=delegate.id, remedy=remedy)  # fmt: skip
     named = {item.key: program.segment(item.segment_index) for item in program.named_data or ()}
-    return read_blob(program.blob(delegate), named)
+    commands: DeviceCommands = info.load_function(info.device_commands)(device_blob(program, delegate, named))
+    return commands
 
 
 def _guards(part: CpuPart) -> tuple[IndexGuard, ...]:

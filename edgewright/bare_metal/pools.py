@@ -101,10 +101,14 @@ def _delegate_memory(
         remedy = f"Compile for {known}, or without delegates: --backend is then left out."
         rule = "must be one that ExecuTorch's bare-metal runtime executes"
         raise UsageError(f"delegate {index}", rule, value=delegate.id, remedy=remedy)
-    specs = {spec.key: bytes(spec.value) for spec in delegate.compile_specs or ()}
-    contents = DeviceBlob(program.blob(delegate), specs, named, delegate_layers(program)(delegate))
-    memory: DeviceMemory = info.load_function(info.device_memory)(contents)
+    memory: DeviceMemory = info.load_function(info.device_memory)(device_blob(program, delegate, named))
     return memory
+
+
+def device_blob(program: schema.Program, delegate: schema.BackendDelegate, named: Mapping[str, Any]) -> DeviceBlob:
+    """A delegate as the functions of backends about devices take it."""
+    specs = {spec.key: bytes(spec.value) for spec in delegate.compile_specs or ()}
+    return DeviceBlob(program.blob(delegate), specs, named, delegate_layers(program)(delegate))
 
 
 def _fast_scratch(program: schema.Program, delegates: Sequence[DeviceMemory]) -> tuple[int, bool]:

@@ -36,7 +36,6 @@ class ISA:
     signed: bool = False  # the dot product takes signed operands only
     bf16: bool = False  # float32 products may be rounded to bf16
     arch: str = field(default_factory=machine_name)  # as LLVM names it
-    dsp: bool = False  # 32-bit Arm: two int16 products, accumulated in int32, in one instruction on scalar registers
     compact: bool = False  # little memory: algorithms that trade memory for speed are not used
 
     @property

@@ -49,3 +49,14 @@ class DeviceMemory:
     final_layers: tuple[str, ...] = ()
     constants_in_sram: bool = False
     scratch_in_dram: bool = False
+
+
+@dataclass(frozen=True)
+class DeviceCommands:
+    """What an NPU executes of one delegate. ``inputs``, ``outputs``: offset in the scratch memory, and bytes."""
+
+    commands: bytes = field(repr=False)
+    weights: bytes = field(repr=False)
+    scratch: int
+    inputs: tuple[tuple[int, int], ...]
+    outputs: tuple[tuple[int, int], ...]

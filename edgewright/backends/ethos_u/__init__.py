@@ -25,7 +25,8 @@ INFO = BackendInfo(
                 "apt install g++-arm-none-eabi, or ExecuTorch's examples/arm/setup.sh"),
     ),
     compat=".compat_names:NAMES", disassemble=".disasm:disassemble",
-    device_memory=".device_memory:device_memory", make_spec=".target:make_spec",
+    device_memory=".device_memory:device_memory", device_commands=".device_memory:device_commands",
+    make_spec=".target:make_spec",
     layer_bytes=".layer_bytes:layer_bytes",
     dialects={"tosa": ".dialect:DIALECT"},
 )  # fmt: skip

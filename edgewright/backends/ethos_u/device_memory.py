@@ -11,7 +11,7 @@ from edgewright.backends.ethos_u.npu.stream import CommandStream, decode
 from edgewright.backends.ethos_u.target import MEMORY_MODES
 from edgewright.ir.graph import Origin
 from edgewright.ir.layer_names import layer_of
-from edgewright.runtime.device_memory import DeviceBlob, DeviceMemory
+from edgewright.runtime.device_memory import DeviceBlob, DeviceCommands, DeviceMemory
 
 # ExecuTorch's handle has 9 words in its published sources; more are counted, as it is no part of an interface.
 _HANDLE_WORDS = 32
@@ -50,6 +50,13 @@ def device_memory(contents: DeviceBlob) -> DeviceMemory:
         constants_in_sram=mode == b"Sram_Only",
         scratch_in_dram=mode.startswith(b"Dedicated_Sram"),
     )
+
+
+def device_commands(contents: DeviceBlob) -> DeviceCommands:
+    """The command stream and weights of a delegate, and where in the scratch memory its inputs and outputs are."""
+    blob = read_blob(contents.blob, contents.named_data)
+    inputs, outputs = (tuple((t.offset, t.nbytes) for t in tensors) for tensors in (blob.inputs, blob.outputs))
+    return DeviceCommands(bytes(blob.cmd_data), bytes(blob.weight_data), blob.scratch_size, inputs, outputs)
 
 
 def _tables(stream: CommandStream) -> tuple[set[tuple[int, int]], dict[tuple[int, int], str], int]:

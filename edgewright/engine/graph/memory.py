@@ -71,9 +71,13 @@ Write = Callable[[Array], None]
 
 
 class ConstantPool:
-    """Collects constants at aligned offsets; ``build`` lets each be packed directly into its final memory."""
+    """Collects constants at aligned offsets; ``build`` lets each be packed directly into its final memory.
 
-    def __init__(self) -> None:
+    ``deduplicate``: packed weights that are equal are stored once, too, which packs each before its address is known.
+    """
+
+    def __init__(self, deduplicate: bool = False) -> None:
+        self._deduplicate = deduplicate
         self._parts: list[tuple[int, int, Write, Array | None]] = []
         self._offsets: dict[bytes, int] = {}
         self.size = 0
@@ -93,10 +97,22 @@ class ConstantPool:
 
         ``source`` is the array that ``write`` reads; its pages are released afterwards.
         """
+        if self._deduplicate:
+            return self._reserve_once(size, write)
         offset = self.size
         self._parts.append((offset, size, write, source))
         self.size += -(-size // ALIGN) * ALIGN
         return Address("weights", offset)
+
+    def _reserve_once(self, size: int, write: Write) -> Address:
+        packed = np.zeros(size, np.uint8)
+        write(packed)
+        key = packed.tobytes()
+        if key not in self._offsets:
+            self._offsets[key] = self.size
+            self._parts.append((self.size, size, lambda target: np.copyto(target, packed), None))
+            self.size += -(-size // ALIGN) * ALIGN
+        return Address("weights", self._offsets[key])
 
     def build(self) -> Array:
         """Allocate the buffer and run all deferred writes."""

@@ -11,7 +11,7 @@ from edgewright.engine.graph.graph_io import caller_storage, clone_value, replac
 from edgewright.engine.graph.layout import Storage, view_storage
 from edgewright.engine.graph.layout_assignment import LayoutAssignment, find_updates
 from edgewright.engine.graph.match_attention import match_attention
-from edgewright.engine.graph.memory import BufferLifetime, SharedWeights, allocate
+from edgewright.engine.graph.memory import BufferLifetime, ConstantPool, SharedWeights, allocate
 from edgewright.engine.graph.nodes import Node
 from edgewright.engine.graph.verify_plan import Access, verify_plan
 from edgewright.engine.isa import ISA
@@ -89,7 +89,8 @@ def schedule(
     tuning: TuningParams | None = None, shared: SharedWeights | None = None,
 ) -> Plan:  # fmt: skip
     """Plan a validated graph of static shapes. ``shared``: packed weights that plans for other shapes reuse."""
-    context = LoweringContext(isa, numerics, threads, memory, tuning or TuningParams(), shared=shared)
+    pool = ConstantPool(deduplicate=isa.compact)
+    context = LoweringContext(isa, numerics, threads, memory, tuning or TuningParams(), weights=pool, shared=shared)
     return _Scheduler(graph, context).run()
 
 
