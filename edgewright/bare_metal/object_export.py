@@ -108,8 +108,8 @@ def _device_commands(part: DelegatePart, program: schema.Program, plan: schema.E
     if info is None:
         known = ", ".join(sorted({i.title for i in all_backends() if i.device_commands}))
         remedy = f"Compile the model for XNNPACK, for {known}, or without delegates."
-        raise UsageError(f"delegate {part.index}", "must have code for the CPU or commands for an NPU in an object file",
-                         value=delegate.id, remedy=remedy)  # fmt: skip
+        rule = "must have code for the CPU or commands for an NPU in an object file"
+        raise UsageError(f"delegate {part.index}", rule, value=delegate.id, remedy=remedy)
     named = {item.key: program.segment(item.segment_index) for item in program.named_data or ()}
     commands: DeviceCommands = info.load_function(info.device_commands)(device_blob(program, delegate, named))
     return commands
