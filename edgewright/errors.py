@@ -18,7 +18,7 @@
     ├── CoverageError          less of the model is delegated than required
     ├── AccuracyError          the compiled model is less accurate than required
     ├── MiscompileError        the program and its source graph give different results (names the layer)
-    ├── HalfOverflowError      a value of a layer exceeds the device's half-precision floats (names the layer)
+    ├── HalfOverflowError      a layer exceeds the device's half-precision range (names the layer)
     ├── VendorError            a vendor's compiler or simulator failed or dropped part of its input
     ├── UsageError             an invalid call, option or name
     ├── InputError             inputs do not match the method's signature

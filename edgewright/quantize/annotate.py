@@ -121,6 +121,8 @@ class Annotator:
             row = OPS["dropout"]
         spec = self.backend.rows.get(row.name) if row is not None else None
         config = self.config_of(op, row, node) if row is not None else None
+        if row is not None and spec is not None and config is None:
+            self._keep_activation_in_float(op, spec.absorbs)
         if row is None or config is None or (spec is None and op.kind not in _DROPOUTS):
             return None
         precisions = spec.precisions if spec is not None else (STATIC,)
@@ -222,6 +224,18 @@ class Annotator:
             return
         if activation_limits(row_of_reader.name, reader) is not None:
             self._absorb(reader, plan)
+
+    def _keep_activation_in_float(self, op: Op, absorbs: tuple[str, ...]) -> None:
+        """Leave the activation of a layer in floating point with its layer. Quantized alone, it would read the layer's
+        result with a scale of the range before the clamp, which costs more precision than the float layer gains."""
+        reader = self._only_reader(op)
+        if reader is not None and reader.kind in _BATCH_NORMS:
+            reader = self._only_reader(reader)
+        row_of_reader = OPS.of(reader) if reader is not None else None
+        if reader is None or row_of_reader is None or row_of_reader.name not in absorbs:
+            return
+        if activation_limits(row_of_reader.name, reader) is not None:
+            self.planned.add(reader)
 
     def _with_cast(self, op: Op) -> Op:
         """Fuse a cast to int32 that is the only reader of the operator's result."""

@@ -66,7 +66,7 @@ NEED_TORCH = {
     "backends.qualcomm.exclude", "backends.qualcomm.script_helpers", "compat.devtools", "compat.dialects",
     "compat.export_util", "compat.quantize_io", "api.pipeline", "lowering.kernel_resolution",
     "lowering.partition.apply", "lowering.partition.exclude", "api.accuracy", "api.self_check", "api.compare",
-    "api.compile", "api.data", "api.deviation", "api.quantized_graph", "api.layers",
+    "api.compile", "api.data", "api.deviation", "api.half_overflow", "api.quantized_graph", "api.layers",
     "api.locate", "api.quantization", "api.graph_interpreter", "api.shape_samples",
     "api.state_writes", "api.checked_method", "api.model_report", "explore.model_inputs", "explore.plan",
 }  # fmt: skip

@@ -22,6 +22,8 @@ Execute = Callable[[Graph, Sequence[Array]], list[Array]]
 EXACT = {"permute", "view", "slice", "cat", "clone", "expand", "max_pool2d", "abs", "neg", "maximum", "minimum",
          "clamp", "pad", "convert", "add", "sub", "mul"}  # fmt: skip
 
+SUMS = {"sum", "mean", "cumsum"}
+
 
 def reference(graph: Graph, inputs: Sequence[Array], execute: Execute) -> list[Array]:
     with np.errstate(all="ignore"):
@@ -35,8 +37,9 @@ def _noisy(graph: Graph, inputs: Sequence[Array], execute: Execute, bound: float
         given = list(dict.fromkeys(v for o in op for v in o.inputs() if v in held))
         outs = [v for v in op[-1].outputs if v is not None]
         made = execute(Graph("step", list(given), list(outs), list(op)), [held[v] for v in given])
+        size = _size_of_summands(op[-1], held, execute)
         for value, array in zip(outs, made, strict=True):
-            held[value] = _with_noise(random, array, bound) if _real(value) else array
+            held[value] = _with_noise(random, array, bound, size) if _real(value) else array
     return [held[v] for v in graph.outputs]
 
 
@@ -50,9 +53,24 @@ def _steps(graph: Graph) -> list[list[Op]]:
     return steps
 
 
-def _with_noise(random: np.random.Generator, array: Array, bound: float) -> Array:
+def _size_of_summands(op: Op, held: dict[Value, Any], execute: Execute) -> float:
+    """The largest sum of absolute values of a reduction: its rounding error is a share of that, not of the result, in
+    which summands cancel."""
+    summed = op.args.get("self")
+    if op.name not in SUMS or summed not in held or not _real(summed):
+        return 0.0
+    outs = [v for v in op.outputs if v is not None]
+    return _largest(execute(Graph("sizes", [summed], outs, [op]), [np.abs(held[summed])])[0])
+
+
+def _largest(array: Array) -> float:
+    return float(np.max(np.abs(array), initial=0.0, where=np.isfinite(array)))
+
+
+def _with_noise(random: np.random.Generator, array: Array, bound: float, size: float) -> Array:
+    """Noise of a share of the largest element or of ``size``, whichever is larger."""
     share = HALF_BOUND if array.dtype.itemsize == 2 else bound
-    largest = float(np.max(np.abs(array), initial=0.0, where=np.isfinite(array)))
+    largest = max(size, _largest(array))
     noise = random.uniform(-1, 1, array.shape) * share * _NOISE * largest
     return (array + noise).astype(array.dtype)
 
