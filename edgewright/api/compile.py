@@ -65,6 +65,33 @@ class Settings:
     integer_io: bool | str = False  # True, or the type that inputs and outputs must have
     check: bool = True
 
+    def __post_init__(self) -> None:
+        if isinstance(self.samples, bool) or not isinstance(self.samples, int) or self.samples < 1:
+            rule = "must be 1 or more: how many inputs to calibrate with at most"
+            remedy = "" if isinstance(self.samples, int) else "Pass the inputs themselves as calibration=."
+            raise UsageError("samples", rule, value=_short(self.samples), remedy=remedy)
+        if self.metric is not None and not callable(self.metric):
+            raise UsageError(
+                "metric", "must be a function from a callable model to a number", value=_short(self.metric)
+            )
+        if not isinstance(self.simulate, bool | None):
+            raise UsageError("simulate", "must be True, False or None", value=_short(self.simulate))
+        if not isinstance(self.check, bool):
+            raise UsageError("check", "must be True or False", value=_short(self.check))
+        if not isinstance(self.integer_io, bool | str):
+            raise UsageError(
+                "integer_io", 'must be True, False or a type, such as "int8"', value=_short(self.integer_io)
+            )
+        for name, kind in (("config", ExecutorchBackendConfig), ("images", ImageOptions)):
+            value = getattr(self, name)
+            if not isinstance(value, kind | None):
+                raise UsageError(name, f"must be of the class {kind.__name__}", value=_short(value))
+
+
+def _short(value: object) -> str:
+    """A number or a text as it is, the type of anything else."""
+    return str(value) if isinstance(value, int | float | str) else type(value).__name__
+
 
 class Options(TypedDict, total=False):
     """Further options of ``compile``."""
@@ -186,15 +213,13 @@ class CompileSession:
         settings, evaluate = self.settings, self.settings.evaluate
         if isinstance(calibration, Samples):
             return calibration
-        if settings.samples < 1:
-            raise UsageError("samples", "must be 1 or more", value=settings.samples)
 
-        def load(source: Any, limit: int) -> list[Call]:
-            return load_calls(source, self.example, limit, settings.images, self._module.graph)
+        def load(source: Any, limit: int, name: str = "calibration") -> list[Call]:
+            return load_calls(source, self.example, limit, settings.images, self._module.graph, name)
 
         if not isinstance(evaluate, int):
             calls = [] if calibration is None else load(calibration, settings.samples)
-            return Samples(calls, load(evaluate, settings.samples), "given")
+            return Samples(calls, load(evaluate, settings.samples, "evaluate"), "given")
         if calibration is None:
             return Samples([], [self.example][:evaluate], "example")
         if not settings.recipe.quantizes:

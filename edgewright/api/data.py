@@ -72,40 +72,41 @@ def hold_out(calls: Sequence[Call], limit: int, evaluated: int) -> Samples:
 
 
 def load_calls(
-    source: Any, example: Call, limit: int = MAX_SAMPLES, images: ImageOptions | None = None, graph: Any = None
-) -> list[Call]:
-    """Load up to ``limit`` calls from a data source; each must match the example.
+    source: Any, example: Call, limit: int = MAX_SAMPLES, images: ImageOptions | None = None, graph: Any = None,
+    name: str = "calibration",
+) -> list[Call]:  # fmt: skip
+    """Load up to ``limit`` calls from a data source, which errors call ``name``; each must match the example.
 
     With the exported model's ``graph``, batches larger than its static batch size are split into several calls.
     """
     if limit < 1:
         raise UsageError("samples", "must be 1 or more", value=limit)
     try:
-        calls = _iterate_calls(source, example, images)
+        calls = _iterate_calls(source, example, images, name)
         parts = calls if graph is None else (Call(*p) for c in calls for p in in_batches(graph, c.args, c.kwargs))
         result = [replace(call, number=n) for n, call in enumerate(islice(parts, limit))]
     except EdgewrightError:
         raise
     except Exception as error:  # raised by the user's code
-        raise InputError(_source_name(source), f"raised {type(error).__name__}: {error}") from error
+        raise InputError(_source_name(source, name), f"raised {type(error).__name__}: {error}") from error
     if not result:
-        raise InputError(_source_name(source), "must contain at least one input for the model")
+        raise InputError(_source_name(source, name), "must contain at least one input for the model")
     return result
 
 
-def _iterate_calls(source: Any, example: Call, images: ImageOptions | None) -> Iterator[Call]:
+def _iterate_calls(source: Any, example: Call, images: ImageOptions | None, name: str) -> Iterator[Call]:
     if isinstance(source, os.PathLike) or (isinstance(source, str) and ":" not in Path(source).name):
         yield from _from_path(Path(source), example, images)
         return
     data = _load_named(source) if isinstance(source, str) else source
     if isinstance(data, torch.Tensor | np.ndarray):
-        yield from _split("calibration", [data], example)
+        yield from _split(name, [data], example)
         return
     if isinstance(data, Mapping) or not isinstance(data, Iterable):
-        raise UsageError("calibration", "must be a file, a folder, package.module:name, or an iterable of inputs",
+        raise UsageError(name, "must be a file, a folder, package.module:name, or an iterable of inputs",
                          value=type(data).__name__)  # fmt: skip
     for number, item in enumerate(data):
-        yield _make_call(f"calibration input {number}", item, example)
+        yield _make_call(f"{name} input {number}", item, example)
 
 
 def _load_named(text: str) -> Any:
@@ -148,8 +149,11 @@ def _tensor(source: str, value: Any) -> Any:
 
 def _match_example(source: str, value: Any, example: Any) -> Any:
     """Check an input against the example, and add a missing batch dimension."""
-    if not isinstance(value, torch.Tensor) or not isinstance(example, torch.Tensor):
+    if not isinstance(example, torch.Tensor):
         return value
+    if not isinstance(value, torch.Tensor):
+        rule = "must be a tensor, as in the example inputs"
+        raise InputError(source, rule, value=type(value).__name__, remedy="Convert it: torch.tensor(x).")
     if value.dim() + 1 == example.dim() and tuple(value.shape) == tuple(example.shape[1:]):
         value = value.unsqueeze(0)
     if value.dim() != example.dim():
@@ -245,5 +249,5 @@ def _image_input(file: Path, example: Call) -> tuple[Sequence[int], str]:
     return list(inputs[0].shape), str(inputs[0].dtype).removeprefix("torch.")
 
 
-def _source_name(source: Any) -> str:
-    return str(source) if isinstance(source, str | os.PathLike) else "calibration"
+def _source_name(source: Any, name: str) -> str:
+    return str(source) if isinstance(source, str | os.PathLike) else name

@@ -2,8 +2,8 @@
 
 It has the scripts and programs that ExecuTorch's pages call by their paths, each a line that calls Edgewright: runners
 run programs on this machine, Arm's scripts run them on the NPU's simulator, and ``python -m examples.x.y`` runs an
-example of the installed ExecuTorch on Edgewright. What a phone or a board needs has to be built from ExecuTorch's own
-sources.
+example of the installed ExecuTorch on Edgewright, ``python -m backends.x.y`` one of its scripts. What a phone or a
+board needs has to be built from ExecuTorch's own sources.
 """
 
 from __future__ import annotations
@@ -33,20 +33,22 @@ _RUNNERS = (
     "build-x86/examples/qualcomm/executor_runner/qnn_executor_runner",
 )
 _ARM = "backends/arm/scripts"
+_SETUP_PATH = "examples/arm/arm-scratch/setup_path.sh"
 _BUILT = "# the program of this runner: "  # a line of what build_executor_runner.sh makes
-_EXAMPLES = '''"""Stands for ExecuTorch's examples: ``python -m examples.x.y`` runs that example on Edgewright."""
+_MODULES = ("backends", "examples")
+_PACKAGE = '''"""Stands for ExecuTorch's {package}: ``python -m {package}.x.y`` runs that module on Edgewright."""
 
 import os
 import sys
 from importlib.machinery import PathFinder
 
 words = sys.orig_argv
-if "-m" in words and words[words.index("-m") + 1].startswith("examples."):
+if "-m" in words and words[words.index("-m") + 1].startswith("{package}."):
     start = words.index("-m") + 1
     module = ["-m", "edgewright", "compat", *{options}, "-m", "executorch." + words[start]]
     os.execv(sys.executable, [sys.executable, *module, *words[start + 1 :]])
-found = PathFinder.find_spec("executorch")  # examples import each other
-__path__ = [] if found is None else [os.path.join(f, "examples") for f in found.submodule_search_locations]
+found = PathFinder.find_spec("executorch")  # these modules import each other
+__path__ = [] if found is None else [os.path.join(f, "{package}") for f in found.submodule_search_locations]
 '''
 
 
@@ -56,10 +58,14 @@ def write(folder: str, *, for_simulation: bool = False) -> int:
     if root.exists() and (not root.is_dir() or any(root.iterdir())):
         raise FileAccessError(folder, "must be a new folder, or an empty one", remedy="Name another.")
     options = ["--simulate-only"] if for_simulation else []
-    for path in (*_RUNNERS, *_SCRIPTS):
-        _write_script(root / path, [path.rpartition("/")[2], str(root.resolve()), *options])
-    write_file(root / "examples" / "__init__.py", [_EXAMPLES.format(options=options).encode()], durable=False)
-    print(f"{plural(len(_RUNNERS) + len(_SCRIPTS), 'script')} in {folder}, and python -m examples...")
+    for path in _RUNNERS:
+        _write_script(root / path, [path.rpartition("/")[2], str(root.resolve())])
+    for path in _SCRIPTS:
+        _write_script(root / path, [path, str(root.resolve()), *options])
+    for package in _MODULES:
+        text = _PACKAGE.format(package=package, options=options)
+        write_file(root / package / "__init__.py", [text.encode()], durable=False)
+    print(f"{plural(len(_RUNNERS) + len(_SCRIPTS), 'script')} in {folder}, and python -m examples... or backends...")
     print(f"export EXECUTORCH_ROOT={shlex.quote(str(root.resolve()))}")
     return 0
 
@@ -80,7 +86,7 @@ def main(words: Sequence[str]) -> int:
         return _run_program(root, arguments)
     if name.endswith("_runner"):
         return runner.main(arguments, name)
-    script = next(action for path, action in _SCRIPTS.items() if path.endswith(f"/{name}"))
+    script = _SCRIPTS[name]
     return guard(lambda: script(Path(root), options, arguments))
 
 
@@ -92,10 +98,18 @@ def _run_program(program: str, arguments: Sequence[str]) -> int:
 
 
 def _setup(root: Path, options: Sequence[str], arguments: Sequence[str]) -> int:
-    """Arm's setup.sh downloads Vela, a compiler and a virtual platform; `doctor` says which of them are here."""
+    """Arm's setup.sh downloads Vela, a compiler and a virtual platform, and writes a file to source that adds them to
+    ``PATH``; `doctor` says which of them are here."""
     if arguments:
         note(f"{shlex.join(arguments)}: about downloads of Arm's script, and without effect here.")
+    (root / _SETUP_PATH).parent.mkdir(parents=True, exist_ok=True)
+    write_file(root / _SETUP_PATH, [f"export EXECUTORCH_ROOT={shlex.quote(str(root))}\n".encode()], durable=False)
     return edgewright(["doctor", "--target", "ethos-u55-128"])
+
+
+def _setup_nxp(root: Path, options: Sequence[str], arguments: Sequence[str]) -> int:
+    """NXP's setup.sh installs its converter; `doctor` says whether it is here, and the command that gets it."""
+    return edgewright(["doctor", "--target", "imxrt700"])
 
 
 def _neutron(root: Path, options: Sequence[str], arguments: Sequence[str]) -> int:
@@ -149,6 +163,7 @@ Script = Callable[[Path, Sequence[str], Sequence[str]], int]
 _SCRIPTS: dict[str, Script] = {
     "examples/arm/setup.sh": _setup,
     "examples/nxp/aot_neutron_compile.sh": _neutron,
+    "examples/nxp/setup.sh": _setup_nxp,
     f"{_ARM}/build_executorch.sh": _build_library,
     f"{_ARM}/build_executor_runner.sh": _build_runner,
     f"{_ARM}/run_fvp.sh": _run_fvp,

@@ -6,10 +6,12 @@ import re
 import runpy
 import sys
 import traceback
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+import edgewright.quantize  # noqa: F401  (silences what torchao logs when the script imports it)
 from edgewright.compat.finder import installed
 from edgewright.compat.table import table
 from edgewright.errors import EdgewrightError, FileAccessError
@@ -48,7 +50,10 @@ def _script_environment(argv: list[str], first: str) -> Iterator[None]:
     sys.argv = argv
     sys.path.insert(0, first)
     try:
-        yield
+        with warnings.catch_warnings():
+            # torchao copies graphs, in which torch finds its own older names: nothing that a script can change
+            warnings.filterwarnings("ignore", r".*LeafSpec.*", FutureWarning)
+            yield
     finally:
         sys.argv = old_argv
         sys.path[:] = old_path

@@ -102,6 +102,9 @@ class KernelSet:
 def kernel_set(runtime: str | Sequence[str]) -> KernelSet:
     """The kernels of a runtime: a build of a release (``android-1.3``; ``android`` is that of the oldest release), or a
     custom list of operators. Quantizing and lowering for a runtime decompose what has no kernel in it."""
+    if not isinstance(runtime, str | Sequence):
+        rule = "must be the name of a runtime, or a list of operators"
+        raise UsageError("runtime", rule, value=type(runtime).__name__, remedy='For example runtime="android".')
     return _kernel_set(runtime if isinstance(runtime, str) else tuple(runtime))
 
 

@@ -153,6 +153,31 @@ def test_what_does_not_exist_is_named(options: dict[str, Any], told: str) -> Non
         ew.compile(net(), calls(1)[0], **options)
 
 
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"samples": [1]}, "samples: must be 1 or more.*; got list\n.* calibration="),
+        ({"samples": 0}, "samples: must be 1 or more"),
+        ({"metric": 5}, "metric: must be a function"),
+        ({"simulate": "no"}, "simulate: must be True, False or None"),
+        ({"check": 1}, "check: must be True or False"),
+        ({"integer_io": 8}, "integer_io: must be True"),
+        ({"config": {}}, "config: must be of the class ExecutorchBackendConfig; got dict"),
+        ({"images": "folder"}, "images: must be of the class ImageOptions; got folder"),
+        ({"runtime": 1.3}, "runtime: must be "),
+        ({"evaluate": 0.5}, "evaluate: must be a file"),
+    ],
+)
+def test_options_of_a_wrong_type(options: dict[str, Any], told: str) -> None:
+    with pytest.raises(UsageError, match=told):
+        ew.compile(net(), calls(1)[0], "xnnpack", **options)
+
+
+def test_calibration_inputs_are_tensors() -> None:
+    with pytest.raises(InputError, match=r"calibration input 0: must be a tensor.*; got int"):
+        ew.compile(net(), calls(1)[0], "xnnpack", quantize="int8", calibration=[5])
+
+
 def test_a_dynamic_preset_needs_no_data() -> None:
     result = ew.compile(torch.nn.Linear(8, 4), torch.ones(2, 8), "xnnpack", quantize="dynamic")
     assert result.report.coverage["macs"] == 1.0

@@ -17,6 +17,7 @@ from torchao.quantization.pt2e import MinMaxObserver
 import edgewright as ew
 from edgewright.api.image_data import ImageOptions
 from edgewright.backends import ethos_u, nxp, qualcomm, samsung, xnnpack
+from edgewright.backends.ethos_u.compat import ArmPassPipelineConfig, SoftmaxDecompositionConfig
 from edgewright.backends.qualcomm import QuantDtype
 from edgewright.backends.registry import find_backend
 from edgewright.backends.xnnpack.partitioner import ConfigPrecisionType
@@ -371,7 +372,8 @@ BENCHES: dict[str, Bench] = {
     "nxp.export_tflite": _nxp_tflite,
     "nxp.generate_neutron_compile_spec": _nxp_spec(nxp.generate_neutron_compile_spec),
 }
-METHODS = {"dump_debug_info", "dump_intermediate_artifacts_to", "with_allocator"}
+METHODS = {"dump_debug_info", "dump_intermediate_artifacts_to", "with_allocator", "set_output_order_workaround",
+           "set_pass_pipeline_config"}  # fmt: skip
 
 _RANGE = {"is_qat": True, "act_qmin": -100, "act_qmax": 100, "weight_qmin": -100, "weight_qmax": 100}
 _SCHEME = {
@@ -400,6 +402,8 @@ FLIPS: dict[str, dict[str, Any]] = {
     "ethos_u.EthosUCompileSpec": {
         **_VELA, "intermediates": FOLDER, "dump_debug_info": ethos_u.EthosUCompileSpec.DebugMode.JSON,
         "dump_intermediate_artifacts_to": FOLDER, "with_allocator": "LinearAlloc",
+        "set_output_order_workaround": True,
+        "set_pass_pipeline_config": ArmPassPipelineConfig(SoftmaxDecompositionConfig.STABLE),
     },
     "ethos_u.EthosUPartitioner": {
         "additional_checks": EXCLUDED, "verbose": True, "verify": True,

@@ -90,8 +90,22 @@ def test_a_module_of_the_examples(checkout: Path) -> None:
 
 
 @pytest.mark.slow
-def test_arms_setup_says_what_is_here(checkout: Path) -> None:
+def test_the_tutorial_of_ethos_u(checkout: Path) -> None:
+    """Set up, compile with Arm's script, build, run: the sum of two ones is 2."""
+    setup = "./examples/arm/setup.sh --i-agree-to-the-contained-eula && source examples/arm/arm-scratch/setup_path.sh"
+    assert str(checkout) in shell(f"{setup} && echo $EXECUTORCH_ROOT", checkout)
+    compiler = "python -m backends.arm.scripts.aot_arm_compiler --model_name=add --delegate --quantize"
+    shell(f"{compiler} --output=ethos_u_minimal_example.pte", checkout)
+    shell("./backends/arm/scripts/build_executor_runner.sh --pte=ethos_u_minimal_example.pte", checkout)
+    runner = "$(find ethos_u_minimal_example -name arm_executor_runner)"
+    said = shell(f"backends/arm/scripts/run_fvp.sh --elf={runner} --target=ethos-u55-128", checkout)
+    assert "Output 0: float32[1], 2 .. 2" in said
+
+
+@pytest.mark.slow
+def test_setups_say_what_is_here(checkout: Path) -> None:
     assert "Vela" in shell("executorch/examples/arm/setup.sh; true", checkout.parent)
+    assert "pip install --index-url" in shell("./examples/nxp/setup.sh; true", checkout)
 
 
 def test_a_folder_with_something_in_it_is_left_alone(cli: Cli, checkout: Path) -> None:

@@ -251,6 +251,40 @@ class Finder:
         return (n for n in model.graph.nodes if "linear" in n.name)
 
 
+def test_choices_of_executorchs_passes() -> None:
+    with installed():
+        from executorch.backends.arm.common.pipeline_config import (
+            ArmPassPipelineConfig,
+            LeakyReLULoweringConfig,
+            QuantizeInfConfig,
+            SoftmaxDecompositionConfig,
+        )
+    spec = EthosUCompileSpec("ethos-u55-128")
+    spec.set_pass_pipeline_config(ArmPassPipelineConfig(leaky_relu=LeakyReLULoweringConfig.TABLE))
+    assert ArmPassPipelineConfig().is_default()
+    with pytest.raises(UsageError, match=r"softmax: must be MASKED: .*; got STABLE"):
+        spec.set_pass_pipeline_config(ArmPassPipelineConfig(softmax=SoftmaxDecompositionConfig.STABLE))
+    with pytest.raises(UsageError, match="quantize_inf: must be "):
+        spec.set_pass_pipeline_config(ArmPassPipelineConfig(quantize_inf=QuantizeInfConfig(neg_inf=-100.0)))
+
+
+def test_results_need_no_workaround_for_their_order() -> None:
+    spec = EthosUCompileSpec("ethos-u55-128")
+    spec.set_output_order_workaround(False)
+    assert not spec.get_output_order_workaround()
+    with pytest.raises(UsageError, match="results are in the model's order without it"):
+        spec.set_output_order_workaround(True)
+
+
+def test_the_pass_for_folded_biases_is_not_needed(exported: torch.export.ExportedProgram) -> None:
+    with installed():
+        from executorch.backends.nxp.quantizer.neutron_quantizer import NeutronQuantizer, NeutronTargetSpec
+        from executorch.backends.transforms.quantize_fused_convbn_bias_pass import QuantizeFusedConvBnBiasAtenPass
+    module = exported.module()
+    assert QuantizeFusedConvBnBiasAtenPass(default_zero_bias=True)(module).graph_module is module
+    assert NeutronQuantizer(NeutronTargetSpec(target="imxrt700"))
+
+
 def finders() -> Iterator[tuple[Any, ...]]:
     yield lambda node: "linear" in node.name, None
     yield None, lambda node: "linear" in node.name

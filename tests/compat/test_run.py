@@ -50,6 +50,15 @@ def test_how_scripts_end(cli: Cli, tmp_path: Path, text: str, code: int, told: s
     assert "runpy" not in done.err
 
 
+@pytest.mark.slow
+def test_nothing_of_torchao_is_shown(tmp_path: Path) -> None:
+    """What it logs when it is imported, whoever imports it first, and what torch warns of when it copies graphs."""
+    text = "import torchao.quantization, warnings\nwarnings.warn('`isinstance(treespec, LeafSpec)` is', FutureWarning)"
+    call = [sys.executable, "-m", "edgewright", "compat", str(script(tmp_path, text))]
+    done = subprocess.run(call, capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("", "")
+
+
 def test_scripts_that_are_not_there(cli: Cli, tmp_path: Path) -> None:
     done = cli("compat", tmp_path / "none.py")
     assert done.code == 3

@@ -58,7 +58,7 @@ HERE = {
 }
 PARTS = {  # methods that ExecuTorch's own code calls, or that pieces of its implementation are for
     "generate_partitions", "generate_per_op_partitions", "tag_nodes", "validate_partitioning_result",
-    "transform_for_pre_decomposition", "set_pass_pipeline_config", "global_config", "io_config", "module_type_config",
+    "transform_for_pre_decomposition", "global_config", "io_config", "module_type_config",
     "module_name_config", "tosa_spec", "pull_debug_output", "pull_heap_output",
     "get_supported_quantization_configs", "get_supported_operator_for_quantization_config", "get_supported_ops",
     "recipe", "compile_spec",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import Any
 
@@ -11,6 +13,7 @@ from torch.ao.quantization.fx import _decomposed  # noqa: F401  (declares the op
 
 from edgewright.backends.ethos_u.partitioner import EthosUPartitioner, check_spec
 from edgewright.backends.ethos_u.quantizer import EthosUQuantizer
+from edgewright.errors import UsageError
 
 _ARGUMENTS = "Tensor input, float scale, int zero_point, int quant_min, int quant_max, ScalarType dtype"
 
@@ -23,6 +26,67 @@ def create_partitioner(compile_spec: Any, additional_checks: Sequence[Any] | Non
 def create_quantizer(compile_spec: Any) -> EthosUQuantizer:
     """The quantizer for a compile spec."""
     return EthosUQuantizer(check_spec(compile_spec))
+
+
+class SoftmaxDecompositionConfig(enum.Enum):
+    """How softmax is decomposed; numbered as in ExecuTorch."""
+
+    MASKED = 1
+    STABLE = 2
+
+
+class LeakyReLULoweringConfig(enum.Enum):
+    """What a quantized leaky ReLU becomes."""
+
+    TABLE = 1
+    DECOMPOSE = 2
+
+
+class SDPASafeSoftmaxGuardPolicy(enum.Enum):
+    """What becomes of the guard for rows of attention that are masked completely."""
+
+    PRESERVE = 1
+    REMOVE = 2
+    REMOVE_WHEN_PROVEN = 3
+
+
+@dataclass
+class QuantizeInfConfig:
+    """What infinities become before they are quantized."""
+
+    neg_inf: float = -256.0
+    pos_inf: float = 255.0
+
+
+@dataclass
+class ArmPassPipelineConfig:
+    """ExecuTorch's choices of its passes. Those that cannot be made here are rejected when a compile spec gets them."""
+
+    softmax: SoftmaxDecompositionConfig = SoftmaxDecompositionConfig.MASKED
+    leaky_relu: LeakyReLULoweringConfig = LeakyReLULoweringConfig.DECOMPOSE
+    quantize_inf: QuantizeInfConfig = field(default_factory=QuantizeInfConfig)
+    sdpa_safe_softmax_guard: SDPASafeSoftmaxGuardPolicy = SDPASafeSoftmaxGuardPolicy.PRESERVE
+
+    def is_default(self) -> bool:
+        """True if nothing was chosen."""
+        return self == ArmPassPipelineConfig()
+
+    def check(self) -> None:
+        """Raise for a choice that is not the default."""
+        for item in fields(self):
+            value, default = getattr(self, item.name), getattr(ArmPassPipelineConfig(), item.name)
+            if item.name in _FIXED and value != default:
+                rule = f"must be {getattr(default, 'name', default)}: {_FIXED[item.name]}"
+                subject = f"ArmPassPipelineConfig: {item.name}"
+                raise UsageError(subject, rule, value=getattr(value, "name", value), remedy="Leave it out.")
+
+
+# Why a choice of ExecuTorch's passes cannot be made here. A leaky ReLU is a table, whichever of the two it names.
+_FIXED = {
+    "softmax": "masks that masked_fill or where select are added to the scores",
+    "quantize_inf": "infinite masks become finite, and do not widen the range that calibration finds",
+    "sdpa_safe_softmax_guard": "rows that are masked completely are zero, as in torch",
+}
 
 
 class ReplaceQuantNodesPass:

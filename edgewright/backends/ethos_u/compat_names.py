@@ -19,6 +19,11 @@ NAMES = CompatNames(
         f"{_ET}.arm_backend": {"ArmCompileSpecBuilder": _ARM},
         f"{_ET}.arm_partitioner": {"ArmPartitioner": f"{_ARM}:EthosUPartitioner"},
         f"{_ET}.common.arm_compile_spec": {"ArmCompileSpec": f"{_ARM}:EthosUCompileSpec"},
+        f"{_ET}.common.pipeline_config": from_module(
+            f"{_ARM}.compat",
+            "ArmPassPipelineConfig LeakyReLULoweringConfig QuantizeInfConfig SDPASafeSoftmaxGuardPolicy "
+            "SoftmaxDecompositionConfig",
+        ),
         f"{_ET}.ethosu": {"EthosUCompileSpec": _ARM, "EthosUPartitioner": _ARM},
         f"{_ET}.ethosu.compile_spec": {"EthosUCompileSpec": _ARM},
         f"{_ET}.ethosu.partitioner": {"EthosUPartitioner": _ARM},

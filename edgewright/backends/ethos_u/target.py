@@ -205,6 +205,20 @@ class EthosUCompileSpec:
         self._set("debug_mode", debug_mode)
         return self
 
+    def get_output_order_workaround(self) -> bool:
+        """False: results are in the model's order, whatever the order in which Vela returns them."""
+        return False
+
+    def set_output_order_workaround(self, output_order_workaround: bool) -> None:
+        """Reject the workaround of ExecuTorch 1.1 and 1.2 for Vela's order of results, which needs none here."""
+        if output_order_workaround:
+            rule = "must be False: results are in the model's order without it"
+            raise UsageError("set_output_order_workaround", rule, value=output_order_workaround, remedy="Leave it out.")
+
+    def set_pass_pipeline_config(self, config: Any) -> None:
+        """Reject an ``ArmPassPipelineConfig`` with a choice that cannot be made here."""
+        config.check()
+
 
 EthosUCompileSpec.DebugMode = DebugMode  # type: ignore[attr-defined]  # where ExecuTorch's scripts look for it
 

@@ -22,8 +22,11 @@ NAMES = CompatNames(
         f"{_ET}.edge_passes.remove_io_quant_ops_pass": {"RemoveIOQuantOpsPass": f"{_NXP}.passes"},
         f"{_ET}.neutron_partitioner": {"NeutronPartitioner": _NXP},
         f"{_ET}.nxp_backend": _NXP_BACKEND,
-        f"{_ET}.quantizer.neutron_quantizer": {"NeutronQuantizer": _NXP},
+        f"{_ET}.quantizer.neutron_quantizer": {"NeutronQuantizer": _NXP, "NeutronTargetSpec": _NXP},
         f"{_ET}.quantizer.utils": {"calibrate_and_quantize": _NXP},
+        "executorch.backends.transforms.quantize_fused_convbn_bias_pass": {
+            "QuantizeFusedConvBnBiasAtenPass": f"{_NXP}.compat",
+        },
     },
     absent={
         _ET: "edgewright.backends.nxp",
