@@ -25,7 +25,7 @@ NAMES = CompatNames(
         f"{_ET}.quantizer.neutron_quantizer": {"NeutronQuantizer": _NXP, "NeutronTargetSpec": _NXP},
         f"{_ET}.quantizer.utils": {"calibrate_and_quantize": _NXP},
         "executorch.backends.transforms.quantize_fused_convbn_bias_pass": {
-            "QuantizeFusedConvBnBiasAtenPass": f"{_NXP}.compat",
+            "QuantizeFusedConvBnBiasAtenPass": f"{_NXP}.passes",
         },
     },
     absent={

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx
 from torch.ao.quantization.fx import _decomposed  # noqa: F401  (declares the operators)
+from torch.fx.passes.infra.pass_base import PassBase, PassResult
 
 from edgewright.ir.aten.ops import OPS
 from edgewright.ir.aten.table import OpClass
@@ -177,6 +178,19 @@ class RemoveAdditionalQDQClustersPass:
                 changed = True
         graph_module.graph.eliminate_dead_code()
         return changed
+
+
+class QuantizeFusedConvBnBiasAtenPass(PassBase):
+    """Quantizes the biases that folded batch norms leave, in ExecuTorch. Here lowering does, so the graph stays as it
+    is."""
+
+    def __init__(
+        self, exported_program: Any = None, default_zero_bias: bool = False, symmetric_quant: bool = False
+    ) -> None:
+        super().__init__()
+
+    def call(self, graph_module: fx.GraphModule) -> PassResult:
+        return PassResult(graph_module, False)
 
 
 class RemoveIOQuantOpsPass:
