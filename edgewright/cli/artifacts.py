@@ -13,7 +13,7 @@ from edgewright.backends.targets import Target
 from edgewright.errors import CoverageError, UsageError
 from edgewright.files import write_file
 
-FORMATS = ("tflite", "c")
+FORMATS = ("tflite", "c", "object")
 _ETHOS_U = "ethos_u"
 _VELA_OPTIONS = ("memory_mode", "system_config", "vela_ini", "optimise", "arena_cache_size", "vela_flags")
 
@@ -59,7 +59,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--emit", choices=FORMATS,
         help="tflite: write the vendor compiler's input instead of a program; c: also write the program as C sources, "
-        "with pool sizes, to a folder of its name (as `edgewright export` does)",
+        "with pool sizes, to a folder of its name (as `edgewright export` does); object: as one object file that needs "
+        "no runtime, with its header, for a --target such as cortex-m55 or the --cpu beside an NPU",
     )  # fmt: skip
 
 

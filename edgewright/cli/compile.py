@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from edgewright.api.compile_report import EVALUATED, NOT_REQUESTED, POOR, Check
 from edgewright.api.progress import Stages
 from edgewright.backends.registry import discover
-from edgewright.cli import artifacts, model_options
+from edgewright.cli import artifacts, model_options, object_files
 from edgewright.cli.build_limits import memory_error
 from edgewright.cli.run import parse_memory
 from edgewright.console import clean, console, plural, table
@@ -37,6 +37,7 @@ EXAMPLES = """examples:
   edgewright compile net:Net --target xnnpack --target ethos-u55-128 --quantize int8 --calibrate calib.npz -o out/
   edgewright compile net:Net --target sm8550 --quantize int8 --calibrate photos/ --mean 127 --std 128 -o net.pte
   edgewright compile net:Net --target e9955 --recipe r.toml --calibrate data:a --evaluate data:b --strict -o net.pte
+  edgewright compile net:Net --target cortex-m55 --quantize int8 --calibrate calib.npz --emit object
   edgewright compile model.pt2 --backend xnnpack --require-delegated 95% --max-memory 2M -o m.pte
 """
 
@@ -45,7 +46,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXAMPLES
     add = parser.add_argument
     add("spec", metavar="SPEC", help="package.module:factory that returns a model with example inputs, or a .pt2")
-    add("-o", "--output", required=True, metavar="m.pte", help="the output file; a folder for several targets")
+    add(
+        "-o", "--output", metavar="m.pte",
+        help="the output file; a folder for several targets (with --emit object, the default is model.o)",
+    )  # fmt: skip
     model_options.add_arguments(parser)
     add(
         "--runtime",
@@ -107,6 +111,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--no-manifest", action="store_true", help="omit the description of the build")
     add("--no-layer-names", action="store_true", help="omit the names of the model's modules, which profiles show")
     artifacts.add_arguments(parser)
+    object_files.add_arguments(parser)
 
 
 @dataclass
@@ -121,6 +126,8 @@ class Built:
 
 
 def run(args: argparse.Namespace) -> int:
+    args.cpus = object_files.select_processors(args)
+    args.output = str(object_files.output_path(args))
     if args.target:
         from edgewright.cli import compile_many
 

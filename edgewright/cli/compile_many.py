@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,9 +13,10 @@ from rich.text import Text
 
 from edgewright.api.compile_report import LEGEND, NOT_REQUESTED, POOR, CompileReport, columns, rows, time_note
 from edgewright.api.progress import Stages
-from edgewright.cli import artifacts
+from edgewright.cli import artifacts, object_files
 from edgewright.cli.build_limits import memory_error
 from edgewright.cli.model_options import make_session, model_name, selected_targets
+from edgewright.cli.object_files import Written
 from edgewright.console import clean, console, plural, print_error, table
 from edgewright.errors import AccuracyError, CoverageError, EdgewrightError, UsageError
 from edgewright.files import check_writable, make_folder, write_file
@@ -38,13 +40,13 @@ def check_options(args: argparse.Namespace) -> None:
             raise UsageError(f"--{option.replace('_', '-')}", "goes with --backend, not with --target")
     if artifacts.emits_input(args):
         raise UsageError("--emit", "goes with --backend, not with --target", value=args.emit)
-    if Path(args.output).suffix == ".pte" and len(args.target) > 1:
+    if Path(args.output).suffix in (".pte", ".o") and len(args.target) > 1:
         raise UsageError("-o", "must be a folder for several targets", value=args.output)
     if args.min_metric is not None and args.metric is None:
         raise UsageError("--min-metric", "needs a --metric")
     if isinstance(args.evaluate, int) and args.evaluate < 0:
         raise UsageError("--evaluate", "must be 0 or more", value=args.evaluate)
-    check_writable(args.output, folder=Path(args.output).suffix != ".pte")
+    check_writable(args.output, folder=Path(args.output).suffix not in (".pte", ".o"))
     for path in filter(None, (args.report, args.html)):
         check_writable(path)
 
@@ -64,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
                 error = _gate(args, result.report)
                 if error is not None:
                     failed[name] = error
-            _write(args, session, results, failed)
+            objects = _write(args, session, results, failed)
     if args.report:
         write_file(args.report, [results.report.to_json().encode() + b"\n"])
     if args.html:
@@ -72,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(results.report.to_json())
     elif not args.quiet:
-        _show(args, session, results, failed)
+        _show(args, session, results, failed, objects)
     for name, error in failed.items():
         print_error(f"{name}: {error}" if len(targets) > 1 else str(error))
     return next(iter(failed.values())).exit_code if failed else 0
@@ -83,6 +85,8 @@ def _targets(args: argparse.Namespace) -> list[Target]:
     targets = selected_targets(args)
     artifacts.check_ethos_u(args, {target.backend for target in targets})
     artifacts.check_boards(args, targets)
+    if args.emit == "object":
+        object_files.check_targets(args, targets)
     specs = {t.name: artifacts.ethos_u_spec(args, t.argument) for t in targets if t.backend == "ethos_u"}
     return [replace(target, spec=specs.get(target.name)) for target in targets]
 
@@ -141,21 +145,37 @@ def _gate(args: argparse.Namespace, report: CompileReport) -> EdgewrightError | 
     return None
 
 
-def _write(args: argparse.Namespace, session: CompileSession, results: CompileResults, failed: dict[str, Any]) -> None:
+def _write(
+    args: argparse.Namespace, session: CompileSession, results: CompileResults, failed: dict[str, Any]
+) -> list[Written]:
+    """Write programs; returns the object files made from them."""
     from edgewright.api.result import file_name
 
-    output = Path(args.output)
-    single = output.suffix == ".pte"
+    output, objects = Path(args.output), list[Written]()
+    single = output.suffix in (".pte", ".o")
     if not single:
         make_folder(output)
     for name, result in results.items():
         if name in failed:
             continue
         path = output if single else output / file_name(model_name(args.spec), result.report)
+        if path.suffix == ".o":
+            objects += _write_objects(args, result, path)
+            continue
         if args.bundle:
             _bundle(session, result, path)
         result.save(path)
         artifacts.export_sources(args, path)
+        if args.emit == "object":
+            objects += object_files.write_objects(args, path, path)
+    return objects
+
+
+def _write_objects(args: argparse.Namespace, result: CompileResult, output: Path) -> list[Written]:
+    """Write object files without the program that they are made from."""
+    with tempfile.TemporaryDirectory() as folder:
+        result.program.save(Path(folder, "program.pte"))
+        return object_files.write_objects(args, Path(folder, "program.pte"), output)
 
 
 def _bundle(session: CompileSession, result: CompileResult, path: Path) -> None:
@@ -172,7 +192,10 @@ def _bundle(session: CompileSession, result: CompileResult, path: Path) -> None:
     write_bundled(BundledProgram(result.buffer, {"forward": cases(result.method(), calls)}), path.with_suffix(".bpte"))
 
 
-def _show(args: argparse.Namespace, session: CompileSession, results: CompileResults, failed: dict[str, Any]) -> None:
+def _show(
+    args: argparse.Namespace, session: CompileSession, results: CompileResults, failed: dict[str, Any],
+    objects: list[Written],
+) -> None:  # fmt: skip
     out = console()
     metric = args.metric.rpartition(":")[2] if args.metric else ""
     reports = [r.report for r in results.values()]
@@ -193,6 +216,8 @@ def _show(args: argparse.Namespace, session: CompileSession, results: CompileRes
     for report in reports:
         if report.file:
             out.print(f"wrote {clean(report.file)}", style="green", soft_wrap=True)
+    if objects:
+        object_files.show_objects(objects)
     if args.html:
         out.print(f"wrote {clean(args.html)}", style="green", soft_wrap=True)
     for report in reports:

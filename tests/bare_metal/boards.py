@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pytest
 
 FOLDER = Path(__file__).parent / "board"
 GCC, QEMU = "arm-none-eabi-gcc", "qemu-system-arm"
-_LOOP = 2_000_000  # instructions of the loop that the ticks of the model are compared with
+LOOP = 2_000_000  # instructions of the loop that the ticks of the model are compared with
 
 
 @dataclass(frozen=True)
@@ -52,12 +53,27 @@ def require_tools(*names: str) -> None:
             pytest.skip(f"{name} is not installed")
 
 
-def run_on_board(target: str, folder: Path, inputs: np.ndarray, flags: tuple[str, ...] = ()) -> Execution:
-    """Link ``model.o`` of ``folder`` with the start-up code, boot it, and return what it printed."""
+def run_on_board(
+    target: str, folder: Path, inputs: Sequence[np.ndarray], flags: tuple[str, ...] = ()
+) -> list[Execution]:
+    """Link ``model.o`` of ``folder`` with the start-up code, boot it, and return what it printed for each input."""
+    image = link_image(target, folder, inputs, flags)
+    printed = boot(target, image, "-icount", "shift=0")
+    (loop,) = (int(ticks, 16) for ticks in re.findall(r"loop (\w+)", printed))
+    found = re.findall(r"ticks (\w+) stack (\w+) output (\w+)", printed)
+    assert len(found) == len(inputs), printed
+    return [
+        Execution(bytes.fromhex(output), int(ticks, 16) * LOOP // loop, int(stack, 16))
+        for ticks, stack, output in found
+    ]
+
+
+def link_image(target: str, folder: Path, inputs: Sequence[np.ndarray], flags: tuple[str, ...] = ()) -> Path:
     board = BOARDS[target]
-    data = ", ".join(map(str, inputs.tobytes()))
-    alignment = "__attribute__((aligned(16)))"
-    (folder / "input.h").write_text(f"static const unsigned char input_bytes[] {alignment} = {{{data}}};\n")
+    data = ", ".join(map(str, b"".join(x.tobytes() for x in inputs)))
+    (folder / "input.h").write_text(
+        f"#define RUNS {len(inputs)}\nstatic const unsigned char input_bytes[] = {{{data}}};\n"
+    )
     image = folder / "image.elf"
     places = zip(
         ("flash_origin", "flash_length", "ram_origin", "ram_length", "rom_origin", "rom_length"),
@@ -70,14 +86,35 @@ def run_on_board(target: str, folder: Path, inputs: np.ndarray, flags: tuple[str
          str(FOLDER / "runner.c"), str(folder / "model.o"), "-lgcc", *flags],
         check=True, capture_output=True, text=True,
     )  # fmt: skip
+    return image
+
+
+def boot(target: str, image: Path, *options: str) -> str:
+    """Run an image to its end; returns what it printed."""
     ran = subprocess.run(
-        [QEMU, "-M", board.machine, "-kernel", str(image), "-nographic", "-monitor", "none", "-serial", "none",
-         "-semihosting-config", "enable=on,target=native", "-icount", "shift=0"],
+        [QEMU, "-M", BOARDS[target].machine, "-kernel", str(image), "-nographic", "-monitor", "none", "-serial", "none",
+         "-semihosting-config", "enable=on,target=native", *options],
         capture_output=True, text=True, timeout=300,
     )  # fmt: skip
     printed = ran.stdout + ran.stderr
     assert ran.returncode == 0, f"exit code {ran.returncode}: {printed}"
-    match = re.search(r"loop (\w+) ticks (\w+) stack (\w+) output (\w+)", printed)
-    assert match is not None, printed
-    loop, ticks, stack = (int(match[group], 16) for group in (1, 2, 3))
-    return Execution(bytes.fromhex(match[4]), ticks * _LOOP // loop, stack)
+    return printed
+
+
+def count_instructions(target: str, folder: Path, inputs: Sequence[np.ndarray]) -> int:
+    """Instructions of ``model.o`` that run, counted one by one in QEMU's trace."""
+    image, log = link_image(target, folder, inputs), folder / "trace.log"
+    code = _functions(image)
+    names = {name for _, name in _functions(folder / "model.o")}
+    first, last = (choose(at for at, name in code if name in names) for choose in (min, max))
+    end = min((at for at, _ in code if at > last), default=last + 4096)
+    boot(target, image, "-singlestep", "-d", "exec,nochain", "-D", str(log))
+    with log.open() as lines:
+        executed = (re.search(r"/([0-9a-f]{8})/", line) for line in lines)
+        return sum(first <= int(match[1], 16) < end for match in executed if match is not None)
+
+
+def _functions(file: Path) -> list[tuple[int, str]]:
+    listed = subprocess.run(["arm-none-eabi-nm", file], check=True, capture_output=True, text=True).stdout
+    return [(int(address, 16), name) for address, kind, name in (line.split() for line in listed.splitlines()
+            if not line.startswith(" ")) if kind in "tT" and not name.startswith("$")]  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -12,13 +13,16 @@ import pytest
 import torch
 
 import edgewright
+from edgewright.backends.ethos_u import npu
 from edgewright.bare_metal.object_export import build_object, export_object
 from edgewright.bare_metal.object_header import ObjectDescription
 from edgewright.engine.isa import host_isa
 from edgewright.errors import LimitError, UnsupportedOperatorError, UsageError
+from edgewright.program.edge import to_edge_transform_and_lower
 from edgewright.runtime import Runtime
 from tests.bare_metal import tiny_networks
-from tests.bare_metal.boards import BOARDS, GCC, QEMU, require_tools, run_on_board
+from tests.bare_metal.boards import BOARDS, GCC, QEMU, count_instructions, require_tools, run_on_board
+from tests.bare_metal.native import GuardedMemory, NativeModel, stored_bytes
 from tests.cli.cli import GOLDEN, Cli
 
 U55 = GOLDEN / "ethos_u" / "ethos_u55_128.pte"
@@ -44,29 +48,9 @@ def random_inputs(about: ObjectDescription, count: int) -> list[np.ndarray]:
     return [rng.standard_normal(port.shape).astype(np.float32) for _ in range(count)]
 
 
-def expected(path: Path, x: np.ndarray) -> np.ndarray:
+def expected_output(path: Path, x: np.ndarray) -> np.ndarray:
     (y,) = Runtime(threads=1).load_program(path).load_method("forward").execute([x])
     return np.asarray(y)
-
-
-class NativeModel:
-    """``model.o`` as a shared library of this process."""
-
-    def __init__(self, folder: Path, about: ObjectDescription, *sources: Path) -> None:
-        library = folder / "model.so"
-        command = ["gcc", "-shared", "-fPIC", "-Wl,--no-undefined", f"-I{folder}", "-o", library, *sources]
-        subprocess.run([*command, folder / "model.o"], check=True)
-        self.function, self.about = ctypes.CDLL(str(library)).model_run, about
-        self.memory = np.full(about.object.arena_size + 128, 0x5A, np.uint8)
-        self.start = -self.memory.ctypes.data % 64
-
-    def run(self, inputs: list[Any], outputs: list[np.ndarray], offset: int = 0) -> int:
-        pointers = [(ctypes.c_void_p * len(arrays))(*(None if a is None else a.ctypes.data for a in arrays))
-                    for arrays in (inputs, outputs)]  # fmt: skip
-        arena = ctypes.c_void_p(self.memory.ctypes.data + self.start + offset)
-        result = int(self.function(*pointers, arena))
-        assert (self.memory[self.start + self.about.object.arena_size :] == 0x5A).all() or offset
-        return result
 
 
 def native_target() -> str:
@@ -82,13 +66,19 @@ def check_natively(name: str, target: str, folder: Path) -> None:
     about, _ = export_object(path, folder, target)
     assert not set(about.object.external) - {"memcpy", "memmove", "memset"}
     model = NativeModel(folder, about)
-    for x in random_inputs(about, 5):
-        y = expected(path, x)
-        out = np.full_like(y, 77)
-        assert model.run([x], [out]) == 0
-        np.testing.assert_array_equal(out.view(np.uint8), y.view(np.uint8))
-    assert model.run([None], [out]) == 1
-    assert model.run([x], [out], offset=1) == 2
+    for x in random_inputs(about, 3):
+        (y,) = model.run([x])
+        np.testing.assert_array_equal(y, *stored_bytes([expected_output(path, x)], about.outputs))
+
+
+def test_bad_arguments_are_reported(tmp_path: Path) -> None:
+    path = save(torch.nn.Linear(8, 4), (torch.ones(1, 8),), tmp_path / "linear.pte")
+    about, _ = export_object(path, tmp_path, native_target())
+    model = NativeModel(tmp_path, about)
+    arena, x, y = (GuardedMemory(n, 64, False).address for n in (about.object.arena_size, 32, 16))
+    assert model.call([x], [y], arena) == 0
+    assert model.call([None], [y], arena) == model.call([x], [None], arena) == model.call([x], [y], 0) == 1
+    assert model.call([x], [y], arena + 1) == 2
 
 
 def test_quantized_network_natively(tmp_path: Path) -> None:
@@ -108,10 +98,9 @@ def test_networks_on_boards(target: str, name: str, tmp_path: Path) -> None:
     require_tools(GCC, QEMU)
     path = compile_network(name, tmp_path)
     about, _ = export_object(path, tmp_path, target)
-    for x in random_inputs(about, 3):
-        y = expected(path, x)
-        execution = run_on_board(target, tmp_path, x)
-        assert execution.output == y.tobytes()
+    inputs = random_inputs(about, 4)
+    for x, execution in zip(inputs, run_on_board(target, tmp_path, inputs), strict=True):
+        assert execution.output == expected_output(path, x).tobytes()
         assert 0 < execution.stack < 8192
         assert about.macs < execution.instructions < 20 * about.macs
 
@@ -129,21 +118,125 @@ def test_npu_commands_are_passed_to_the_application(tmp_path: Path) -> None:
     )
     subprocess.run(["gcc", "-std=c99", *_WARNINGS, "-c", hook, "-o", tmp_path / "hook.o"], check=True)
     model = NativeModel(tmp_path, about, hook)
-    library = ctypes.CDLL(str(tmp_path / "model.so"))
-    inputs = [np.zeros(port.bytes, np.uint8) for port in about.inputs]
-    outputs = [np.zeros(port.bytes, np.uint8) for port in about.outputs]
-    assert model.run(inputs, outputs) == 0
+    library = model.library
+    sides = [[GuardedMemory(port.bytes, 4, True) for port in ports] for ports in (about.inputs, about.outputs)]
+    addresses = [[memory.address for memory in side] for side in sides]
+    arena = GuardedMemory(about.object.arena_size, 16, True).address
+    assert model.call(*addresses, arena) == 0
     assert bytes((ctypes.c_ubyte * 4).in_dll(library, "first")) == b"COP1"
     assert list((ctypes.c_size_t * 3).in_dll(library, "seen"))[2] == 3568
     ctypes.c_int.in_dll(library, "answer").value = 1
-    assert model.run(inputs, outputs) == 4
+    assert model.call(*addresses, arena) == 4
 
 
+def test_npu_in_the_loop(tmp_path: Path) -> None:
+    """The object's CPU part and the simulated NPU together compute what the runtime does."""
+    about, _ = export_object(U55, tmp_path, native_target())
+    signature = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_void_p, ctypes.c_size_t] * 3)
+
+    def invoke(commands: int, n: int, weights: int, m: int, scratch: int, size: int) -> int:
+        stream = npu.decode(ctypes.string_at(commands, n))
+        memory = np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(scratch))
+        npu.run(stream, weights=ctypes.string_at(weights, m), scratch=memory, fast_scratch=np.zeros(1 << 16, np.uint8))
+        return 0
+
+    hook = tmp_path / "hook.c"
+    hook.write_text(
+        '#include "model.h"\n'
+        "int (*npu)(const void *, size_t, const void *, size_t, void *, size_t);\n"
+        "int model_npu_invoke(const void *c, size_t cn, const void *w, size_t wn, void *s, size_t sn) {\n"
+        "  return npu(c, cn, w, wn, s, sn); }\n"
+    )
+    model, callback = NativeModel(tmp_path, about, hook), signature(invoke)
+    ctypes.c_void_p.in_dll(model.library, "npu").value = ctypes.cast(callback, ctypes.c_void_p).value
+    method = Runtime(threads=1).load_program(U55).load_method("forward")
+    rng = np.random.default_rng(2)
+    inputs = [rng.standard_normal(port.shape).astype(port.type) for port in about.inputs]
+    wanted = stored_bytes(method.execute(inputs), about.outputs)
+    for found, expected in zip(model.run(inputs), wanted, strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+class Moves(torch.nn.Module):
+    """Starts with data movement, and returns a view of what it computes."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        y = torch.relu(x.transpose(1, 2)[:, 1:].contiguous())
+        return y.reshape(-1), x.reshape(4, 6) * 2
+
+
+def test_data_movement_and_views(tmp_path: Path) -> None:
+    x = torch.randn(2, 3, 4)
+    path = tmp_path / "moves.pte"
+    path.write_bytes(to_edge_transform_and_lower(torch.export.export(Moves(), (x,))).to_executorch().buffer)
+    about, _ = export_object(path, tmp_path, native_target())
+    wanted = stored_bytes(Moves()(x), about.outputs)
+    for found, array in zip(NativeModel(tmp_path, about).run([x.numpy()]), wanted, strict=True):
+        np.testing.assert_array_equal(found, array)
+
+
+_MAIN = """
+#include "first.h"
+#include "second.h"
+alignas(64) static unsigned char arena[FIRST_ARENA_SIZE + SECOND_ARENA_SIZE + 1];
+int main() {
+  float x[FIRST_INPUT_0_SIZE / 4], y[3][FIRST_OUTPUT_0_SIZE / 4];
+  for (int i = 0; i < 8; i++) x[i] = 0.25f * static_cast<float>(i);
+  const first_inputs in = {x};
+  const second_inputs in2 = {x};
+  first_outputs out = {y[0]}, again = {y[2]};
+  second_outputs out2 = {y[1]};
+  if (first_run(&in, &out, arena) || second_run(&in2, &out2, arena) || first_run(&in, &again, arena)) return 1;
+  for (int i = 0; i < 4; i++)
+    if (y[0][i] != y[2][i] || y[1][i] != 2 * y[0][i]) return 2;
+  return 0;
+}
+"""
+
+
+def test_several_models_in_a_program(tmp_path: Path) -> None:
+    """Two models of the same kernels in one arena, from C++; the second has twice the weights of the first."""
+    layer = torch.nn.Linear(8, 4)
+    for name in ("first", "second"):
+        path = save(layer, (torch.ones(1, 8),), tmp_path / f"{name}.pte")
+        export_object(path, tmp_path, native_target(), name=name)
+        with torch.no_grad():
+            for parameter in layer.parameters():
+                parameter *= 2
+    (tmp_path / "main.cpp").write_text(_MAIN)
+    files = [tmp_path / name for name in ("main.cpp", "first.o", "second.o")]
+    subprocess.run(["g++", "-std=c++17", *_WARNINGS, *files, "-o", tmp_path / "main"], check=True)
+    subprocess.run([tmp_path / "main"], check=True)
+
+
+_RELATIVE = {"R_ARM_PREL31", "R_ARM_REL32", "R_ARM_THM_CALL", "R_ARM_THM_JUMP24", "R_ARM_NONE", "R_AARCH64_CALL26",
+             "R_AARCH64_ADR_PREL_PG_HI21", "R_AARCH64_ADD_ABS_LO12_NC", "R_AARCH64_JUMP26", "R_AARCH64_PREL32",
+             "R_X86_64_PC32", "R_X86_64_PLT32"}  # fmt: skip
+
+
+@pytest.mark.parametrize("target", ["cortex-m4", "cortex-m55", "aarch64-linux", "x86-64-v4"])
+def test_code_is_position_independent_without_variables(target: str, tmp_path: Path) -> None:
+    require_tools("readelf")
+    layers = torch.nn.Linear(8, 40), torch.nn.Sigmoid(), torch.nn.Linear(40, 8)
+    path = save(torch.nn.Sequential(*layers), (torch.ones(3, 8),), tmp_path / "net.pte")
+    about, _ = export_object(path, tmp_path, target)
+    shown = [subprocess.run(["readelf", "-W", option, tmp_path / "model.o"], check=True, capture_output=True, text=True)
+             for option in ("-r", "-S", "-s")]  # fmt: skip
+    relocations, sections, symbols = (each.stdout for each in shown)
+    assert set(re.findall(r"\bR_[A-Z0-9_]+", relocations)) <= _RELATIVE
+    flags = {m[1]: m[2] for m in re.finditer(r"\] (\S+) +[A-Z]\w+ +\w+ \w+ \w+ \w+ +([A-Z]*)", sections)}
+    assert {".text", ".rodata.model_weights0"} <= set(flags)
+    assert not [name for name, text in flags.items() if "W" in text]
+    assert re.findall(r"GLOBAL +DEFAULT +\d+ (\S+)", symbols) == ["model_run"]
+    assert set(about.object.external) <= {"memcpy", "memmove", "memset"}
+
+
+@pytest.mark.parametrize("prefix", ["", "arm-none-eabi-"])
 @pytest.mark.parametrize("compiler", [("gcc", "-x", "c", "-std=c99"), ("g++", "-x", "c++", "-std=c++17")])
-def test_header_compiles_without_warnings(compiler: tuple[str, ...], tmp_path: Path) -> None:
-    require_tools(compiler[0])
+def test_header_compiles_without_warnings(prefix: str, compiler: tuple[str, ...], tmp_path: Path) -> None:
+    require_tools(prefix + compiler[0])
     export_object(U55, tmp_path, "cortex-m55")
-    subprocess.run([*compiler, *_WARNINGS, "-fsyntax-only", tmp_path / "model.h"], check=True)
+    subprocess.run([prefix + compiler[0], *compiler[1:], *_WARNINGS, "-fsyntax-only", tmp_path / "model.h"], check=True)
 
 
 def save(module: torch.nn.Module, inputs: tuple[Any, ...], path: Path, target: str = "xnnpack", **options: Any) -> Path:
@@ -184,3 +277,68 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert (tmp_path / "net.o").read_bytes()[:4] == b"\x7fELF" and "int net_run(" in (tmp_path / "net.h").read_text()
     for options in (("--object", tmp_path), ("--c", tmp_path, "--cpu", "cortex-m4"), ()):
         assert cli("export", U55, *options).code == 2
+
+
+_MODULE = """
+import torch
+def make():
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.ReLU()).eval(), (torch.randn(1, 3, 8, 8),)
+def data():
+    return [make()[1]]
+"""
+
+
+def test_compile_emits_objects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    (tmp_path / "object_net.py").write_text(_MODULE)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    cli = Cli(capsys)
+    command = ("compile", "object_net:make", "--quantize", "int8", "--calibrate", "object_net:data", "--no-check",
+               "--emit", "object")  # fmt: skip
+    done = cli(*command, "--target", "cortex-m55")
+    assert done.code == 0, done.err
+    assert "cortex-m55" in done.out
+    assert "int model_run(const model_inputs *" in (tmp_path / "model.h").read_text()
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == ["model.h", "model.o", "object_net.py"]
+    # export of the program is the same code
+    done = cli(*command, "--target", "cortex-m4", "--target", "cortex-m33", "-o", "net.pte")
+    assert done.code == 0, done.err
+    for cpu in ("cortex-m4", "cortex-m33"):
+        export_object(tmp_path / "net.pte", tmp_path / "again", cpu, name="net")
+        assert (tmp_path / "again" / "net.o").read_bytes() == (tmp_path / cpu / "net.o").read_bytes()
+    done = cli(*command, "--target", "ethos-u55-128", "--cpu", "cortex-m55", "-o", "net.o", "--io", "int8")
+    assert done.code == 0, done.err
+    assert "net_npu_invoke" in (tmp_path / "net.h").read_text()
+
+
+@pytest.mark.parametrize(
+    ("options", "rule"),
+    [
+        (("--target", "cortex-m55", "-o", "m.pte"), "--target: is a processor that object files"),
+        (("--target", "ethos-u55-128", "--emit", "object"), "--emit object: needs a processor"),
+        (("--target", "cortex-m4", "--target", "xnnpack", "--emit", "object"), "must not name processors and other"),
+        (("--target", "cortex-m4", "--cpu", "cortex-m7", "--emit", "object"), "--cpu: is for an NPU's --target"),
+        (("--target", "sm8550", "--cpu", "cortex-m7", "--emit", "object"), "--emit object: is for processors"),
+        (("--target", "cortex-m4", "--emit", "object", "-o", "out"), "-o: must end in .o"),
+        (("--backend", "xnnpack", "--emit", "object"), "--emit object: goes with --target"),
+        (("--target", "xnnpack", "-o", "m.pte", "--flash", "1M"), "--flash: goes with --emit object"),
+        (("--target", "xnnpack"), "-o: must name the output file"),
+    ],
+)
+def test_compile_rejects(options: tuple[str, ...], rule: str, capsys: Any) -> None:
+    done = Cli(capsys)("compile", "missing:make", *options)
+    assert done.code == 2
+    assert rule in done.err
+
+
+@pytest.mark.slow
+def test_clock_of_the_boards_counts_instructions(tmp_path: Path) -> None:
+    """Ticks of -icount against a trace of every instruction between the model's first and last address."""
+    require_tools(GCC, QEMU)
+    path = compile_network("lstm", tmp_path)
+    for target in ("cortex-m4", "cortex-m55"):
+        about, _ = export_object(path, tmp_path, target)
+        inputs = random_inputs(about, 1)
+        (execution,) = run_on_board(target, tmp_path, inputs)
+        assert abs(count_instructions(target, tmp_path, inputs) / execution.instructions - 1) < 1e-3

@@ -324,7 +324,7 @@ def test_failure(cli: Cli, folder: Path, spec: str, code: int, message: str) -> 
         (["-o", "m.pte", "--external-constants", "a/b"], "must be the name of a file"),
         (["-o", "m.pte", "--runtime", "toaster"], "--runtime: must be one of wheel, android"),
         (["-o", "m.pte", "--max-memory", "much"], "not a size"),
-        ([], "the following arguments are required: -o/--output"),
+        ([], "-o: must name the output file"),
     ],
 )
 def test_wrong_options(cli: Cli, folder: Path, options: list[str], message: str) -> None:

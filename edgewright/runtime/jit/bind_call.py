@@ -132,7 +132,7 @@ def _lower_op(g: GraphBuilder, key: str, args: Args, outs: Sequence[TensorSlot])
 
 def _may_start(g: GraphBuilder, kind: str, slots: Sequence[TensorSlot]) -> bool:
     """Whether a call may be lowered here: data movement extends a segment, and never starts one or moves constants."""
-    if kind not in OPS or OPS[kind].op_class not in _VIEWS:
+    if g.complete or kind not in OPS or OPS[kind].op_class not in _VIEWS:
         return True
     moved = any(g.constant_data(slot) is None for slot in slots)
     return moved and (bool(g.graph.ops) or any(map(g.is_bound, slots)))

@@ -35,6 +35,7 @@ class GraphBuilder(LoweringContext):
 
     relabels_permutes = False
     statistics_dtype = np.float32
+    complete = False  # every call must be lowered, not only those that repay it
 
     def __init__(
         self, has_single_reader: Callable[[TensorSlot], bool], transposed: TransposeCache | None = None

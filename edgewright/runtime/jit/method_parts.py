@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from edgewright.errors import UnsupportedOperatorError, UsageError
 from edgewright.ir.graph import Graph
 from edgewright.ir.layer_names import layer_of
 from edgewright.ir.numerics import FLOAT32, Numerics
 from edgewright.runtime.delegate_calls import DelegateStep
-from edgewright.runtime.input_aliasing import has_state
+from edgewright.runtime.input_aliasing import covers, has_state, overlaps, tensor_indices
 from edgewright.runtime.jit.graph_builder import GraphBuilder
 from edgewright.runtime.jit.segment_step import can_analyze
-from edgewright.runtime.jit.segments import SegmentBuilder
+from edgewright.runtime.jit.segments import SegmentBuilder, written_tensors
 from edgewright.runtime.method import Method
 from edgewright.runtime.step import FreeStep, JumpFalseStep, MoveStep, Step
 from edgewright.runtime.tensor import TensorSlot
@@ -71,7 +72,8 @@ def split_method(method: Method) -> MethodParts:
     if steps and not can_analyze(steps):
         raise UnsupportedOperatorError(f"method {method.name!r}", "must be calls of stock kernels and delegates")
     parts = builder.split(steps, method.delegate_indices)
-    return MethodParts(tuple(parts), *(tuple(values[i] for i in ids) for ids in (plan.inputs, plan.outputs)))
+    outputs = tuple(builder.memory_of(i, steps) for i in plan.outputs)
+    return MethodParts(tuple(parts), tuple(values[i] for i in plan.inputs), outputs)
 
 
 def _check_static(method: Method) -> None:
@@ -95,24 +97,53 @@ class _PartBuilder(SegmentBuilder):
         while at < len(chain):
             step = chain[at]
             if isinstance(step, DelegateStep) and step.delegate.device_graph is None:
-                slots = [tuple(self.values[i] for i in ids) for ids in (step.inputs, step.outputs)]
-                parts.append(DelegatePart(delegates[id(step.delegate)], *slots))
+                inputs = tuple(self.memory_of(i, chain[:at]) for i in step.inputs)
+                outputs = tuple(self.values[i] for i in step.outputs)
+                parts.append(DelegatePart(delegates[id(step.delegate)], inputs, outputs))
                 at += 1
                 continue
             end, builder = self._grow(chain, at)
             if end == at:
                 raise _unsupported(step)
-            parts.append(self._part(builder, chain[at:end]))
+            parts.append(self._part(builder, chain[at:end], chain[:at]))
             at = end
         return parts
 
-    def _part(self, builder: GraphBuilder, steps: Sequence[Step]) -> CpuPart:
+    def new_builder(self) -> GraphBuilder:
+        builder = super().new_builder()
+        builder.complete = True
+        return builder
+
+    def _part(self, builder: GraphBuilder, steps: Sequence[Step], before: Sequence[Step]) -> CpuPart:
         outputs = [self.values[i] for i in self.observed_results(steps)]
         builder.graph.outputs = builder.results(outputs)
-        return CpuPart(
-            builder.graph, builder.numerics or FLOAT32, tuple(builder.input_slots), tuple(outputs),
-            frozenset(builder.guards),
-        )  # fmt: skip
+        memory = {slot: self.memory_of(self._index_of(slot), before) for slot in builder.input_slots}
+        guards = frozenset((memory[slot], size, wrap) for slot, size, wrap in builder.guards)
+        return CpuPart(builder.graph, builder.numerics or FLOAT32, tuple(memory.values()), tuple(outputs), guards)
+
+    def _index_of(self, slot: TensorSlot) -> int:
+        if slot not in self.index:
+            rule = "must have no arguments that are computed at run time, such as positions in a cache"
+            raise UnsupportedOperatorError("method", rule)
+        return self.index[slot]
+
+    def memory_of(self, index: int, before: Sequence[Step]) -> TensorSlot:
+        """The tensor whose memory holds tensor ``index`` after the steps ``before``: itself, unless it is a view."""
+        planned, slots = self.plan.values[index], cast(list[TensorSlot], self.values)
+        if index not in self.views:
+            return slots[index]
+        for written in (
+            *(tensor_indices(written_tensors(s), self.values) for s in reversed(before)),
+            self.plan.inputs,
+        ):
+            found = [i for i in written if overlaps(self.plan.values[i], planned)]
+            if found:
+                source = self.plan.values[found[0]]
+                if len(found) == 1 and covers(source, planned) and covers(planned, source):
+                    return slots[found[0]]
+                break
+        rule = "must be computed by one call, or be an input: it is a view of parts of tensors"
+        raise UnsupportedOperatorError(f"tensor {index} of the method", rule)
 
     def add_step(self, step: Step, builder: GraphBuilder, before: Sequence[Step]) -> bool:
         if not isinstance(step, DelegateStep):

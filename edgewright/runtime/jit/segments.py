@@ -94,7 +94,7 @@ def _exposed_results(step: Step) -> Sequence[int]:
     return step.outputs
 
 
-def _written_tensors(step: Step) -> Sequence[int]:
+def written_tensors(step: Step) -> Sequence[int]:
     """All tensors that a step writes: its results, and what it updates in place."""
     return [*step.outputs, *step.mutated]
 
@@ -113,7 +113,7 @@ class SegmentBuilder:
         self.transposed: TransposeCache | None = None  # shared between builders
         self.readers = Counter(i for step in steps for i in set(tensor_indices(step.inputs, values)))
         read_first = live_in_tensors(plan, values, steps)
-        all_written = {i for step in steps for i in tensor_indices(_written_tensors(step), values)}
+        all_written = {i for step in steps for i in tensor_indices(written_tensors(step), values)}
         self.observed = set(tensor_indices(plan.outputs, values)) | (read_first & all_written)
         # Views: read but never written by an instruction. They observe whatever was last written to their memory.
         self.views = {i for i in read_first - all_written - set(plan.inputs) if _is_planned(plan.values[i])}
@@ -139,7 +139,7 @@ class SegmentBuilder:
         for step in steps:
             for view in self.views.intersection(tensor_indices(step.inputs, self.values)):
                 observe(view)
-            for i in tensor_indices(_written_tensors(step), self.values):
+            for i in tensor_indices(written_tensors(step), self.values):
                 writers.write(i, *memory_span(self.plan.values[i]))
             if pairs > _MAX_PAIRS:
                 return False
@@ -163,11 +163,14 @@ class SegmentBuilder:
 
     def _grow(self, chain: list[Step], start: int) -> tuple[int, GraphBuilder]:
         """Lower as many calls from ``start`` as possible; returns the end of the run and the graph."""
-        builder = GraphBuilder(self._only_reader, self.transposed)
+        builder = self.new_builder()
         at = start
         while at < len(chain) and self.add_step(chain[at], builder, chain[start:at]):
             at += 1
         return at, builder
+
+    def new_builder(self) -> GraphBuilder:
+        return GraphBuilder(self._only_reader, self.transposed)
 
     def add_step(self, step: Step, builder: GraphBuilder, before: Sequence[Step]) -> bool:
         """Lower a step into ``builder``; False if it cannot be."""
@@ -225,7 +228,7 @@ class SegmentBuilder:
         planned = self.plan.values[view]
         for step in reversed(before):
             overlapping = [
-                i for i in tensor_indices(_written_tensors(step), self.values) if overlaps(self.plan.values[i], planned)
+                i for i in tensor_indices(written_tensors(step), self.values) if overlaps(self.plan.values[i], planned)
             ]
             if overlapping:
                 written, slot = self.plan.values[overlapping[0]], self.values[overlapping[0]]
