@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from edgewright.api.explain import group_rejections
+from edgewright.console import plural
 from edgewright.lowering.estimates import describe
 from edgewright.lowering.partition.report import CONVERSIONS, PartitionReport
 from edgewright.report.collect import Options, collect
@@ -17,6 +18,7 @@ from edgewright.units import duration, share
 
 CompileReport = Any  # edgewright.api.compile_report imports this module
 Comparison = Any  # edgewright.api.compare needs torch
+Check = Any
 _SHOWN = 8  # reasons in the overview
 _ABOUT = "The exported model's operators by module, with what runs them or every rule that rejected them."
 
@@ -41,26 +43,22 @@ def file_report(report: CompileReport, options: Options) -> FileReport:
 def add_compile_report(file: FileReport, report: CompileReport) -> None:
     """Add what compiling measured: coverage, accuracy, times, reasons; and the model's graph."""
     file.target, file.precision = report.target, report.precision
-    facts = [
-        Fact("target", report.target, f"backend {report.backend}"),
-        Fact("precision", report.precision, "the recipe"),
-    ]
+    backend = f"backend {report.backend}" if report.backend != report.target else ""
+    facts = [Fact("target", report.target, backend), Fact("precision", report.precision, "of the model's layers")]
     facts.append(_coverage(report))
     facts += _accuracy(report)
     milliseconds, basis = report.time
     bounds = report.time_range
+    here = file.measures.here_ms is not None and report.estimated_ms is None
     if bounds is not None:  # a lower bound is not a time to compare with others
         file.measures.milliseconds, file.measures.time_basis = None, f"{_range(bounds)} {basis}"
         facts.append(Fact("time", _range(bounds), basis))
-    elif milliseconds is not None:
+    elif milliseconds is not None and not here:  # of two times on this machine, the page shows the one it measured
         facts.append(Fact("time", duration(milliseconds / 1e3), basis))
         file.measures.milliseconds, file.measures.time_basis = milliseconds, basis
-    check_status = "good" if report.check.inputs and not report.check.skipped else "warn"
-    facts.append(Fact("self-check", str(report.check), "file against its graph", check_status))
-    file.facts = facts + [f for f in file.facts if f.label not in ("target", "estimate")]
-    file.facts += [
-        Fact("estimate", line, "the vendor's compiler or a formula") for e in report.estimates if (line := describe(e))
-    ]
+    facts.append(_check(report.check))
+    file.facts = facts + [f for f in file.facts if f.label not in ("target", "time")]
+    file.estimates = [line for e in report.estimates if (line := describe(e))]
     file.measures.sqnr, file.measures.coverage = report.sqnr, report.coverage["macs"]
     file.next_steps = _next_steps(report)
     if report.simulated:
@@ -81,8 +79,16 @@ def _range(bounds: tuple[float, float]) -> str:
 
 def _coverage(report: CompileReport) -> Fact:
     counts, covered = report.counts, report.coverage["macs"]
-    basis = f"{counts.delegated} of {counts.operators} operators, {counts.groups} delegate calls"
-    return Fact("delegated", f"{share(covered)} of multiply-accumulates", basis, "good" if covered == 1 else "warn")
+    called = plural(counts.groups, "delegate call")
+    basis = f"of multiply-accumulates; {counts.delegated} of {plural(counts.operators, 'operator')} in {called}"
+    return Fact("delegated", share(covered), basis, "good" if covered == 1 else "warn")
+
+
+def _check(check: Check) -> Fact:
+    if check.skipped or not check.inputs:
+        return Fact("self-check", "not done", check.skipped, "warn")
+    basis = f"the file against the graph it was lowered from, on {plural(check.inputs, 'input')}"
+    return Fact("self-check", check.note or "within rounding", basis, "good")
 
 
 def _accuracy(report: CompileReport) -> list[Fact]:

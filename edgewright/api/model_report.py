@@ -12,21 +12,22 @@ from edgewright.api.compile_report import measured_on
 from edgewright.api.graph_interpreter import GraphInterpreter
 from edgewright.api.html_report import add_comparison, add_compile_report
 from edgewright.api.layers import record
-from edgewright.backends.registry import find_provider
 from edgewright.backends.targets import Target, find_target
 from edgewright.errors import EdgewrightError, UsageError
+from edgewright.files import open_source
+from edgewright.formats.bpte import is_bundled, read_bundled
 from edgewright.report.histogram import histogram
 from edgewright.report.model import Fact, FileReport
 from edgewright.runtime.program import Runtime
+from edgewright.runtime.twin_delegate import find_twin_file
 
 _QUANTIZED = ("int8[", "uint8[", "int16[")
 
 
 def target_of(file: FileReport) -> Target | None:
     """The device that a file was compiled for, as its manifest or its delegates name it; None if it is not known."""
-    info = find_provider(file.target, lambda _: True)
     try:
-        return find_target(file.target if info is None or info.targets else info.name)
+        return find_target(file.target)
     except UsageError:
         return None
 
@@ -47,13 +48,14 @@ def add_model(
 def _add_compiled(file: FileReport, source: str, session: CompileSession, target: Target) -> None:
     """Compile the model again: where operators run, why not, and the errors of layers. Says if that is another file."""
     kept = file.measures.milliseconds, file.measures.time_basis
+    times, estimates = [f for f in file.facts if f.label == "time"], file.estimates
     result = session.build(target)
-    with open(source, "rb") as stream:
-        same = stream.read() == result.buffer
+    same = bytes(_program(source)) == result.buffer
     add_compile_report(file, result.report)
     if not same:
         file.measures.milliseconds, file.measures.time_basis = kept
-        file.facts = [f for f in file.facts if f.label not in ("SQNR", "time", "self-check", "precision")]
+        file.facts = [f for f in file.facts if f.label not in ("SQNR", "time", "self-check", "precision")] + times
+        file.estimates = estimates
         file.precision = ""
         file.notes.append(
             f"the model, compiled now for {target.name}, gives another file than this one: its graph, reasons and"
@@ -66,12 +68,19 @@ def _add_compiled(file: FileReport, source: str, session: CompileSession, target
         add_comparison(file, compare(session, target))
 
 
+def _program(source: str) -> memoryview:
+    """The bytes of a ``.pte``, or of the program in a ``.bpte``."""
+    view, _ = open_source(source, "program")
+    return memoryview(read_bundled(source).program) if is_bundled(view) else view
+
+
 def _add_accuracy(file: FileReport, source: str, data: Sequence[str], session: CompileSession) -> None:
     """Run the file itself on the evaluation inputs, and compare it with the model."""
     if not session.evaluated:
         return
     try:
-        method = Runtime.get().load_program(source, list(data) or None).load_method("forward")
+        program = Runtime.get().load_program(_program(source), list(data) or None, twin=find_twin_file(source))
+        method = program.load_method("forward")
         outputs = [method.execute(call.leaves()) for call in session.evaluated]
         method.close()
     except EdgewrightError as error:
@@ -83,7 +92,8 @@ def _add_accuracy(file: FileReport, source: str, data: Sequence[str], session: C
     if figures.sqnr is not None:
         basis = f"this file against the model, {measured_on(session.samples.origin, len(outputs))}"
         file.facts = [f for f in file.facts if f.label != "SQNR"]
-        file.facts.insert(1, Fact("SQNR", f"{figures.sqnr:.1f} dB", basis, "bad" if figures.sqnr < 20 else "good"))
+        after = next((i for i, f in enumerate(file.facts) if f.label == "delegated"), 0) + 1
+        file.facts.insert(after, Fact("SQNR", f"{figures.sqnr:.1f} dB", basis, "bad" if figures.sqnr < 20 else "good"))
 
 
 def _add_activations(file: FileReport, session: CompileSession) -> None:

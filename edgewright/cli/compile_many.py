@@ -46,9 +46,11 @@ def check_options(args: argparse.Namespace) -> None:
         raise UsageError("--min-metric", "needs a --metric")
     if isinstance(args.evaluate, int) and args.evaluate < 0:
         raise UsageError("--evaluate", "must be 0 or more", value=args.evaluate)
-    check_writable(args.output, folder=Path(args.output).suffix not in (".pte", ".o"))
+    output = Path(args.output)
+    check_writable(output, folder=output.suffix not in (".pte", ".o"))
     for path in filter(None, (args.report, args.html)):
-        check_writable(path)
+        if Path(path).parent != output:  # the folder is made when there is something to write
+            check_writable(path)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -28,14 +28,13 @@ EXAMPLES = """examples:
   edgewright report m.pte --flash 512K --ram 256K --no-run -o report.html
   edgewright report m.pte --trace t.json --model-explorer overlay.json -o report.html
 """
-_REPEAT = 5
 _EVALUATED = 4
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXAMPLES
     add = parser.add_argument
-    add("files", nargs="+", metavar="m.pte", help="the programs")
+    add("files", nargs="+", metavar="m.pte", help="the programs; of a .bpte, also its test cases")
     add("-o", "--output", required=True, metavar="report.html", help="the page to write")
     add("--data", action="append", default=[], metavar="w.ptd", help="external weights; repeatable")
     add("--method", default="forward", help="the method to profile (default: forward)")
@@ -54,7 +53,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     model_options.add_data_arguments(parser)
     add("--flash", type=parse_memory, metavar="512K", help="limit of the file's size, as a line in the charts")
     add("--ram", type=parse_memory, metavar="256K", help="limit of the memory at run time, as a line in the charts")
-    add("--repeat", type=int, default=_REPEAT, metavar="N", help=f"profile N runs on this machine (default: {_REPEAT})")
+    add(
+        "--repeat", type=int, metavar="N", help="profile N runs on this machine (default: about a second, 5 to 50 runs)"
+    )
     add("--no-run", action="store_true", help="do not run the programs")
     add("--etdump", metavar="p.etdp", help="show this profile of a device, too")
     add("--trace", metavar="t.json", help="write the timelines for Perfetto")
@@ -94,7 +95,7 @@ def _beside(path: str, name: str) -> str:
 
 
 def _check_options(args: argparse.Namespace) -> None:
-    if args.repeat < 1:
+    if args.repeat is not None and args.repeat < 1:
         raise UsageError("--repeat", "must be 1 or more", value=args.repeat, remedy="--no-run leaves the profile out.")
     if Path(args.output).suffix not in (".html", ".htm"):
         raise UsageError(args.output, "must end in .html")

@@ -73,11 +73,16 @@ class BundledProgram:
     suites: Mapping[str, Sequence[TestCase]] = field(default_factory=dict)
 
 
+def is_bundled(view: memoryview) -> bool:
+    """Whether a file is a ``.bpte``, by its identifier."""
+    return bytes(view[4:8]) == IDENTIFIER
+
+
 def read_bundled(source: Source) -> BundledProgram:
     """Read and verify a ``.bpte``; the program inside is checked when it is loaded."""
     view, name = open_source(source, "bundled program")
     try:
-        if len(view) < 8 or bytes(view[4:8]) != IDENTIFIER:
+        if not is_bundled(view):
             raise FormatError("a .bpte file has the identifier 'BP08' at byte 4", value=bytes(view[4:8]), offset=4)
         root = read_root(BundledProgramTable, view)
         if root.version != VERSION:

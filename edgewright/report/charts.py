@@ -1,5 +1,8 @@
-"""Charts as SVG: the arena over time, a flame chart, a roofline, a Pareto plot, bars. Colors are classes of the page's
-style sheet; every shape has a title, and a table next to the chart has the same numbers."""
+"""Charts as SVG: the arena over time, a flame chart, a roofline, a Pareto plot, budgets. Colors are classes of the
+page's style sheet; every shape has a title, and a table next to the chart has the same numbers.
+
+Charts fill the width of the page: their horizontal positions are percentages, so that texts have the same size on a
+phone. Only Pareto plots, whose labels avoid each other, are drawn twice, for wide and for narrow pages."""
 
 from __future__ import annotations
 
@@ -11,44 +14,65 @@ from edgewright.report.markup import escape
 from edgewright.report.model import Arena, Block, Roofs, Step, Timeline
 from edgewright.units import duration, number, share, size
 
-_WIDTH, _LEFT, _RIGHT = 960, 76, 16
 _COLORS = 8
+_AXIS = 68  # width of the labels beside a chart
 _LABELED = 12  # points of a plot that all have labels
 _CHARACTER, _LINE = 6.6, 13  # width and height of a label's characters
 _RADIUS = 8  # of a dot, with a margin
 _SHIFTS = (-11, 4, 20, -11 - _LINE, 20 + _LINE, -11 - 2 * _LINE)  # of a label from its point, first the best
-_TICKS = 9
 _MIN_DECADES = 0.05
+_MIN_WIDTH = 0.05  # percent
+_LABEL_WIDTH = 4  # percent of a span that has its name inside, before anyone zooms
 
 
-def _svg(height: float, title: str, shapes: Iterable[str], style: str = "") -> str:
+def _chart(height: float, title: str, shapes: Iterable[str], axis: Iterable[str] = (), style: str = "") -> str:
+    """A chart of the page's width and of ``height`` pixels. ``axis``: texts to the left of it."""
+    labels = "".join(axis)
+    side = f'<svg class="axis" width="{_AXIS}" height="{height:g}" aria-hidden="true">{labels}</svg>' if labels else ""
     return (
-        f'<div class="scroll" role="region" tabindex="0" aria-label="{escape(title)}"><svg class="chart {style}" '
-        f'viewBox="0 0 {_WIDTH} {height:g}" width="{_WIDTH}" height="{height:g}" role="img" '
-        f'aria-label="{escape(title)}">'
-        f"{''.join(shapes)}</svg></div>"
+        f'<div class="plot">{side}<svg class="chart {style}" width="100%" height="{height:g}" role="img" '
+        f'aria-label="{escape(title)}">{"".join(shapes)}</svg></div>'
     )
 
 
-def _text(x: float, y: float, text: str, anchor: str = "start", style: str = "") -> str:
+def _text(x: str, y: float, text: str, anchor: str = "start", style: str = "") -> str:
     classes = f' class="{style}"' if style else ""
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{classes}>{escape(text)}</text>'
+    return f'<text x="{x}" y="{y:.1f}" text-anchor="{anchor}"{classes}>{escape(text)}</text>'
 
 
 def _line(x1: float, y1: float, x2: float, y2: float, style: str) -> str:
-    return f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" class="{style}"/>'
+    return f'<line x1="{x1:.2f}%" y1="{y1:.1f}" x2="{x2:.2f}%" y2="{y2:.1f}" class="{style}"/>'
 
 
 def _rect(x: float, y: float, width: float, height: float, style: str, title: str) -> str:
     return (
-        f'<rect x="{x:.2f}" y="{y:.2f}" width="{max(width, 0.5):.2f}" height="{max(height, 0.5):.2f}" class="{style}">'
-        f"<title>{escape(title)}</title></rect>"
+        f'<rect x="{x:.2f}%" y="{y:.2f}" width="{max(width, _MIN_WIDTH):.2f}%" height="{max(height, 0.5):.2f}" '
+        f'class="{style}"><title>{escape(title)}</title></rect>'
     )
+
+
+def _at(part: float, y: float, text: str, style: str = "") -> str:
+    """A text at a part of the width; inside the chart at both ends."""
+    return _text(f"{100 * part:.2f}%", y, text, "start" if part < 0.1 else "end" if part > 0.9 else "middle", style)
+
+
+def _tick(y: float, text: str) -> str:
+    return _text(str(_AXIS - 6), y + 4, text, "end")
 
 
 def color_of(name: str) -> str:
     """A class for everything of one name, the same in every chart."""
     return f"c{sum(name.encode(errors='replace')) % _COLORS}"
+
+
+def _key(entries: Iterable[tuple[str, str]]) -> str:
+    """The colors of a chart: a class and what it is."""
+    squares = (
+        f'<span class="entry"><svg width="12" height="12" aria-hidden="true"><rect width="12" height="12" '
+        f'class="{style}"/></svg> {escape(text)}</span>'
+        for style, text in entries
+    )
+    return f'<p class="key">{"".join(squares)}</p>'
 
 
 # ------------------------------------------------------------------------------------------------------------- arena
@@ -59,32 +83,28 @@ def arena_chart(arena: Arena, limit: int | None) -> str:
     top = max(arena.bytes, limit or 0, 1)
     plot, above = 260.0, 24.0
     columns = max(arena.instructions, 1)
-    wide = (_WIDTH - _LEFT - _RIGHT) / columns
 
     def y(offset: float) -> float:
         return above + plot * (1 - offset / top)
 
-    shapes = [_rectangle(block, wide, y) for block in arena.blocks]
-    shapes += [_axis_label(y(top * part), size(top * part)) for part in (0, 0.25, 0.5, 0.75, 1)]
-    shapes.append(_line(_LEFT, y(arena.bytes), _WIDTH - _RIGHT, y(arena.bytes), "edge"))
+    levels = _byte_ticks(0, top, 5)
+    shapes = [_line(0, y(level), 100, y(level), "grid") for level in levels]
+    shapes += [_rectangle(block, 100 / columns, y) for block in arena.blocks]
+    shapes.append(_line(0, y(arena.bytes), 100, y(arena.bytes), "edge"))
     if limit is not None:
-        shapes.append(_line(_LEFT, y(limit), _WIDTH - _RIGHT, y(limit), "limit"))
-        shapes.append(_text(_WIDTH - _RIGHT, y(limit) - 4, f"limit {size(limit)}", "end", "limit"))
+        shapes.append(_line(0, y(limit), 100, y(limit), "limit"))
+        shapes.append(_text("100%", y(limit) - 5, f"limit {size(limit)}", "end", "limit"))
     ticks = sorted({round(part * (columns - 1)) for part in (0, 0.25, 0.5, 0.75, 1)})
-    shapes += [_text(_LEFT + (t + 0.5) * wide, above + plot + 16, f"#{t}", "middle") for t in ticks]
+    shapes += [_at((t + 0.5) / columns, above + plot + 16, f"#{t}") for t in ticks]
     title = f"Arena {arena.index} of {arena.method} over its {arena.instructions} instructions"
-    return _svg(above + plot + 24, title, shapes)
+    return _chart(above + plot + 24, title, shapes, [_tick(y(level), size(level)) for level in levels])
 
 
 def _rectangle(block: Block, wide: float, y: Callable[[float], float]) -> str:
     title = f"{block.name}: {size(block.bytes)} at {block.offset}, instructions {block.start} to {block.end}"
     top, bottom = y(block.offset + block.bytes), y(block.offset)
     width = (block.end - block.start + 1) * wide
-    return _rect(_LEFT + block.start * wide, top, width, bottom - top, f"block {color_of(block.name)}", title)
-
-
-def _axis_label(y: float, text: str) -> str:
-    return _line(_LEFT, y, _WIDTH - _RIGHT, y, "grid") + _text(_LEFT - 6, y + 4, text, "end")
+    return _rect(block.start * wide, top, width, bottom - top, f"block {color_of(block.name)}", title)
 
 
 # ------------------------------------------------------------------------------------------------------ flame chart
@@ -93,26 +113,27 @@ def _axis_label(y: float, text: str) -> str:
 def flame_chart(timeline: Timeline) -> str:
     """Spans as rectangles, one row per depth, names inside where they fit."""
     total = max((s.start + s.length for s in timeline.spans), default=1.0) or 1.0
-    plot, row = _WIDTH - 2 * _RIGHT, 26
+    row = 26
     shapes = []
     for span in timeline.spans:
-        x, width, y = _RIGHT + plot * span.start / total, plot * span.length / total, 8 + row * span.depth
-        title = f"{span.name}: {duration(span.length / 1e6)}, {share(span.length / total)}"
-        shape = _rect(x, y, width, row - 2, f"span {color_of(span.name)}", title)
-        label = _text(x + 4, y + 16, span.name[: int(width / 7)]) if width > 40 else ""
+        x, width, y = 100 * span.start / total, 100 * span.length / total, 4 + row * span.depth
+        name, title = escape(span.name), f"{span.name}: {duration(span.length / 1e6)}, {share(span.length / total)}"
+        label = _text("4", 16, span.name) if width > _LABEL_WIDTH else ""
+        # A nested svg cuts its text off where the span ends.
         shapes.append(
-            f'<g data-s="{span.start:.3f}" data-l="{span.length:.3f}" data-n="{escape(span.name)}">{shape}{label}</g>'
+            f'<svg class="cut" x="{x:.3f}%" y="{y}" width="{max(width, _MIN_WIDTH):.3f}%" height="{row - 2}" '
+            f'data-s="{span.start:.3f}" data-l="{span.length:.3f}" data-n="{name}"><title>{escape(title)}</title>'
+            f'<rect width="100%" height="100%" class="span {color_of(span.name)}"/>{label}</svg>'
         )
-    height = 8 + row * (1 + max((s.depth for s in timeline.spans), default=0))
-    anchors = {0: "start", 0.25: "middle", 0.5: "middle", 0.75: "middle", 1: "end"}
-    shapes += [_text(_RIGHT + plot * p, height + 18, duration(total * p / 1e6), at) for p, at in anchors.items()]
-    return _svg(height + 26, f"Flame chart: {timeline.title}", shapes, "flame")
+    height = 4 + row * (1 + max((s.depth for s in timeline.spans), default=0))
+    shapes += [_at(p, height + 18, duration(total * p / 1e6), "time") for p in (0, 0.25, 0.5, 0.75, 1)]
+    return _chart(height + 26, f"Flame chart: {timeline.title}", shapes, style="flame")
 
 
 # ---------------------------------------------------------------------------------------------------------- scatters
 
 
-class _Scale:
+class _Decades:
     """A logarithmic axis over whole decades."""
 
     def __init__(self, values: Sequence[float], low: float, high: float) -> None:
@@ -124,11 +145,11 @@ class _Scale:
         return self.low + (math.log10(value) - self.first) / (self.last - self.first) * (self.high - self.low)
 
     @property
-    def decades(self) -> list[float]:
+    def ticks(self) -> list[float]:
         return [10.0**power for power in range(self.first, self.last + 1)]
 
 
-class _TightScale:
+class Tight:
     """A logarithmic axis from the smallest to the largest value."""
 
     def __init__(self, values: Sequence[float], low: float, high: float) -> None:
@@ -141,21 +162,36 @@ class _TightScale:
     def at(self, value: float) -> float:
         return self.low + (math.log10(value) - self.first) / (self.last - self.first) * (self.high - self.low)
 
-    def ticks(self, *, binary: bool) -> list[float]:
-        """Round numbers in the range, at most ``_TICKS``: powers of two for bytes, parts of decades otherwise."""
+    def ticks(self, count: int, *, binary: bool) -> list[float]:
+        """At most ``count`` round numbers in the range: powers or parts of powers over decades, else equal steps."""
         low, high = 10**self.first, 10**self.last
-        if binary:
-            powers = range(math.ceil(math.log2(low)), math.floor(math.log2(high)) + 1)
-            numbers = [float(2**power) * part for power in (powers.start - 1, *powers) for part in (1, 1.25, 1.5, 1.75)]
-            steps: list[list[float]] = [[n for n in numbers if math.log2(n).is_integer()], numbers]
-        else:
-            decades = range(math.floor(self.first), math.ceil(self.last) + 1)
-            numbers = [10.0**power * part for power in decades for part in (1, 1.5, 2, 3, 5, 7)]
-            steps = [numbers[::6], [n for i, n in enumerate(numbers) if i % 6 in (0, 2, 4)], numbers]
-        inside = [[n for n in candidates if low <= n <= high] for candidates in steps]
-        fitting = [ticks for ticks in inside if len(ticks) <= _TICKS]
-        ticks = fitting[-1] if fitting else inside[0]
-        return ticks[:: -(-len(ticks) // _TICKS)] if ticks else [low, high]
+        if high / low < 4:
+            return _byte_ticks(low, high, count) if binary else round_ticks(low, high, count)
+        base, parts = (2.0, ((1,),)) if binary else (10.0, ((1,), (1, 3), (1, 2, 5)))
+        powers = range(math.floor(math.log(low, base)), math.ceil(math.log(high, base)) + 1)
+        fine = [[n for power in powers for part in p if low <= (n := base**power * part) <= high] for p in parts]
+        best = next((numbers for numbers in reversed(fine) if len(numbers) <= count), fine[0])
+        return best[:: -(-len(best) // count)]
+
+
+def round_ticks(low: float, high: float, count: int) -> list[float]:
+    """Round numbers between two, at most ``count``.
+
+    >>> round_ticks(31.8, 33.6, 6)
+    [32.0, 32.5, 33.0, 33.5]
+    """
+    step = 10.0 ** math.floor(math.log10(max(high - low, 1e-12)) - 1)
+    for factor in (1, 2, 5, 10, 20, 50, 100):
+        first, last = math.ceil(low / (step * factor) - 1e-9), math.floor(high / (step * factor) + 1e-9)
+        if last - first + 1 <= count:
+            return [round(n * step * factor, 12) for n in range(first, last + 1)]
+    return [low]
+
+
+def _byte_ticks(low: float, high: float, count: int) -> list[float]:
+    """Round numbers of the unit in which the largest is written."""
+    unit = 1024.0 ** max(0, min(math.floor(math.log(max(high, 1), 1024)), 4))
+    return [n * unit for n in round_ticks(low / unit, high / unit, count)]
 
 
 def roofline(steps: Sequence[Step], roofs: Roofs) -> str:
@@ -163,30 +199,51 @@ def roofline(steps: Sequence[Step], roofs: Roofs) -> str:
     points = [(s, s.macs / s.bytes, s.macs / (s.ms / 1e3)) for s in steps if s.macs and s.bytes and s.ms > 0]
     if not points:
         return ""
-    ridge = roofs.macs / roofs.bytes
-    x = _Scale([*(p[1] for p in points), ridge], _LEFT, _WIDTH - _RIGHT)
-    y = _Scale([*(p[2] for p in points), roofs.macs], 300, 16)
-    left, right = x.decades[0], x.decades[-1]
-    shapes = [_line(x.at(d), 16, x.at(d), 300, "grid") + _text(x.at(d), 318, number(d), "middle") for d in x.decades]
-    shapes += [_axis_label(y.at(d), f"{number(d / 1e9)} G") for d in y.decades]
-    start = max(left, y.decades[0] / roofs.bytes)
-    shapes.append(_line(x.at(start), y.at(roofs.bytes * start), x.at(ridge), y.at(roofs.macs), "roof"))
-    shapes.append(_line(x.at(ridge), y.at(roofs.macs), x.at(right), y.at(roofs.macs), "roof"))
-    shapes += [
-        _dot(
-            x.at(intensity),
-            y.at(speed),
-            f"{s.instruction} {s.name}: {number(speed / 1e9)} G/s, {number(intensity)} per byte",
-        )
-        for s, intensity, speed in points
-    ]
-    shapes.append(_text(_WIDTH - _RIGHT, 338, "multiply-accumulates per byte of operands and results", "end"))
-    return _svg(344, "Roofline: multiply-accumulates per second of each step, by intensity", shapes)
+    ceilings = [*roofs.macs.values()]
+    ridges = [macs / bandwidth for macs in ceilings for bandwidth in roofs.bytes.values()]
+    x = _Decades([*(p[1] for p in points), *ridges], 0, 100)
+    y = _Decades([*(p[2] for p in points), *ceilings], 300, 20)
+    left, right = x.ticks[0], x.ticks[-1]
+    shapes = [_line(x.at(d), 20, x.at(d), 300, "grid") + _at(x.at(d) / 100, 318, number(d)) for d in x.ticks]
+    shapes += [_line(0, y.at(d), 100, y.at(d), "grid") for d in y.ticks]
+    peak = max(ceilings)
+    for name, bandwidth in roofs.bytes.items():
+        start = max(left, y.ticks[0] / bandwidth)
+        shapes.append(_line(x.at(start), y.at(bandwidth * start), x.at(peak / bandwidth), y.at(peak), "roof"))
+        middle = start**0.7 * (peak / bandwidth) ** 0.3  # where it crosses no other roof
+        text = f"{name} {number(bandwidth / 1e9)} GB/s"
+        shapes.append(_text(f"{x.at(middle) + 1:.2f}%", y.at(bandwidth * middle) + 14, text, style="halo"))
+    for name, macs in roofs.macs.items():
+        start = macs / max(roofs.bytes.values())
+        shapes.append(_line(x.at(start), y.at(macs), x.at(right), y.at(macs), "roof"))
+        shapes.append(_text("100%", y.at(macs) - 5, f"{name} {number(macs / 1e9)} GMAC/s", "end", "halo"))
+    kinds = sorted(_kind_counts(points).items(), key=lambda item: -item[1])
+    colors = {kind: f"c{i}" for i, (kind, _) in enumerate(kinds[:4])}
+    for s, intensity, speed in points:
+        title = f"{s.instruction} {s.layer} {s.name}: {number(speed / 1e9)} GMAC/s, {number(intensity)} per byte"
+        shapes.append(_dot(f"{x.at(intensity):.2f}%", y.at(speed), title, colors.get(_kind(s), "c4")))
+    shapes.append(_text("100%", 338, "multiply-accumulates per byte of operands and results", "end"))
+    shapes.append(_text("0%", 12, "GMAC/s"))
+    axis = [_tick(y.at(d), number(d / 1e9)) for d in y.ticks]
+    chart = _chart(344, "Roofline: multiply-accumulates per second of each step, by intensity", shapes, axis)
+    others = [("c4", "other")] if len(kinds) > 4 else []
+    return chart + _key([*((style, kind) for kind, style in colors.items()), *others])
 
 
-def _dot(x: float, y: float, title: str, label: str = "", style: str = "c0") -> str:
-    name = _text(x + 9, y + 4, label) if label else ""
-    return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="6" class="dot {style}"><title>{escape(title)}</title></circle>{name}'
+def _kind(step: Step) -> str:
+    """The first operator of a step, which its multiply-accumulates are of."""
+    return step.name.partition("+")[0].partition(" (")[0]
+
+
+def _kind_counts(points: Iterable[tuple[Step, float, float]]) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for step, _, _ in points:
+        counts[_kind(step)] = counts.get(_kind(step), 0) + 1
+    return counts
+
+
+def _dot(x: str, y: float, title: str, style: str = "c0") -> str:
+    return f'<circle cx="{x}" cy="{y:.1f}" r="6" class="dot {style}"><title>{escape(title)}</title></circle>'
 
 
 def pareto_chart(
@@ -195,9 +252,20 @@ def pareto_chart(
 ) -> str:  # fmt: skip
     """Labeled points: the first axis is better to the left, the second to the top, or with ``lower`` to the bottom.
     ``line``: draw the frontier. Of many points, those on the frontier have labels."""
+    return "".join(
+        f'<div class="{style}">{_pareto(points, axes, text, line, lower, width)}</div>'
+        for style, width in (("wide", 1120.0), ("narrow", 300.0))
+    )
+
+
+def _pareto(
+    points: Sequence[tuple[str, float, float]], axes: tuple[str, str], text: Callable[[float], str], line: bool,
+    lower: bool, width: float,
+) -> str:  # fmt: skip
+    """The plot for a page in which it is about ``width`` pixels wide; its positions scale with the page's width."""
     sign = -1.0 if lower else 1.0
     best = [(n, a, sign * b) for n, a, b in frontier([(n, a, sign * b) for n, a, b in points])] if line else []
-    x = _TightScale([p[1] for p in points], _LEFT + 12, _WIDTH - 200)
+    scale = Tight([p[1] for p in points], 2, 78 if width > 600 else 88)
     low, high = min(p[2] for p in points), max(p[2] for p in points)
     low, span = (low, high - low) if high > low else (low - 0.5, 1.0)
     digits = max(1, 1 - math.floor(math.log10(span)))
@@ -205,36 +273,47 @@ def pareto_chart(
     def y(value: float) -> float:
         return 280 - 230 * (value - low) / span
 
-    ticks = x.ticks(binary=text is size)
-    shapes = [_line(x.at(d), 30, x.at(d), 300, "grid") + _text(x.at(d), 318, text(d), "middle") for d in ticks]
-    shapes += [_axis_label(y(low + span * p), f"{low + span * p:.{digits}f}") for p in (0, 0.5, 1)]
-    corners = [f"{x.at(a):.1f},{y(b):.1f}" for _, a, b in best[:1]]
+    ticks = scale.ticks(9 if width > 600 else 4, binary=text is size)
+    shapes = [_line(scale.at(d), 30, scale.at(d), 300, "grid") for d in ticks]
+    shapes += [_text(f"{scale.at(d):.2f}%", 318, text(d), "middle" if scale.at(d) > 8 else "start") for d in ticks]
+    levels = round_ticks(low, low + span, 6)
+    shapes += [_line(0, y(level), 100, y(level), "grid") for level in levels]
     for (_, _, before), (_, a, b) in pairwise(best):
-        corners += [f"{x.at(a):.1f},{y(before):.1f}", f"{x.at(a):.1f},{y(b):.1f}"]
-    shapes.append(f'<polyline points="{" ".join(corners)}" class="frontier"/>')
+        shapes.append(_line(scale.at(a), y(before), scale.at(a), y(b), "frontier"))
+    for (_, a, b), (_, to, _) in pairwise(best):
+        shapes.append(_line(scale.at(a), y(b), scale.at(to), y(b), "frontier"))
     on = {name for name, _, _ in best}
     shapes += [
-        _dot(x.at(a), y(b), f"{name}: {text(a)}, {b:.{digits}f}", style="c1" if name in on else "c0")
+        _dot(f"{scale.at(a):.2f}%", y(b), f"{name}: {text(a)}, {b:.{digits}f}", "c1" if name in on else "c0")
         for name, a, b in sorted(points, key=lambda point: point[0] in on)  # the frontier is drawn on top
     ]
     labeled = [p for p in points if len(points) <= _LABELED or p[0] in on]
-    dots = [(x.at(a), y(b)) for _, a, b in points]
-    shapes += _labels([(name, x.at(a), y(b)) for name, a, b in labeled], dots)
-    shapes += [_text(_WIDTH - 200, 338, axes[0], "end"), _text(_LEFT, 18, axes[1])]
-    return _svg(344, f"{axes[1]} over {axes[0]}", shapes)
+    dots = [(scale.at(a) / 100 * width, y(b)) for _, a, b in points]
+    shapes += _labels([(name, scale.at(a) / 100 * width, y(b)) for name, a, b in labeled], dots, width)
+    shapes += [_text("100%", 338, axes[0], "end"), _text("0%", 14, axes[1])]
+    axis = [_tick(y(level), f"{level:g}") for level in levels]
+    return _chart(344, f"{axes[1]} over {axes[0]}", shapes, axis, "pareto")
 
 
-def _labels(points: Sequence[tuple[str, float, float]], dots: Sequence[tuple[float, float]]) -> list[str]:
-    """Names beside their points, where they cover no other name and no dot; those without room are in the titles."""
+def _labels(
+    points: Sequence[tuple[str, float, float]], dots: Sequence[tuple[float, float]], width: float
+) -> list[str]:  # fmt: skip
+    """Names beside their points, where they cover no other name and no dot and are inside the plot; those without room
+    are in the titles."""
     taken = [(x - _RADIUS, x + _RADIUS, y + _RADIUS, y - _RADIUS) for x, y in dots]  # left, right, bottom, top
     shapes = []
     for name, x, y in sorted(points, key=lambda point: point[1]):
-        left, right = x + _RADIUS + 1, x + _RADIUS + 1 + _CHARACTER * len(name)
-        for shift in _SHIFTS:
-            bottom, top = y + shift + 3, y + shift - _LINE + 3
-            if all(right < a or b < left or bottom <= d or c <= top for a, b, c, d in taken):
+        long = _CHARACTER * len(name)
+        for left, anchor, shift in (
+            *((x + _RADIUS + 1, "start", shift) for shift in _SHIFTS),
+            *((x - _RADIUS - 1 - long, "end", shift) for shift in _SHIFTS),
+        ):
+            right, bottom, top = left + long, y + shift + 3, y + shift - _LINE + 3
+            inside = left >= 0 and right <= width
+            if inside and all(right < a or b < left or bottom <= d or c <= top for a, b, c, d in taken):
                 taken.append((left, right, bottom, top))
-                shapes.append(_text(left, y + shift, name))
+                at = 100 * (left if anchor == "start" else right) / width
+                shapes.append(_text(f"{at:.2f}%", y + shift, name, anchor))
                 break
     return shapes
 
@@ -255,12 +334,12 @@ def frontier(points: Sequence[tuple[str, float, float]]) -> list[tuple[str, floa
 def budget_bar(title: str, used: int, limit: int) -> str:
     """How much of a limit is used."""
     top = max(used, limit, 1)
-    plot = _WIDTH - _LEFT - _RIGHT
+    share_of, at = used / top, limit / top
+    words = f"{title}: {size(used)} used"
     shapes = [
-        _rect(_LEFT, 14, plot * used / top, 20, "over" if used > limit else "c2", f"{title}: {size(used)}"),
-        _line(_LEFT + plot * limit / top, 8, _LEFT + plot * limit / top, 40, "limit"),
-        _text(_LEFT - 6, 28, title, "end"),
-        _text(_LEFT + plot * limit / top - 4, 54, f"limit {size(limit)}", "end"),
-        _text(_LEFT, 54, f"{size(used)} used"),
+        _text("0%", 14, words),
+        _rect(0, 22, 100 * share_of, 18, "over" if used > limit else "c2", words),
+        _line(100 * at, 18, 100 * at, 44, "limit"),
+        _text(f"{100 * at:.2f}%", 57, f"limit {size(limit)}", "end" if at > 0.5 else "start", "limit"),
     ]
-    return _svg(60, f"{title}: {size(used)} of {size(limit)}", shapes)
+    return _chart(64, f"{title}: {size(used)} of {size(limit)}", shapes)

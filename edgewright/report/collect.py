@@ -4,44 +4,49 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from edgewright.backends.registry import find_provider
+from edgewright.backends.targets import find_target
+from edgewright.console import plural
 from edgewright.errors import EdgewrightError
 from edgewright.files import Source, open_source
 from edgewright.formats import schema
+from edgewright.formats.bpte import is_bundled, read_bundled
 from edgewright.formats.layer_table import delegate_layers
 from edgewright.formats.ptd import PtdEntry, read_data
 from edgewright.formats.pte_reader import read_program
-from edgewright.lowering.estimates import describe, time_range
+from edgewright.lowering.estimates import MEMORIES, describe, time_range
 from edgewright.report import timing
 from edgewright.report.file_facts import program_facts
 from edgewright.report.graphs import Contents, file_graph
 from edgewright.report.layer_sizes import delegate_bytes
 from edgewright.report.memory import memory_of
-from edgewright.report.model import DeviceLayer, Fact, FileReport, Measures, Pass, Passes
+from edgewright.report.model import DeviceLayer, Fact, FileReport, Measures, Pass, Passes, TestCase
 from edgewright.report.npu_passes import group_passes
 from edgewright.runtime.disassembly import DelegateContents
 from edgewright.runtime.metadata import MethodMetadata
 from edgewright.runtime.metadata import describe as describe_method
 from edgewright.runtime.program import Runtime
 from edgewright.runtime.twin_delegate import Twins, find_twin_file
+from edgewright.runtime.verify_bundle import verify_bundle
 from edgewright.units import duration, share, size
 
 _MEMORY = 4 << 30  # limit for the graph of a host twin
 MakeInputs = Callable[[MethodMetadata], Sequence[Any]]
-_TIME_BASIS = "measured on this machine, while profiling"
+_TIME_BASIS = "measured on this machine"
 
 
 @dataclass
 class Options:
     """What to collect besides the file. ``inputs``: makes inputs from a method's metadata, to profile it on this host;
-    None: no profile. ``repeat``: runs of the profile. ``flash``, ``ram``: the user's limits in bytes."""
+    None: no profile. ``repeat``: runs of the profile, by default as many as fit in a second. ``flash``, ``ram``: the
+    user's limits in bytes."""
 
     inputs: MakeInputs | None = None
     inputs_basis: str = "every input filled with ones"
-    repeat: int = 5
+    repeat: int | None = None
     method: str = "forward"
     flash: int | None = None
     ram: int | None = None
@@ -50,14 +55,17 @@ class Options:
 def collect(
     source: Source, name: str, options: Options, data: Sequence[Source] = (), twin: Source | None = None
 ) -> FileReport:
-    """The report of a program from a path or from its bytes."""
-    program = read_program(source)
+    """The report of a program, or of a program with test cases, from a path or from its bytes."""
+    twin = find_twin_file(source) if twin is None else twin
     view, _ = open_source(source, "program")
+    if is_bundled(view):
+        return _collect_bundle(source, name, options, data, twin)
+    program = read_program(source)
     external = {key: entry for item in data for key, entry in read_data(item).items()}
     facts = {**program_facts(program, external or None), "bytes": len(view)}
-    contents = delegate_contents(program, find_twin_file(source) if twin is None else twin, external)
+    contents = delegate_contents(program, twin, external)
     report = FileReport(name, manifest=facts["manifest"] or {})
-    report.target = ", ".join(_targets(facts))
+    report.target = ", ".join(_targets(program, facts["manifest"] or {}))
     report.graphs.append(file_graph(program, contents))
     report.memory = memory_of(program, facts, delegate_bytes(program, contents))
     report.memory.flash, report.memory.ram = options.flash, options.ram
@@ -91,12 +99,59 @@ def delegate_contents(program: schema.Program, twin: Source | None, external: di
     return of
 
 
-def _targets(facts: dict[str, Any]) -> list[str]:
-    targets = (facts["manifest"] or {}).get("targets")
-    if isinstance(targets, list) and all(isinstance(t, str) for t in targets):
-        devices = [t for t in targets if t != "portable"]
-        return devices or targets
-    return sorted({d["id"] for m in facts["methods"] for d in m["delegates"]}) or ["portable"]
+def _collect_bundle(
+    source: Source, name: str, options: Options, data: Sequence[Source], twin: Source | None
+) -> FileReport:
+    """The report of a ``.bpte``: of its program, profiled on the inputs of its first test case, and of its tests."""
+    bundle = read_bundled(source)
+    cases = bundle.suites.get(options.method) or ()
+    if options.inputs is not None and cases:
+        options = replace(options, inputs=lambda _: list(cases[0].inputs), inputs_basis="inputs of its first test case")
+    report = collect(memoryview(bundle.program), name, options, data, twin)
+    total = sum(map(len, bundle.suites.values()))
+    view, _ = open_source(source, "bundled program")
+    report.facts.insert(1, Fact("bundle", size(len(view)), f"the program and {plural(total, 'test case')}"))
+    if options.inputs is None or not total:
+        return report
+    try:
+        results = verify_bundle(source, list(data) or None)
+    except EdgewrightError as error:
+        report.notes.append(f"test cases: {error}")
+        return report
+    report.tests = [TestCase(r.method, r.case, r.compared, r.max_error, r.passed) for r in results]
+    failed = sum(not r.passed for r in results)
+    text = f"{failed} of {total} fail" if failed else f"{total} of {total} pass"
+    basis = "run on this machine, with the tolerances of `edgewright verify`"
+    report.facts.insert(2, Fact("test cases", text, basis, "bad" if failed else "good"))
+    return report
+
+
+def _targets(program: schema.Program, manifest: Mapping[str, Any]) -> list[str]:
+    """The devices that a file is for: those of its manifest; a delegate's compile specs, or its backend, instead of a
+    bare id."""
+    delegates = {d.id: d for plan in program.execution_plan for d in plan.delegates}
+    listed = manifest.get("targets")
+    if isinstance(listed, list) and listed and all(isinstance(t, str) for t in listed):
+        names = [t for t in listed if t != "portable"] or listed
+    else:
+        names = sorted(delegates) or ["portable"]
+    return list(dict.fromkeys(_device(delegates[n]) if n in delegates else n for n in names))
+
+
+def _device(delegate: schema.BackendDelegate) -> str:
+    if delegate.compile_specs:
+        try:
+            return find_target(delegate.compile_specs).name
+        except EdgewrightError:  # the specs name no device
+            pass
+    info = find_provider(delegate.id, lambda _: True)
+    return delegate.id if info is None else info.name
+
+
+def runs_on_cpu(program: schema.Program) -> bool:
+    """Whether the program is for CPUs such as this one: what this machine measures is then more than a simulation."""
+    infos = [find_provider(d.id, lambda _: True) for plan in program.execution_plan for d in plan.delegates]
+    return all(info is not None and not info.targets for info in infos)
 
 
 def _add_facts(report: FileReport, facts: dict[str, Any]) -> None:
@@ -104,14 +159,14 @@ def _add_facts(report: FileReport, facts: dict[str, Any]) -> None:
     delegates = sum(d["calls"] for m in methods for d in m["delegates"])
     instructions = sum(m["instruction_count"] for m in methods)
     report.facts += [
-        Fact("target", report.target, "the manifest in the file" if report.manifest else "ids of the delegates"),
+        Fact("target", report.target, "the file"),
         Fact("file", size(memory.file_bytes), *_limit(memory.file_bytes, memory.flash)),
         Fact(
             "planned memory",
             size(memory.planned),
             *("the file", "") if memory.scratch else _limit(memory.planned, memory.ram),
         ),
-        Fact("delegate calls", f"{delegates} of {instructions} instructions", "the file"),
+        Fact("delegate calls", f"{delegates} of {plural(instructions, 'instruction')}", "the file"),
     ]
     if memory.scratch:
         text = f"{size(memory.planned)} planned and {size(memory.scratch)} of the NPU's scratch"
@@ -148,16 +203,24 @@ def _add_estimates(report: FileReport, estimates: Any) -> None:
     """The vendor's estimates that a manifest has: untrusted."""
     for estimate in estimates if isinstance(estimates, list) else ():
         line = describe(estimate)
-        if line:
-            report.facts.append(Fact("estimate", line, "the manifest in the file"))
-            speed = estimate.get("inferences_per_second")
-            if time_range(estimate) is None and isinstance(speed, int | float) and speed > 0:
-                report.measures.milliseconds = (report.measures.milliseconds or 0) + 1e3 / speed
-                report.measures.time_basis = f"by {str(estimate['basis'])[:60]}"
-            memory = estimate.get("memory")
-            if isinstance(memory, dict):
-                report.memory.npu = {str(k): int(v) for k, v in memory.items() if isinstance(v, int) and v >= 0}
-                report.memory.npu_basis = str(estimate.get("basis", ""))
+        if not line:
+            continue
+        report.estimates.append(line)
+        speed, bounds, basis = estimate.get("inferences_per_second"), time_range(estimate), str(estimate["basis"])[:60]
+        if bounds is not None:
+            report.measures.time_basis = f"{duration(bounds[0])} to {duration(bounds[1])} by {basis}"
+            report.facts.append(Fact("time", f"{duration(bounds[0])} to {duration(bounds[1])}", f"by {basis}"))
+        elif isinstance(speed, int | float) and speed > 0:
+            report.measures.milliseconds = (report.measures.milliseconds or 0) + 1e3 / speed
+            report.measures.time_basis = f"by {basis}"
+        memory = estimate.get("memory")
+        if isinstance(memory, dict):
+            report.memory.npu = {
+                MEMORIES.get(str(k), str(k)): int(v) for k, v in memory.items() if isinstance(v, int) and v >= 0
+            }
+            report.memory.npu_basis = basis
+    if report.measures.milliseconds is not None:
+        report.facts.append(Fact("time", duration(report.measures.milliseconds / 1e3), report.measures.time_basis))
 
 
 def _add_streams(report: FileReport, program: schema.Program, contents: Contents) -> None:
@@ -197,22 +260,27 @@ def _run(
 ) -> None:  # fmt: skip
     """Profile a method on this machine. A program that cannot run here has a note instead."""
     try:
-        method = Runtime.get().load_program(source, list(data) or None, twin=twin).load_method(options.method)
+        program = Runtime.get().load_program(source, list(data) or None, twin=twin)
+        method = program.load_method(options.method)
         try:
-            profile = timing.profile_method(method, make_inputs(method.metadata), options.repeat)
+            run = timing.profile_method(method, make_inputs(method.metadata), options.repeat)
+            runners = [how for _, how in method.delegate_runners() if how]
         finally:
             method.close()
     except EdgewrightError as error:
         report.notes.append(timing.run_error(error))
         return
-    basis = f"this machine, {options.repeat} runs, {options.inputs_basis}"
-    timing.add_profile(report, profile, basis)
-    milliseconds = timing.median_ms(profile)
-    if report.measures.milliseconds is None:  # a vendor's estimate is about the device, and wins
-        report.measures.milliseconds, report.measures.time_basis = milliseconds, _TIME_BASIS
-    report.facts.append(
-        Fact("time here", duration(milliseconds / 1e3), f"median of {options.repeat} profiled runs; {basis}")
-    )
+    on_cpu = runs_on_cpu(read_program(source))
+    report.layers.simulated = "" if on_cpu else ", ".join(dict.fromkeys(runners)) or "simulated"
+    timing.add_profile(report, run.profile, f"this machine, {len(run.profile.runs)} runs, {options.inputs_basis}")
+    basis = f"median of {len(run.profile.runs)} runs, {options.inputs_basis}"
+    report.measures.here_ms = run.milliseconds
+    if on_cpu:
+        report.measures.milliseconds, report.measures.time_basis = run.milliseconds, _TIME_BASIS
+        report.facts.append(Fact("time here", duration(run.milliseconds / 1e3), f"this machine, {basis}"))
+    else:
+        basis = f"{report.layers.simulated} on this machine: not the time of the device; {basis}"
+        report.facts.append(Fact("simulation here", duration(run.milliseconds / 1e3), basis))
 
 
 def _properties(facts: dict[str, Any], digest: str) -> dict[str, str]:
@@ -220,7 +288,7 @@ def _properties(facts: dict[str, Any], digest: str) -> dict[str, str]:
     manifest = facts["manifest"] or {}
     found = {"SHA-256": digest[:16], "schema version": str(facts["schema_version"])}
     found |= {
-        f"manifest: {key}": str(manifest[key])
+        f"manifest: {key}": _listed(manifest[key])
         for key in ("edgewright", "torch", "targets", "runtime")
         if key in manifest
     }
@@ -233,12 +301,16 @@ def _properties(facts: dict[str, Any], digest: str) -> dict[str, str]:
             f"{prefix}inputs": ", ".join(map(_edge, method["inputs"])),
             f"{prefix}outputs": ", ".join(map(_edge, method["outputs"])),
         }
-        found |= {f"{prefix}operator {o['name']}": f"{o['calls']} calls" for o in method["operators"]}
+        found |= {f"{prefix}operator {o['name']}": plural(o["calls"], "call") for o in method["operators"]}
         blobs = [(f"{prefix}delegate {d['id']}", d) for d in method["delegates"]]
         for name in dict.fromkeys(name for name, _ in blobs):
             own = [d for n, d in blobs if n == name]
-            found[name] = f"{sum(d['calls'] for d in own)} calls, {size(sum(d['bytes'] for d in own))}"
+            found[name] = f"{plural(sum(d['calls'] for d in own), 'call')}, {size(sum(d['bytes'] for d in own))}"
     return found
+
+
+def _listed(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _edge(edge: dict[str, Any]) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from html import escape as _escape
 
 MAX_ROWS = 1_000  # rows of a table in a page
+_COUNTED = 10  # rows from which a table says how many it has: it scrolls
 _MAX_TEXT = 400  # characters of a name: files are not trusted
 # Characters that change the direction of text could make a name look like another one.
 _HIDDEN = {
@@ -56,9 +57,10 @@ def table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[Cell | str
     )
     body = "".join(f"<tr>{''.join(map(_cell, line, right))}</tr>" for line in shown)
     more = f'<p class="more">The first {len(shown):,} of {total:,}.</p>' if total > len(shown) else ""
+    counted = f"{escape(caption)} · {len(shown):,} rows" if len(shown) >= _COUNTED else escape(caption)
     return (
         f'<div class="scroll" role="region" tabindex="0" aria-label="{escape(caption)}"><table>'
-        f"<caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>{more}"
+        f"<caption>{counted}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>{more}"
     )
 
 
@@ -67,12 +69,12 @@ def _cell(cell: Cell | str, right: bool) -> str:
     classes = " ".join(filter(None, ("n" if right else "", cell.style)))
     attributes = f' class="{classes}"' if classes else ""
     attributes += f' data-v="{cell.value:.12g}"' if cell.value is not None else ""
-    return f"<td{attributes}>{_bar(cell.bar)}{escape(cell.text)}</td>"
+    if cell.bar is None:
+        return f"<td{attributes}>{escape(cell.text)}</td>"
+    return f"<td{attributes}>{_bar(cell.bar)}<span>{escape(cell.text)}</span></td>"
 
 
-def _bar(fraction: float | None) -> str:
-    if fraction is None:
-        return ""
+def _bar(fraction: float) -> str:
     width = 60 * min(max(fraction, 0.0), 1.0)
     return f'<svg class="bar" width="60" height="8" aria-hidden="true"><rect width="{width:.1f}" height="8"/></svg>'
 

@@ -90,7 +90,7 @@ class LayerError:
 
 @dataclass(frozen=True)
 class Step:
-    """A step of a compiled graph, or an instruction, with its mean time on this machine. ``bytes``: of operands and
+    """A step of a compiled graph, or an instruction, with its median time on this machine. ``bytes``: of operands and
     results; both are 0 where they are not known. ``layer``: the modules of the model that it computes."""
 
     instruction: str
@@ -134,21 +134,23 @@ class Passes:
 
 @dataclass(frozen=True)
 class Roofs:
-    """What this machine reached when the report was made: multiply-accumulates and bytes per second."""
+    """What this machine reached when the report was made: multiply-accumulates per second by element type, bytes per
+    second by memory."""
 
-    macs: float
-    bytes: float
+    macs: Mapping[str, float]
+    bytes: Mapping[str, float]
     basis: str
 
 
 @dataclass
 class Layers:
-    """Where error and time arise."""
+    """Where error and time arise. ``simulated``: how this machine ran the program, if its device is another one."""
 
     errors: list[LayerError] = field(default_factory=list)
     error_basis: str = ""
     steps: list[Step] = field(default_factory=list)
     step_basis: str = ""
+    simulated: str = ""
     device: list[DeviceLayer] = field(default_factory=list)
     device_basis: str = ""
     streams: list[Passes] = field(default_factory=list)
@@ -232,19 +234,35 @@ class Timeline:
 
 @dataclass
 class Measures:
-    """Figures that files are compared by; None where they are not known."""
+    """Figures that files are compared by; None where they are not known. ``milliseconds``: of the device;
+    ``here_ms``: on this machine, which for other devices is the time of a simulation."""
 
     file_bytes: int = 0
     planned: int = 0
     milliseconds: float | None = None
     time_basis: str = ""
+    here_ms: float | None = None
     sqnr: float | None = None
     coverage: float | None = None
 
 
+@dataclass(frozen=True)
+class TestCase:
+    """A test case of a bundle. ``outputs``: how many were compared; ``error``: the largest difference."""
+
+    __test__ = False  # not a test of ours
+
+    method: str
+    index: int
+    outputs: int
+    error: float
+    passed: bool
+
+
 @dataclass
 class FileReport:
-    """Everything about one program. ``facts``: all properties by name, for comparison with other files."""
+    """Everything about one program. ``estimates``: of vendors' compilers, a line each. ``properties``: by name, for
+    comparison with other files."""
 
     name: str
     target: str = ""
@@ -252,6 +270,8 @@ class FileReport:
     facts: list[Fact] = field(default_factory=list)
     next_steps: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    estimates: list[str] = field(default_factory=list)
+    tests: list[TestCase] = field(default_factory=list)
     manifest: Mapping[str, Any] = field(default_factory=dict)
     signature: list[tuple[str, str, str]] = field(default_factory=list)  # method, input or output, type
     graphs: list[GraphView] = field(default_factory=list)

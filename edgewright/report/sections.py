@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from edgewright.report.charts import arena_chart, budget_bar, flame_chart, pareto_chart, roofline
 from edgewright.report.markup import MAX_ROWS, Cell, escape, fold, paragraph, table
-from edgewright.report.model import Arena, Fact, FileReport, GraphView, Layers, Memory, Node, Report
+from edgewright.report.model import Arena, Fact, FileReport, GraphView, Layers, Memory, Node, Report, TestCase
 from edgewright.units import duration, number, share, size
 
 _EXACT = 200.0  # decibels from which a result counts as exact
@@ -17,18 +17,41 @@ _STATUS = {"good": "✓ ", "warn": "! ", "bad": "✗ "}
 # ---------------------------------------------------------------------------------------------------------- overview
 
 
+# What a reader looks for first; the rest follows in the order in which it was collected.
+_ORDER = (
+    "target", "precision", "delegated", "SQNR", "indices and bools", "metric", "time", "time here", "simulation here",
+    "file", "bundle", "RAM", "planned memory", "test cases", "self-check",
+)  # fmt: skip
+
+
 def overview(file: FileReport) -> str:
-    parts = [f'<dl class="facts">{"".join(map(_fact, file.facts))}</dl>']
+    facts = sorted(file.facts, key=lambda f: _ORDER.index(f.label) if f.label in _ORDER else len(_ORDER))
+    parts = [f'<dl class="facts">{"".join(map(_fact, facts))}</dl>']
+    if file.estimates:
+        listed = "".join(f"<li>{escape(line)}</li>" for line in file.estimates)
+        parts.append(f'<h3>Estimates</h3><ul class="notes">{listed}</ul>')
     if file.next_steps:
         parts.append(f"<h3>What to do next</h3><ul>{''.join(f'<li>{escape(s)}</li>' for s in file.next_steps)}</ul>")
     if file.notes:
         parts.append(f'<h3>Notes</h3><ul class="notes">{"".join(f"<li>{escape(n)}</li>" for n in file.notes)}</ul>')
+    if file.tests:
+        parts.append(_tests(file.tests))
     if file.signature:
         parts.append(table("Inputs and outputs", ("method", "side", "type"), file.signature))
     if file.manifest:
         rows = [(key, _plain(value)) for key, value in sorted(file.manifest.items())]
         parts.append(fold("Manifest: versions and build", table("Manifest of the file", ("key", "value"), rows)))
     return "".join(parts)
+
+
+def _tests(tests: Sequence[TestCase]) -> str:
+    rows = [
+        (t.method, Cell(str(t.index), t.index), Cell(str(t.outputs), t.outputs), Cell(f"{t.error:.3g}", t.error),
+         Cell(("passed" if t.outputs else "ran") if t.passed else "failed", style="" if t.passed else "bad"))
+        for t in tests
+    ]  # fmt: skip
+    heads = ("method", ">case", ">outputs compared", ">largest difference", "verdict")
+    return table("Test cases of the bundle, run on this machine", heads, rows)
 
 
 def _fact(fact: Fact) -> str:
@@ -109,7 +132,8 @@ def decibels(value: float | None) -> Cell:
 
 
 def layers(found: Layers) -> str:
-    parts = [*_errors(found), *_steps(found), *_device(found), *_streams(found)]
+    on_device, here = [*_device(found), *_streams(found)], _steps(found)
+    parts = [*_errors(found), *on_device, *here]  # of the device first
     empty = "Nothing was measured: run the report without --no-run, or with --model and --inputs for errors by layer."
     return "".join(parts) or paragraph(empty, "about")
 
@@ -118,38 +142,50 @@ def _errors(found: Layers) -> list[str]:
     if not found.errors:
         return []
     worst = max(e.share for e in found.errors) or 1.0
-    rows = [
-        (e.module or e.name, e.operator, decibels(e.introduced), decibels(e.effect),
-         Cell(share(e.share), e.share, e.share / worst), decibels(e.fake), decibels(e.device))
+    on_device = any(e.device is not None for e in found.errors)
+    rows: list[Sequence[Cell | str]] = [
+        (e.module or e.name, e.operator, Cell(share(e.share), e.share, e.share / worst), decibels(e.introduced),
+         decibels(e.effect), decibels(e.fake), *([decibels(e.device)] if on_device else []))
         for e in found.errors
     ]  # fmt: skip
-    heads = ("layer", "operators", ">adds, dB", ">output, dB", ">share of error", ">fake, dB", ">device, dB")
-    title = "<h3>Error by layer</h3>" + paragraph(
-        f"SQNR against the float model; less is worse. {found.error_basis}", "about"
+    heads = ("layer", "operators", ">share of error", ">own result, dB", ">model's output, dB", ">all quantized, dB",
+             *([">on device, dB"] if on_device else []))  # fmt: skip
+    about = (
+        "SQNR against the float model: less is worse. With only this layer quantized: of its own result and of the"
+        " model's output, and its share of the error there. With all layers quantized: of its result"
+        f"{', computed by torch and as the device computes it' if on_device else ''}. {found.error_basis}"
     )
-    return [title, table("Layers by the error they introduce", heads, rows)]
+    return ["<h3>Error by layer</h3>", paragraph(about, "about"), table("Layers by the error they add", heads, rows)]
 
 
 def _steps(found: Layers) -> list[str]:
     if not found.steps:
         return []
     longest = max(s.ms for s in found.steps) or 1.0
-    rows = [
+    largest = max(s.bytes for s in found.steps) or 1
+    rows: list[Sequence[Cell | str]] = [
         (s.instruction, s.layer, s.name, Cell(duration(s.ms / 1e3), s.ms, s.ms / longest),
-         Cell(share(s.share), s.share), _count(s.macs), _size(s.bytes),
+         Cell(share(s.share), s.share), _count(s.macs),
+         Cell(size(s.bytes), s.bytes, s.bytes / largest) if s.bytes else Cell(""),
          Cell(f"{number(s.macs / s.ms / 1e6)}", s.macs / s.ms) if s.macs and s.ms else Cell(""))
         for s in found.steps
     ]  # fmt: skip
-    heads = ("step", "layer", "name", ">mean time", ">share", ">MACs", ">bytes", ">GMAC/s")
-    keep = [i for i, head in enumerate(heads) if head != "layer" or any(s.layer for s in found.steps)]
-    parts = ["<h3>Time by step</h3>", paragraph(f"Measured on {found.step_basis}.", "about")]
+    heads = ("step", "layer", "name", ">time", ">share", ">MACs", ">bytes", ">GMAC/s")
+    keep = [i for i, head in enumerate(heads) if i in (0, 2, 3, 4) or any(_filled(row[i]) for row in rows)]
+    basis = f"Medians on {found.step_basis}."
+    if found.simulated:
+        basis = f"The time of the simulation ({found.simulated}), not of the device. {basis}"
+    parts = ["<h3>Time by step on this machine</h3>", paragraph(basis, "about")]
+    parts.append(table("Steps on this machine", [heads[i] for i in keep], [[row[i] for i in keep] for row in rows]))
     chart = roofline(found.steps, found.roofs) if found.roofs is not None else ""
-    steps = table("Steps of the host engine", [heads[i] for i in keep], [[row[i] for i in keep] for row in rows])
-    if not chart or found.roofs is None:
-        return [*parts, steps]
-    above = "Steps on 8-bit integers, or on data in caches, can be above it."
-    basis = f"A dot is a step. The line is {found.roofs.basis}. {above}"
-    return [*parts, steps, "<h3>Roofline</h3>", paragraph(basis, "about"), chart]
+    if chart and found.roofs is not None:
+        basis = f"A dot is a step; the lines are what this machine reached: {found.roofs.basis}."
+        parts += ["<h3>Roofline</h3>", paragraph(basis, "about"), chart]
+    return parts
+
+
+def _filled(cell: Cell | str) -> bool:
+    return bool(cell.text if isinstance(cell, Cell) else cell)
 
 
 def _device(found: Layers) -> list[str]:
@@ -162,15 +198,16 @@ def _device(found: Layers) -> list[str]:
             d.operator,
             Cell(f"{d.cycles:,}", d.cycles, d.cycles / most),
             _count(d.macs),
-            Cell("") if d.utilization is None else Cell(share(d.utilization), d.utilization),
+            Cell(share(d.utilization), d.utilization) if d.utilization and d.macs else Cell(""),
         )
         for d in found.device
     ]
     heads = ("layer", "operator", ">cycles", ">MACs", ">MACs used")
+    keep = [i for i, head in enumerate(heads) if i < 3 or any(_filled(row[i]) for row in rows)]
     return [
         "<h3>Cycles on the device</h3>",
-        paragraph(found.device_basis, "about"),
-        table("Layers on the NPU", heads, rows),
+        paragraph(f"{found.device_basis}.", "about"),
+        table("Layers on the NPU", [heads[i] for i in keep], [[row[i] for i in keep] for row in rows]),
     ]
 
 
@@ -186,8 +223,8 @@ def _streams(found: Layers) -> list[str]:
         totals = ", ".join(f"{m} {size(sum(p.traffic.get(m, 0) for p in stream.passes))}" for m in memories)
         heads = (">pass", *(["layer"] if named else []), "operation", *(f">{m}" for m in memories))
         parts += [
-            "<h3>NPU passes</h3>",
-            paragraph(f"{stream.title}: {len(stream.passes)} passes; {totals}. {stream.basis}", "about"),
+            "<h3>Passes of the NPU</h3>",
+            paragraph(f"{stream.title}: {len(stream.passes):,} passes; {totals}. {stream.basis}", "about"),
         ]
         parts.append(
             fold(
@@ -212,13 +249,14 @@ def memory(found: Memory) -> str:
         used_by = [(name, Cell(size(used), used)) for name, used in found.npu.items()]
         parts += [
             "<h3>Memory of the NPU</h3>",
-            paragraph(found.npu_basis, "about"),
+            paragraph(f"{found.npu_basis}.", "about"),
             table("By memory", ("memory", ">bytes"), used_by),
         ]
     total = found.file_bytes or 1
     rows = [
         (name, Cell(size(used), used, used / total), Cell(share(used / total), used))
         for name, used in found.parts.items()
+        if used
     ]
     parts += ["<h3>The file</h3>", table("Parts of the file", ("part", ">bytes", ">share"), rows)]
     if found.weights:
@@ -263,6 +301,7 @@ def timeline(file: FileReport) -> str:
     parts = []
     for found in file.timelines:
         more = f" The {len(found.spans):,} longest of {found.total:,} spans." if found.total > len(found.spans) else ""
+        more += " Select a span to zoom into it, and again to zoom out."
         longest = max((s.length for s in found.spans), default=0.0) or 1.0
         rows = [
             (
@@ -274,7 +313,11 @@ def timeline(file: FileReport) -> str:
             for s in found.spans
         ]
         heads = ("span", ">depth", ">start", ">time")
-        parts += [f"<h3>{escape(found.title)}</h3>", paragraph(f"{found.basis}.{more}", "about"), flame_chart(found)]
+        parts += [
+            f"<h3>{escape(found.title)}</h3>",
+            paragraph(f"{found.basis[:1].upper()}{found.basis[1:]}.{more}", "about"),
+            flame_chart(found),
+        ]
         parts.append(fold("Spans as a table", table(f"Spans of {found.title}", heads, rows)))
     return "".join(parts) or paragraph(
         "No profile: run the report without --no-run, or pass one with --etdump.", "about"
@@ -305,12 +348,18 @@ def _measures(files: Sequence[FileReport]) -> str:
         m = file.measures
         rows.append((
             file.name, file.target, file.precision, Cell(size(m.file_bytes), m.file_bytes),
-            Cell(size(m.planned), m.planned),
-            Cell("") if m.milliseconds is None else Cell(duration(m.milliseconds / 1e3), m.milliseconds), m.time_basis,
-            decibels(m.sqnr), Cell("") if m.coverage is None else Cell(share(m.coverage), m.coverage),
+            Cell(size(m.planned), m.planned), decibels(m.sqnr),
+            Cell("") if m.coverage is None else Cell(share(m.coverage), m.coverage),
+            _time(m.milliseconds), m.time_basis, _time(m.here_ms if file.layers.simulated else None),
         ))  # fmt: skip
-    heads = ("file", "target", "precision", ">file", ">planned", ">time", "time by", ">SQNR, dB", ">delegated MACs")
-    return table("Files side by side", heads, rows)
+    heads = ("file", "target", "precision", ">size", ">planned", ">SQNR, dB", ">delegated MACs", ">time", "time from",
+             ">simulated here in")  # fmt: skip
+    keep = [i for i in range(len(heads)) if i < 2 or any(_filled(row[i]) for row in rows)]
+    return table("Files side by side", [heads[i] for i in keep], [[row[i] for i in keep] for row in rows])
+
+
+def _time(milliseconds: float | None) -> Cell:
+    return Cell("") if milliseconds is None else Cell(duration(milliseconds / 1e3), milliseconds)
 
 
 def _plots(files: Sequence[FileReport]) -> list[str]:

@@ -2,52 +2,80 @@
 
 from __future__ import annotations
 
+import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
 
+from edgewright.backends.xnnpack.numerics import XNNPACK
 from edgewright.engine.profile import Profile, RunTime, StepTime
+from edgewright.engine.runner import make_runner, native_available
 from edgewright.errors import EdgewrightError
 from edgewright.files import Source
 from edgewright.formats.etdump import read_etdump
+from edgewright.ir.graph import Graph, Op, QParams, Value
 from edgewright.report.file_facts import profile_facts
 from edgewright.report.model import FileReport, GraphView, Node, Roofs, Span, Step, Timeline
 from edgewright.units import duration
 
 MAX_SPANS = 3_000  # rectangles of a flame chart in a page
 MAX_STEPS = 5_000
+_LASTS = 1.0  # seconds that all runs without a profile take together, within _RUNS
+_RUNS = (5, 50)
 _DEPTH = {"run": 0, "instruction": 1, "step": 2}
 
 
-def profile_method(method: Any, inputs: Sequence[Any], repeat: int) -> Profile:
-    """Run a loaded method ``repeat`` times, after two runs in which everything is compiled."""
+@dataclass(frozen=True)
+class Run:
+    """A method's profile on this machine, and the median milliseconds of a call without one."""
+
+    profile: Profile
+    milliseconds: float
+
+
+def profile_method(method: Any, inputs: Sequence[Any], repeat: int | None) -> Run:
+    """Run a loaded method ``repeat`` times without and with a profile, after two runs in which everything is compiled.
+    By default, as often as fits in a second."""
     for _ in range(2):  # command streams of Ethos-U are compiled at the second call
         method.execute(inputs, profile=Profile())
-    profile = Profile()
-    for _ in range(repeat):
+    method.reset()
+    first = _seconds(lambda: method.execute(inputs))
+    count = repeat or min(max(round(_LASTS / first), _RUNS[0]), _RUNS[1])
+    times, profile = [], Profile()
+    for _ in range(count):  # in turns: what else the machine does disturbs both alike
+        method.reset()
+        times.append(_seconds(lambda: method.execute(inputs)))
         method.reset()
         method.execute(inputs, profile=profile)
-    return profile
+    return Run(profile, statistics.median(times) * 1e3)
 
 
 def add_profile(report: FileReport, profile: Profile, basis: str) -> None:
     """Add a profile of this machine to a report: timeline, steps, roofline, times of operators."""
     if not profile.runs:
         return
-    runs = sorted(profile.runs, key=lambda run: run.end - run.start)
-    median = runs[len(runs) // 2]
-    report.timelines.append(_timeline(median, basis))
+    report.timelines.append(_timeline(typical_run(profile), f"{basis}; the most typical run, while profiling"))
     report.layers.steps, report.layers.step_basis = _steps(profile), basis
     report.layers.roofs = measure_roofs()
     for graph in report.graphs:
         _add_times(graph, profile)
 
 
-def median_ms(profile: Profile) -> float:
-    times = sorted(run.end - run.start for run in profile.runs)
-    return times[len(times) // 2] / 1e6
+def typical_run(profile: Profile) -> RunTime:
+    """The run whose instructions and parts are nearest to the medians of all runs. Where most runs are disturbed, each
+    somewhere else, the run of median length is one of them."""
+    medians, _ = _medians(profile)
+
+    def distance(run: RunTime) -> float:
+        times = {(s.chain, s.instruction, -1): s.end - s.start for s in run.steps}
+        times |= {(s.chain, s.instruction, at): p.end - p.start for s in run.steps for at, p in enumerate(s.parts)}
+        return sum(abs(time / 1e6 - medians[key]) for key, time in times.items())
+
+    return min(profile.runs, key=distance)
 
 
 def _timeline(run: RunTime, basis: str) -> Timeline:
@@ -101,24 +129,40 @@ def add_etdump(report: FileReport, source: Source, name: str) -> None:
 # ------------------------------------------------------------------------------------------------------------- steps
 
 
+_Key = tuple[int, int, int]  # chain, instruction and part; -1 for the instruction
+
+
+def _medians(profile: Profile) -> tuple[dict[_Key, float], dict[_Key, float]]:
+    """The median milliseconds of a call of every instruction and of every part, and their shares of a run. A mean would
+    count whatever else the machine did once."""
+    times: dict[_Key, list[int]] = {}
+    for run in profile.runs:
+        for step in run.steps:
+            times.setdefault((step.chain, step.instruction, -1), []).append(step.end - step.start)
+            for at, part in enumerate(step.parts):
+                times.setdefault((step.chain, step.instruction, at), []).append(part.end - part.start)
+    medians = {key: statistics.median(values) / 1e6 for key, values in times.items()}
+    in_run = {key: medians[key] * len(values) / len(profile.runs) for key, values in times.items()}
+    total = sum(ms for key, ms in in_run.items() if key[2] < 0) or 1.0
+    return medians, {key: min(ms / total, 1.0) for key, ms in in_run.items()}
+
+
 def _steps(profile: Profile) -> list[Step]:
     """Instructions that have no parts, and the parts of the others, in execution order."""
-    costs = {(s.chain, s.instruction, i): (p.macs, p.bytes)
-             for s in profile.runs[0].steps for i, p in enumerate(s.parts)}  # fmt: skip
-    parts = profile.part_rows()
-    divided = {(p.chain, p.instruction) for p in parts}
-    rows = [
-        ((r.chain, r.instruction, -1), Step(_number(r.chain, r.instruction), r.name, r.mean_ms, r.share, layer=r.layer))
-        for r in profile.rows()
-        if (r.chain, r.instruction) not in divided
-    ]
-    rows += [
-        ((p.chain, p.instruction, p.part),
-         Step(f"{_number(p.chain, p.instruction)}.{p.part}", p.name, p.mean_ms, p.share,
-              *costs.get((p.chain, p.instruction, p.part), (0, 0)), p.layer))
-        for p in parts
-    ]  # fmt: skip
-    return [step for _, step in sorted(rows, key=lambda row: row[0])][:MAX_STEPS]
+    medians, shares = _medians(profile)
+    known: dict[_Key, StepTime] = {}
+    for step in (step for run in profile.runs for step in run.steps):
+        known.setdefault((step.chain, step.instruction, -1), step)
+        for at, part in enumerate(step.parts):
+            known.setdefault((step.chain, step.instruction, at), part)
+    divided = {key[:2] for key in known if key[2] >= 0}
+    keys = sorted(key for key in known if key[2] >= 0 or key[:2] not in divided)
+    steps = []
+    for key in keys[:MAX_STEPS]:
+        one = known[key]
+        number = _number(*key[:2]) + (f".{key[2]}" if key[2] >= 0 else "")
+        steps.append(Step(number, one.name, medians[key], shares[key], one.macs, one.bytes, one.layer))
+    return steps
 
 
 def _number(chain: int, instruction: int) -> str:
@@ -132,42 +176,40 @@ def _add_times(graph: GraphView, profile: Profile) -> None:
     multiply-accumulates agree, one by one, the time is the product's. The steps of a command stream are its passes by
     layer, as in the graph. Otherwise nothing is shown.
     """
-    means = {(r.chain, r.instruction): r.mean_ms for r in profile.rows()}
+    medians, _ = _medians(profile)
     for node in graph.nodes:
         if node.name.startswith("#"):
             chain, _, index = node.name[1:].rpartition(".")
             steps = [s for s in profile.runs[0].steps if (s.chain, s.instruction) == (int(chain or 0), int(index))]
             if steps and not steps[0].parts:
-                node.ms = means[int(chain or 0), int(index)]
-    _add_pass_times(graph, profile)
+                node.ms = medians[int(chain or 0), int(index), -1]
+    _add_pass_times(graph, profile, medians)
     parts = [p for step in profile.runs[0].steps for p in step.parts if p.macs]
-    part_means = _mean_parts(profile)
+    part_times = _median_parts(profile)
     products = [node for node in graph.nodes if node.macs]
     matched = match_products(products, parts)
     for node, indices in zip(products, matched or (), strict=bool(matched)):
         if indices:
-            node.ms = sum(part_means[i] for i in indices)
+            node.ms = sum(part_times[i] for i in indices)
 
 
-def _add_pass_times(graph: GraphView, profile: Profile) -> None:
+def _add_pass_times(graph: GraphView, profile: Profile, medians: Mapping[_Key, float]) -> None:
     """Add the times of a command stream's passes, if the graph and the profile have the same ones in the same order."""
-    rows = profile.part_rows()
     for step in profile.runs[0].steps:
-        own = [r for r in rows if (r.chain, r.instruction) == (step.chain, step.instruction)]
-        names = [(r.layer, r.name.removesuffix(" (interpreted)")) for r in own]
-        for start in range(len(graph.nodes) - len(own) + 1) if own else ():
-            nodes = graph.nodes[start : start + len(own)]
+        names = [(p.layer, p.name.removesuffix(" (interpreted)")) for p in step.parts]
+        for start in range(len(graph.nodes) - len(names) + 1) if names else ():
+            nodes = graph.nodes[start : start + len(names)]
             if [(n.name, n.operator) for n in nodes] == names:
-                for node, row in zip(nodes, own, strict=True):
-                    node.ms = row.mean_ms
+                for at, node in enumerate(nodes):
+                    node.ms = medians[step.chain, step.instruction, at]
                 break
 
 
-def _mean_parts(profile: Profile) -> list[float]:
-    """Mean milliseconds of the steps with multiply-accumulates, in the order of a run."""
+def _median_parts(profile: Profile) -> list[float]:
+    """Median milliseconds of the steps with multiply-accumulates, in the order of a run."""
     runs = [[p for step in run.steps for p in step.parts if p.macs] for run in profile.runs]
     same = [run for run in runs if len(run) == len(runs[0])]
-    return [sum(p.end - p.start for p in group) / len(group) / 1e6 for group in zip(*same, strict=True)]
+    return [statistics.median(p.end - p.start for p in group) / 1e6 for group in zip(*same, strict=True)]
 
 
 def match_products(products: Sequence[Node], parts: Sequence[StepTime]) -> list[list[int]] | None:
@@ -215,15 +257,44 @@ def _products_of_step(products: Sequence[Node], macs: int) -> int:
 # ---------------------------------------------------------------------------------------------------------- roofline
 
 
+@cache
 def measure_roofs() -> Roofs:
-    """Measure what this machine reaches: numpy's float32 matrix product, and a copy of 64 MiB."""
-    matrix = np.ones((512, 512), np.float32)
-    product = min(_seconds(lambda: matrix @ matrix) for _ in range(5))
-    source = np.ones(1 << 24, np.float32)
+    """Measure what this machine reaches: products of matrices, and copies that fit a cache and that do not."""
+    macs = {name: _PRODUCT**3 / seconds for name, seconds in _products().items()}
+    cached, uncached = (_copy_speed(count) for count in (1 << 17, 1 << 25))
+    how = "the host engine's" if native_available() else "numpy's"
+    basis = f"{how} product of {_PRODUCT} by {_PRODUCT} matrices, and copies of 128 KiB and 32 MiB by one thread"
+    return Roofs(macs, {"cache": cached, "memory": uncached}, basis)
+
+
+_PRODUCT = 1024
+
+
+def _products() -> dict[str, float]:
+    """The seconds of a matrix product, by element type."""
+    if not native_available():
+        matrix = np.ones((_PRODUCT, _PRODUCT), np.float32)
+        return {"float32": min(_seconds(lambda: matrix @ matrix) for _ in range(5))}
+    shape = (_PRODUCT, _PRODUCT)
+    result = {}
+    for dtype in (np.dtype(np.float32), np.dtype(np.int8)):
+        q = QParams(0.01, 0, dtype, -128, 127) if dtype == np.int8 else None
+        source, product = (Value(name, dtype, shape, (0, 1), q=q) for name in ("source", "product"))
+        weight = Value("weight", dtype, shape, (0, 1), np.ones(shape, dtype), q=q)
+        args = {"input": source, "weight": weight, "bias": None}
+        graph = Graph("roof", [source], [product], [Op("core.linear", args, [product])])
+        runner = make_runner(lambda graph=graph: graph, XNNPACK, 1 << 30)  # type: ignore[misc]
+        inputs = [np.ones(shape, dtype)]
+        runner.run(inputs)
+        result[dtype.name] = min(_seconds(lambda run=runner.run, inputs=inputs: run(inputs)) for _ in range(50))
+    return result
+
+
+def _copy_speed(count: int) -> float:
+    """Bytes per second that are read and written."""
+    source = np.ones(count, np.uint8)
     target = np.empty_like(source)
-    copy = min(_seconds(lambda: np.copyto(target, source)) for _ in range(3))
-    basis = "numpy's float32 product of 512 by 512 matrices, and a copy of 64 MiB, on this machine"
-    return Roofs(512**3 / product, 2 * source.nbytes / copy, basis)
+    return 2 * count / min(_seconds(lambda: np.copyto(target, source)) for _ in range(20))
 
 
 def _seconds(action: Any) -> float:

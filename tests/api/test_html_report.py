@@ -13,12 +13,14 @@ import torch
 import edgewright as ew
 from edgewright.api.compile_report import CompileReport
 from edgewright.api.html_report import build, model_graph
+from edgewright.api.model_report import target_of
 from edgewright.api.result import CompileResults
 from edgewright.cli import main
 from edgewright.errors import UsageError
 from edgewright.lowering.partition.report import OpDetail, PartitionReport, Verdict, merge
 from edgewright.report.collect import Options, collect
 from edgewright.report.model import Node
+from edgewright.runtime.example_inputs import ones
 from tests.api.models import calls, wide
 from tests.report.programs import text_of
 
@@ -33,7 +35,7 @@ def test_all_targets_are_on_one_page(compiled: CompileResults, tmp_path: Path) -
     plain = text_of(page)
     for result in compiled.values():
         assert f"{result.report.sqnr:.1f} dB" in plain
-    assert "Vela's estimate" in plain and "Cycles on the device" in plain and "NPU passes" in plain
+    assert "Vela's estimate" in plain and "Cycles on the device" in plain and "Passes of the NPU" in plain
     assert "runs on this machine only" in plain and "Accuracy and file size" in plain
     assert "The times have different sources" in plain
     assert f'href="{tmp_path}/r.html"' in compiled._repr_html_()
@@ -99,6 +101,19 @@ def test_the_scratch_of_an_npu_counts_as_ram(compiled: CompileResults) -> None:
     assert {f.label: f.status for f in limited.facts}["RAM"] == "bad"
 
 
+def test_files_name_their_device_and_simulations_are_not_its_time(compiled: CompileResults) -> None:
+    for name in ("xnnpack", "ethos-u55-128", "sm8550"):
+        program = compiled[name].report.program
+        file = collect(program.buffer, "m", Options(inputs=ones, repeat=1), twin=program.twin)
+        found = target_of(file)
+        assert file.target == name and found is not None and found.name == name
+        labels = {f.label for f in file.facts}
+        assert ("time here" in labels, "simulation here" in labels) == (name == "xnnpack", name != "xnnpack")
+        assert file.measures.here_ms and bool(file.layers.simulated) == (name != "xnnpack")
+        if name == "sm8550":  # its estimate is a bound, and no time
+            assert file.measures.milliseconds is None and "analytic bound" in file.measures.time_basis
+
+
 def test_failures_are_named(compiled: CompileResults) -> None:
     report = build([compiled["xnnpack"].report], {"e9955": UsageError("e9955", "cannot")}, profile=False)
     assert report.failures == {"e9955": "usage: e9955: cannot"}
@@ -112,10 +127,11 @@ def calibration(tmp_path: Path) -> Path:
 
 def test_with_its_model_a_file_has_errors_by_layer(tmp_path: Path, calibration: Path) -> None:
     common = ["--quantize", "int8", "-q"]
-    spec, target = "tests.api.models:net", tmp_path / "m.pte"
+    spec, folder = "tests.api.models:net", tmp_path / "out"
+    target = folder / "net.xnnpack.pte"
     assert main(["compile", spec, "--target", "xnnpack", "--calibrate", str(calibration), "--html",
-                 str(tmp_path / "c.html"), "-o", str(target), *common]) == 0  # fmt: skip
-    assert "Overview" in (tmp_path / "c.html").read_text(encoding="utf-8")
+                 str(folder / "c.html"), "-o", str(folder), *common]) == 0  # fmt: skip
+    assert "Overview" in (folder / "c.html").read_text(encoding="utf-8")
     assert main(["report", str(target), "--model", spec, "--inputs", str(calibration), "-o", str(tmp_path / "r.html"),
                  *common]) == 0  # fmt: skip
     page = (tmp_path / "r.html").read_text(encoding="utf-8")

@@ -9,12 +9,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgewright.engine.profile import Profile
+from edgewright.engine.profile import Profile, RunTime, StepTime
 from edgewright.errors import FormatError
+from edgewright.formats.bpte import BundledProgram, write_bundled
+from edgewright.formats.bpte import TestCase as Case
 from edgewright.report.collect import Options, collect
 from edgewright.report.histogram import histogram
 from edgewright.report.model import FileReport
-from edgewright.report.timing import add_etdump
+from edgewright.report.sections import overview
+from edgewright.report.timing import add_etdump, add_profile
+from edgewright.runtime.example_inputs import ones
+from edgewright.runtime.program import Runtime
 from tests.report.programs import CIFARNET, portable
 
 
@@ -69,6 +74,31 @@ def test_parts_add_up_to_the_file(report: FileReport) -> None:
 def test_nothing_runs_unless_asked() -> None:
     report = collect(CIFARNET, "m", Options())
     assert not report.timelines and not report.layers.steps and report.measures.milliseconds is None
+
+
+def test_a_bundle_shows_its_program_and_runs_its_test_cases(tmp_path: Path) -> None:
+    image = np.random.default_rng(0).standard_normal((1, 3, 32, 32)).astype(np.float32)
+    right = Runtime.get().load_program(CIFARNET).load_method("forward").execute([image])
+    cases = [Case([image], right), Case([image], [right[0] + 1])]
+    write_bundled(BundledProgram(CIFARNET.read_bytes(), {"forward": cases}), tmp_path / "m.bpte")
+    report = collect(tmp_path / "m.bpte", "m.bpte", Options(inputs=ones, repeat=1))
+    assert [t.passed for t in report.tests] == [True, False] and report.tests[1].error == pytest.approx(1)
+    facts = {f.label: (f.value, f.status) for f in report.facts}
+    assert facts["test cases"] == ("1 of 2 fail", "bad") and "inputs of its first test case" in report.layers.step_basis
+    assert report.measures.file_bytes == CIFARNET.stat().st_size and len(report.graphs[0].nodes) == 10
+    assert "largest difference" in overview(report)
+    assert not collect(tmp_path / "m.bpte", "m.bpte", Options()).tests
+
+
+def test_one_disturbed_run_changes_no_figure() -> None:
+    profile = Profile()
+    for slow, end in ((0, 10), (1, 900), (2, 10), (0, 12)):
+        parts = tuple(StepTime(0, 0, f"s{i}", 0, end * 10**6 if i == slow else (i + 1) * 10**6) for i in range(3))
+        profile.runs.append(RunTime("forward", 0, 10**9, [StepTime(0, 0, "npu", 0, 10**9, parts)]))
+    report = FileReport("m")
+    add_profile(report, profile, "this machine")
+    assert [s.ms for s in report.layers.steps] == [5.5, 2, 3]
+    assert max(s.length for s in report.timelines[0].spans if s.name == "s1") == 2000
 
 
 def test_an_etdump_becomes_a_timeline(tmp_path: Path) -> None:

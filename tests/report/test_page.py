@@ -10,7 +10,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from edgewright.report.charts import arena_chart, flame_chart
+from edgewright.report.charts import Tight, arena_chart, flame_chart, pareto_chart
 from edgewright.report.export import model_explorer, perfetto_trace
 from edgewright.report.model import Report
 from edgewright.report.page import page
@@ -119,6 +119,28 @@ def test_charts_have_a_title_for_every_shape() -> None:
     report = portable()
     assert arena_chart(report.memory.arenas[0], None).count("<title>") == report.memory.arenas[0].total
     assert flame_chart(report.timelines[0]).count("<title>") == len(report.timelines[0].spans)
+
+
+def test_labels_of_a_plot_do_not_overlap_and_stay_inside() -> None:
+    points = [(f"mobilenet.target-{i}.pte", 1.0 + i % 3 / 50, 30.0 + i % 5 / 9) for i in range(12)]
+    wide, narrow = pareto_chart(points, ("time", "SQNR, dB"), str, line=True).split('<div class="narrow">')
+    for part, width in ((wide, 1120), (narrow, 300)):
+        boxes = []
+        for x, y, anchor, name in re.findall(r'<text x="([\d.]+)%" y="([\d.]+)" text-anchor="(\w+)">(mob[^<]*)', part):
+            right = float(x) / 100 * width + (6.6 * len(name) if anchor == "start" else 0)
+            boxes.append((right - 6.6 * len(name), right, float(y)))
+        assert boxes and all(left >= -0.1 and right <= width + 0.1 for left, right, _ in boxes)
+        for i, (left, right, y) in enumerate(boxes):
+            assert all(right < a or b < left or abs(y - c) >= 12 for a, b, c in boxes[i + 1 :])
+    assert wide.count("<circle") == narrow.count("<circle") == 12
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "binary"), [(2.2, 2.6, False), (2.1e6, 2.7e6, True), (1, 3e5, False), (5, 5, True)]
+)
+def test_an_axis_has_some_ticks_and_not_many(low: float, high: float, binary: bool) -> None:
+    ticks = Tight([low, high], 0, 100).ticks(9, binary=binary)
+    assert 2 <= len(ticks) <= 9 and all(-0.1 <= Tight([low, high], 0, 100).at(t) <= 100.1 for t in ticks)
 
 
 def test_other_tools_get_their_formats() -> None:

@@ -16,7 +16,8 @@
   };
   const bytes = (n) => units(n, ["B", "KiB", "MiB", "GiB"], 1024);
   const counted = (n) => units(n, ["", "K", "M", "G", "T"], 1000).trim();
-  const time = (ms) => (ms >= 1 ? `${ms.toPrecision(3)} ms` : `${(ms * 1000).toPrecision(3)} µs`);
+  const figure = (value) => (value >= 100 ? Math.round(value).toLocaleString("en") : value.toPrecision(3));
+  const time = (ms) => (!ms ? "0 s" : ms >= 1000 ? `${figure(ms / 1000)} s` : ms >= 1 ? `${figure(ms)} ms` : ms >= 1e-3 ? `${figure(ms * 1e3)} µs` : `${figure(ms * 1e6)} ns`);
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const styles = new Map(); // a lookup costs more than drawing a box: until the scheme changes, values are stored
   dark.addEventListener("change", () => styles.clear());
@@ -92,30 +93,36 @@
 
   // ----------------------------------------------------------------------------------------------- flame chart
   document.querySelectorAll(".flame").forEach((chart) => {
-    const spans = [...chart.querySelectorAll("g")];
+    const spans = [...chart.querySelectorAll(".cut")], times = [...chart.querySelectorAll(".time")];
     const total = Math.max(...spans.map((g) => Number(g.dataset.s) + Number(g.dataset.l)), 1e-9);
     let focus = null;
-    const draw = (start, length) => spans.forEach((g) => {
-      const rect = g.querySelector("rect");
-      const x = 16 + (928 * (g.dataset.s - start)) / length;
-      const right = Math.min(x + (928 * g.dataset.l) / length, 944);
-      const left = Math.max(x, 16);
-      g.style.display = right < 16 || left > 944 ? "none" : "";
-      rect.setAttribute("x", left);
-      rect.setAttribute("width", Math.max(right - left, 0.5));
-      g.querySelector("text")?.remove();
-      if (right - left > 40) {
-        const text = document.createElementNS("http://www.w3.org/2000/svg", "text");
-        text.setAttribute("x", left + 4);
-        text.setAttribute("y", Number(rect.getAttribute("y")) + 16);
-        text.textContent = g.dataset.n.slice(0, Math.floor((right - left) / 7));
-        g.append(text);
-      }
-    });
-    spans.forEach((g) => g.addEventListener("click", () => {
-      focus = focus === g ? null : g;
+    const draw = (start, length) => {
+      const wide = chart.getBoundingClientRect().width;
+      spans.forEach((g) => {
+        const left = Math.max((100 * (g.dataset.s - start)) / length, 0);
+        const right = Math.min((100 * (Number(g.dataset.s) + Number(g.dataset.l) - start)) / length, 100);
+        g.style.display = right < 0 || left > 100 ? "none" : "";
+        g.setAttribute("x", `${left}%`);
+        g.setAttribute("width", `${Math.max(right - left, 0.05)}%`);
+        g.querySelector("text")?.remove();
+        if ((right - left) * wide > 3000) {
+          const text = document.createElementNS("http://www.w3.org/2000/svg", "text");
+          text.setAttribute("x", 4);
+          text.setAttribute("y", 16);
+          text.textContent = g.dataset.n;
+          g.append(text);
+        }
+      });
+      times.forEach((text, i) => { text.textContent = time((start + (length * i) / (times.length - 1)) / 1e3); });
+    };
+    chart.addEventListener("click", (event) => {
+      const g = event.target.closest(".cut");
+      focus = !g || focus === g ? null : g;
       draw(focus ? Number(g.dataset.s) : 0, focus ? Math.max(Number(g.dataset.l), 1e-3) : total);
-    }));
+    });
+    const start = () => { if (!focus && chart.getBoundingClientRect().width) draw(0, total); };
+    onShow.push(start);
+    addEventListener("resize", start);
   });
 
   // ----------------------------------------------------------------------------------------------- graph model
