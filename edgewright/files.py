@@ -45,9 +45,8 @@ def open_source(source: Source, name: str, *, private: bool = False) -> tuple[me
             ), path
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise FileAccessError(
-            path, f"cannot be opened: {reason}", remedy="Check the path and its permissions."
-        ) from error
+        remedy = "Name a file in it." if isinstance(error, IsADirectoryError) else "Check the path and its permissions."
+        raise FileAccessError(path, f"cannot be opened: {reason}", remedy=remedy) from error
 
 
 def text_path(path: object) -> str | None:

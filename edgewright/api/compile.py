@@ -426,7 +426,8 @@ def _export_model(model: Any, inputs: Any, dynamic_shapes: Any, name: str = "mod
             raise UsageError(name, "must be exported with example inputs")
         return model
     if not isinstance(model, torch.nn.Module):
-        raise UsageError(name, "must be an nn.Module or an ExportedProgram", value=type(model).__name__)
+        remedy = "Create or load the model first, and pass the object." if isinstance(model, str | type) else ""
+        raise UsageError(name, "must be an nn.Module or an ExportedProgram", value=type(model).__name__, remedy=remedy)
     if inputs is None:
         raise UsageError("inputs", "are required: example inputs that the model can be called with")
     with eval_mode(model):

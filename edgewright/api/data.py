@@ -144,7 +144,8 @@ def _tensor(source: str, value: Any) -> Any:
         return value
     if isinstance(value, np.ndarray | np.generic):
         return torch.from_numpy(np.asarray(value, order="C"))  # ascontiguousarray would make a vector of a scalar
-    raise InputError(source, _TYPE_RULE, value=type(value).__name__)
+    remedy = "Convert it: torch.tensor(x)." if isinstance(value, list | tuple) else ""
+    raise InputError(source, _TYPE_RULE, value=type(value).__name__, remedy=remedy)
 
 
 def _match_example(source: str, value: Any, example: Any) -> Any:

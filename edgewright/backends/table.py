@@ -190,6 +190,8 @@ class Backend:
         row = self.rows.get(op.kind)
         if op.graphs and row is None:
             return [Rejection(CONTROL_FLOW, True)]
+        if row is None and op.kind in ("quantize", "dequantize"):
+            return [Rejection(_CONVERSION, True)]
         if row is None:
             return [Rejection(f"{self.name} has no row for {op.kind}", True)]
         rejections = []
@@ -201,6 +203,12 @@ class Backend:
             if detail is not None:
                 rejections.append(Rejection(rule.text, detail))
         return rejections
+
+
+_CONVERSION = (
+    "conversion between floating point and integers, which is the CPU's; of inputs and outputs, --integer-io "
+    "(integer_io=True) leaves it to the caller"
+)
 
 
 def precision_of(op: Op) -> str:

@@ -83,7 +83,9 @@ def _store_tensor(subject: str, info: TensorInfo, slot: TensorSlot, array: Array
         n <= bound if info.dynamic else n == bound for n, bound in zip(array.shape, info.shape, strict=True)
     )
     if not fits:
-        raise InputError(subject, f"must be {info}", value=f"{array.dtype}{list(array.shape)}")
+        raise InputError(
+            subject, f"must be {info}", value=f"{array.dtype}{list(array.shape)}", remedy=_shape_remedy(array, info)
+        )
     if slot.memory is None or not slot.memory.flags.writeable:
         slot.array = array.copy() if slot.mutated else array
         return
@@ -94,6 +96,14 @@ def _store_tensor(subject: str, info: TensorInfo, slot: TensorSlot, array: Array
     slot.resize(array.shape)
     assert slot.array is not None
     np.copyto(slot.array, array)
+
+
+def _shape_remedy(array: Array, info: TensorInfo) -> str:
+    """For a batch dimension that is missing, or one too many."""
+    given, expected = tuple(array.shape), tuple(info.shape)
+    if given == expected[1:] and expected[0] == 1:
+        return "Add the dimension of the batch: x[None]."
+    return "Take an element of the batch: x[0]." if given[1:] == expected and given[0] == 1 else ""
 
 
 def _has_planned_layout(slot: TensorSlot, array: Array) -> bool:

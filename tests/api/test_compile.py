@@ -178,6 +178,11 @@ def test_calibration_inputs_are_tensors() -> None:
         ew.compile(net(), calls(1)[0], "xnnpack", quantize="int8", calibration=[5])
 
 
+def test_a_name_is_no_model() -> None:
+    with pytest.raises(UsageError, match="Create or load the model first"):
+        ew.compile("bert-base-uncased", calls(1)[0])
+
+
 def test_a_dynamic_preset_needs_no_data() -> None:
     result = ew.compile(torch.nn.Linear(8, 4), torch.ones(2, 8), "xnnpack", quantize="dynamic")
     assert result.report.coverage["macs"] == 1.0

@@ -28,16 +28,17 @@ class NpuInfo:
     macs: int  # of each pipeline, per cycle
     version: int
     clock: float = 325e6  # Hz
+    product: str = "NXP"
 
 
 # Sources: NXP's public data sheet, and the configuration of its simulator.
-TARGETS = {DEFAULT: NpuInfo(False, 1, 8, 8, 2)}
+TARGETS = {DEFAULT: NpuInfo(False, 1, 8, 8, 2, product="NXP i.MX RT700")}
 
 
 def targets() -> dict[str, str]:
     """Target names with a one-line description."""
     return {
-        name: f"NXP eIQ Neutron, {info.units * info.pipes * info.macs} multiply-accumulates per cycle"
+        name: f"{info.product}, eIQ Neutron, {info.units * info.pipes * info.macs} multiply-accumulates per cycle"
         for name, info in TARGETS.items()
     }
 
