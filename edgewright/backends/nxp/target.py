@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from edgewright.backends.nxp import sdk
@@ -28,7 +28,7 @@ class NpuInfo:
     macs: int  # of each pipeline, per cycle
     version: int
     clock: float = 325e6  # Hz
-    product: str = "NXP"
+    product: str = field(default="NXP", kw_only=True)
 
 
 # Sources: NXP's public data sheet, and the configuration of its simulator.
