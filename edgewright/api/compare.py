@@ -43,7 +43,8 @@ _GAIN = 0.5  # decibels by which raising must improve the result
 @dataclass
 class LayerError:
     """SQNR of a layer's result against the float model, in decibels. ``share``: its fraction of all layers' effects on
-    the outputs. ``readers``: modules that read the result, and would round it again unless raised as well."""
+    the outputs. ``readers``: modules that read the result, and would round it again unless raised as well. ``nodes``:
+    of the graph before quantization, that the layer computes."""
 
     name: str
     module: str
@@ -54,6 +55,7 @@ class LayerError:
     device: float | None = None
     share: float = 0.0
     readers: list[str] = field(default_factory=list)
+    nodes: tuple[str, ...] = ()
 
 
 @dataclass
@@ -269,6 +271,7 @@ def _layer_error(layer: QuantizedLayer, meter: _Meters, readers: Sequence[Quanti
     return LayerError(
         layer.name, layer.module, layer.operator, meter.introduced.decibels, meter.effect.decibels,
         meter.fake.decibels, meter.device.decibels if has_device else None, readers=modules,
+        nodes=layer.nodes,
     )  # fmt: skip
 
 

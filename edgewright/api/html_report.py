@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,6 +20,7 @@ from edgewright.units import duration, share
 CompileReport = Any  # edgewright.api.compile_report imports this module
 Comparison = Any  # edgewright.api.compare needs torch
 Check = Any
+_DELEGATE = re.compile(r"^(?:[^. ]+\.)?[^. ]+ \d+\.")  # before a module: the method if there are several, the delegate
 _SHOWN = 8  # reasons in the overview
 _ABOUT = "The exported model's operators by module, with what runs them or every rule that rejected them."
 
@@ -67,9 +69,30 @@ def add_compile_report(file: FileReport, report: CompileReport) -> None:
         file.notes.append(f"the application must provide {', '.join(report.own_kernels)}")
     file.notes += [line for method in report.methods.values() if (line := method.precision)]
     _add_device_layers(file, report.estimates)
+    stored = file.graphs[-1].nodes
     file.graphs[:0] = [
         model_graph(method, len(report.methods) > 1) for method in report.methods.values() if method.verdicts
     ]
+    for graph in file.graphs[:-1]:
+        _add_times(graph.nodes, stored)
+
+
+def _add_times(nodes: Sequence[Node], stored: Sequence[Node]) -> None:
+    """Give products of the model the times and cycles of those in the file, module by module, where both have the same
+    ones."""
+    in_file: dict[str, list[Node]] = {}
+    for node in stored:
+        if node.macs:
+            in_file.setdefault(_DELEGATE.sub("", node.module), []).append(node)
+    modules: dict[str, list[Node]] = {}
+    for node in nodes:
+        if node.macs:
+            modules.setdefault(node.module, []).append(node)
+    for module, products in modules.items():
+        same = in_file.get(module, [])
+        if [n.macs for n in same] == [n.macs for n in products]:
+            for node, other in zip(products, same, strict=True):
+                node.ms, node.cycles = other.ms, other.cycles
 
 
 def _range(bounds: tuple[float, float]) -> str:
@@ -195,7 +218,8 @@ def add_comparison(file: FileReport, comparison: Comparison) -> None:
     ]
     device = "" if comparison.device is None else f", {comparison.device:.1f} dB on {comparison.target}"
     file.layers.error_basis = f"Outputs: {comparison.fake:.1f} dB fake-quantized{device}, {comparison.measured_on}."
-    errors = {e.name: e.introduced for e in comparison.layers}
+    # A product and what follows it are one layer, which is rounded once; the product stands for it in the graph.
+    errors = {name: e.introduced for e in comparison.layers for name in (*e.nodes, e.name)}
     for view in file.graphs:
         if view.title.startswith("model"):
             for node in view.nodes:

@@ -27,7 +27,8 @@ Values = dict[str, torch.Tensor]
 @dataclass(frozen=True)
 class QuantizedLayer:
     """``name``: the node that computes the result. ``result``: the node with the value that the hardware has, after
-    requantization. ``dequantized``: the same if it is stored in integers, else None."""
+    requantization. ``dequantized``: the same if it is stored in integers, else None. ``nodes``: all that a layer
+    computes."""
 
     name: str
     result: str
@@ -36,6 +37,7 @@ class QuantizedLayer:
     operator: str
     weighted: bool = False
     moves: bool = False  # data movement only
+    nodes: tuple[str, ...] = ()
 
 
 class QuantizedLayers:
@@ -89,6 +91,7 @@ class QuantizedLayers:
             *where,
             bool(weighted),
             all(OPS.moves_data(n.target) for n in called),
+            tuple(n.name for n in called),
         )
 
     def readers(self, layer: QuantizedLayer) -> list[QuantizedLayer]:

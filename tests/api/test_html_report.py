@@ -12,13 +12,14 @@ import torch
 
 import edgewright as ew
 from edgewright.api.compile_report import CompileReport
-from edgewright.api.html_report import build, model_graph
+from edgewright.api.html_report import build, file_report, model_graph
 from edgewright.api.model_report import target_of
 from edgewright.api.result import CompileResults
 from edgewright.cli import main
 from edgewright.errors import UsageError
 from edgewright.lowering.partition.report import OpDetail, PartitionReport, Verdict, merge
 from edgewright.report.collect import Options, collect
+from edgewright.report.export import model_explorer
 from edgewright.report.model import Node
 from edgewright.runtime.example_inputs import ones
 from tests.api.models import calls, wide
@@ -114,6 +115,15 @@ def test_files_name_their_device_and_simulations_are_not_its_time(compiled: Comp
             assert file.measures.milliseconds is None and "analytic bound" in file.measures.time_basis
 
 
+def test_products_of_the_model_have_the_times_and_cycles_of_the_file(compiled: CompileResults) -> None:
+    for name in ("xnnpack", "ethos-u55-128"):
+        report = file_report(compiled[name].report, Options(inputs=ones, repeat=1))
+        products = [n for n in report.graphs[0].nodes if n.macs]
+        assert len(products) >= 3 and all(n.ms for n in products)
+        assert all(n.cycles for n in products) == (name != "xnnpack")
+        assert {"time", "macs"} <= set(model_explorer(report))
+
+
 def test_failures_are_named(compiled: CompileResults) -> None:
     report = build([compiled["xnnpack"].report], {"e9955": UsageError("e9955", "cannot")}, profile=False)
     assert report.failures == {"e9955": "usage: e9955: cannot"}
@@ -139,6 +149,7 @@ def test_with_its_model_a_file_has_errors_by_layer(tmp_path: Path, calibration: 
     assert "this file against the model" in plain and "Error by layer" in plain
     graph = data_of(page)["0.0"]
     errors = [node["e"] for node in graph["nodes"] if "e" in node]
+    assert all("e" in node for node in graph["nodes"] if "c" in node)  # also products that an activation follows
     histograms = [h[0] for node in graph["nodes"] for h in node.get("h", ())]
     assert errors and min(errors) > 10 and "activations of the float model" in histograms
 
