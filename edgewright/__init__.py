@@ -15,6 +15,7 @@ _NAMES = {
     "export": "edgewright.frontend.export",
     "llm": "edgewright.llm",
     "read_program": "edgewright.formats.pte_reader",
+    "search": "edgewright.explore.precision_search",
     "to_edge": "edgewright.program.edge",
     "to_edge_transform_and_lower": "edgewright.program.edge",
     "write_program": "edgewright.formats.pte_writer",

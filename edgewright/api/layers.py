@@ -14,6 +14,7 @@ from torch.utils import _pytree as pytree
 from edgewright.api.quantized_graph import (
     dequantized_node,
     is_dequantize,
+    is_dynamic,
     is_quantize,
     is_weight,
     operator_name,
@@ -111,6 +112,66 @@ class QuantizedLayers:
                     todo.append(user)
         return list(result.values())
 
+    def sources(self, layer: QuantizedLayer) -> list[str]:
+        """The names of the results and inputs that a layer reads."""
+        names: dict[str, None] = {}
+        for node in self._inside(self._nodes[layer.name]) if layer.name in self._computed else ():
+            for argument in map(_unconverted, node.all_input_nodes):
+                if argument.op == "placeholder" or argument.name in self._anchors:
+                    names.setdefault(argument.name)
+        return list(names)
+
+    def operators(self, layer: QuantizedLayer) -> list[fx.Node]:
+        """The operators of a layer, in the order of execution."""
+        inside = self._inside(self._nodes[layer.name]) if layer.name in self._computed else []
+        return [node for node in reversed(inside) if "." in str(node.target)]
+
+    def exact_node(self, name: str) -> fx.Node:
+        """A node of the module before quantization."""
+        node: fx.Node = self._exact_nodes[name]
+        return node
+
+    def quantized_product(self, layer: QuantizedLayer) -> str | None:
+        """The name of the last operator of a layer that reads a dequantized constant; None if there is none."""
+        return next((node.name for node in reversed(self.operators(layer)) for a in node.all_input_nodes
+                     if is_dequantize(a) and is_weight(a)), None)  # fmt: skip
+
+    def weight_error(self, layer: QuantizedLayer, exact: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        """The error of a layer's result if only its weights are quantized, and what is quantized at run time."""
+        if layer.name not in self._computed:
+            return torch.zeros_like(exact[layer.name])
+        return self._eval_weights(self._nodes[layer.name], exact, {}, layer.name) - exact[layer.name]
+
+    def rounding_error(self, layer: QuantizedLayer, exact: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        """The error of rounding a layer's exact result to its quantized values."""
+        rounded: torch.Tensor = self._quantized_value(layer.name, exact)
+        return rounded - exact[layer.name]
+
+    def rounds(self, layer: QuantizedLayer, exact: Mapping[str, torch.Tensor]) -> bool:
+        """True if a layer's result is not on its grid already: that of a pooling is, if its input is."""
+        if layer.dequantized is None or layer.name not in self._computed:
+            return layer.dequantized is not None
+        reference = self._eval_exact(self._exact_nodes[layer.name], exact, {}, layer.name)
+        node = self._nodes[layer.dequantized]
+        rounded = self._eval_quantized(node, exact, {layer.name: reference}, node)
+        return not torch.equal(rounded, reference)
+
+    def _eval_weights(
+        self, node: fx.Node, exact: Mapping[str, torch.Tensor], cache: Values, anchor: str
+    ) -> torch.Tensor:
+        """Evaluate a node of the converted module with exact activations."""
+        if node.name in cache:
+            return cache[node.name]
+        if node.op == "get_attr":
+            return _attribute(self.converted, str(node.target))
+        quantize = node.all_input_nodes[0] if is_dequantize(node) and not is_weight(node) else None
+        if quantize is not None and is_quantize(quantize) and not is_dynamic(quantize):
+            return self._eval_weights(quantize.all_input_nodes[0], exact, cache, anchor)
+        if node.name != anchor and node.name in exact and (node.op == "placeholder" or node.name in self._anchors):
+            return exact[node.name]
+        cache[node.name] = _evaluate(node, lambda n: self._eval_weights(n, exact, cache, anchor))
+        return cache[node.name]
+
     def hardware_node(self, name: str) -> str:
         """The node with the value of a result that the hardware has."""
         return _dequantized_name(self._nodes[name]) or name
@@ -163,7 +224,7 @@ class QuantizedLayers:
         return self._eval_quantized(self._nodes[dequantized], exact, {}, self._nodes[dequantized])
 
     def outputs_with(self, layer: QuantizedLayer, result: torch.Tensor, exact: Mapping[str, torch.Tensor]) -> Values:
-        """The model's outputs if only this layer is quantized."""
+        """The model's outputs if only this layer has another result."""
         index = self._order.index(layer.name)
         before = set(self._order[:index])
         env = {n: exact[n.name] for n in self.exact.graph.nodes if n.name in before and n.name in exact}
@@ -176,6 +237,13 @@ def _evaluate(node: fx.Node, value: Callable[[fx.Node], Any]) -> torch.Tensor:
     args, kwargs = pytree.tree_map_only(fx.Node, value, (node.args, node.kwargs))
     result: torch.Tensor = function(*args, **kwargs)
     return result
+
+
+def _unconverted(node: fx.Node) -> fx.Node:
+    """The node whose value a conversion converts."""
+    while is_dequantize(node) or is_quantize(node):
+        node = node.all_input_nodes[0]
+    return node
 
 
 def _input_layer(node: fx.Node) -> QuantizedLayer:

@@ -45,6 +45,7 @@ class BackendInfo:
     ExecuTorch's bare-metal runtime can execute it.
     ``device_commands``: what an NPU executes of a blob (``runtime.device_memory``), for object files without a runtime.
     ``layer_bytes``: the constants of a blob by layer (``runtime.layer_bytes``), as iterable of ``LayerBytes``.
+    ``cpu_hz``: the clock that is assumed of the CPU beside the device, which runs what the device does not.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class BackendInfo:
         compat: str | CompatNames = "", disassemble: str | Callable[[Any], Any] = "",
         device_memory: str | Callable[[Any], Any] = "", make_spec: str | Callable[[str, Mapping[str, Any]], Any] = "",
         layer_bytes: str | Callable[[Any], Any] = "", device_commands: str | Callable[[Any], Any] = "",
+        cpu_hz: float = 1e9,
     ) -> None:  # fmt: skip
         self.name, self.package, self.id = name, package, id or name
         self.title, self.full_title, self.summary = title or name, full_title or title or name, summary
@@ -67,6 +69,7 @@ class BackendInfo:
         self.requirements, self.compat, self.disassemble = requirements, compat, disassemble
         self.device_memory, self.make_spec = device_memory, make_spec
         self.layer_bytes, self.device_commands = layer_bytes, device_commands
+        self.cpu_hz = cpu_hz
 
     def __repr__(self) -> str:
         return f"BackendInfo({self.name!r}, {self.package!r})"

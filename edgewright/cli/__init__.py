@@ -32,6 +32,7 @@ GROUPS = {
         "export": "write a .pte as C sources, with the pool sizes that firmware must provide",
         "explain": "show which operators a device runs and why the rest stay on the CPU, by module",
         "sweep": "compile models for devices and precisions, many at once, and compare them in one table",
+        "search": "find the precision of each layer: the fastest or smallest program within limits of accuracy",
         "compare": "rank layers by quantization error and recommend which to raise to 16 bits",
     },
     "run": {

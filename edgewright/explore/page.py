@@ -6,7 +6,9 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from edgewright.explore.goal import Findings, Point
 from edgewright.explore.rows import DONE
+from edgewright.explore.search_task import Task
 from edgewright.explore.store import Store
 from edgewright.explore.sweep_file import OPTIONS
 from edgewright.explore.table import score_of
@@ -25,6 +27,34 @@ def write_page(store: Store, lines: Sequence[Mapping[str, Any]], path: str | os.
     files = [_file(store, line) for line in lines if line["best"]][:_MAX_FILES]
     sweep = Sweep([_row(line) for line in lines], score, metric, lower, _about(lines, metric, len(files)))
     return save(Report(f"Sweep: {store.folder.name or store.folder}", files, sweep=sweep), path)
+
+
+def write_search_page(store: Store, task: Task, found: Findings, path: str | os.PathLike[str]) -> int:
+    """Write the page of a precision search; returns its bytes."""
+    goal = task.goal
+    lines = [_search_line(task, found, point) for point in found.points]
+    if goal.original is None:
+        score, about = "SQNR, dB", f"The score is the SQNR against the original model, on {found.samples} inputs "
+        about += f"({found.evaluated_on}); the limit is {goal.score_limit:g} dB."
+    else:
+        score = f"metric ({'lower' if goal.lower else 'higher'} is better)"
+        about = f"The score is the metric, which is {goal.original:.6g} of the original; the limit is "
+        about += f"{goal.score_limit:.6g}."
+    lower = goal.lower and goal.original is not None
+    best = [line for line in lines if line["best"]][:_MAX_FILES]
+    files = [_file(store, line) for line in best]
+    sweep = Sweep([_row(line) for line in lines], score, False, lower, about)
+    return save(Report(f"Search: {task.row.model} on {task.row.target}", files, sweep=sweep), path)
+
+
+def _search_line(task: Task, found: Findings, point: Point) -> dict[str, Any]:
+    mark = " (the best within the limits)" if point.best and point.within_limits else ""
+    return {
+        "model": task.row.model, "target": task.row.target, "precision": f"{point.name}{mark}", "status": DONE,
+        "file_bytes": point.bytes, "planned_bytes": point.planned_bytes, "milliseconds": point.milliseconds,
+        "time_basis": found.basis, "metric": point.metric, "sqnr": point.sqnr, "delegated_macs": point.delegated_macs,
+        "best": point.pareto, "error": "", "traceback": "", "reasons": [], "pte": point.pte, "twin": point.twin,
+    }  # fmt: skip
 
 
 def _about(lines: Sequence[Mapping[str, Any]], metric: bool, files: int) -> str:

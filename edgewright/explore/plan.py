@@ -219,10 +219,7 @@ def _store_inputs(store: Store, model: LoadedModel) -> None:
         model.program: lambda: save_program(model.entry.name, model.exported),
         model.data: lambda: save_samples(model.samples),
     }
-    for digest, save in inputs.items():
-        stored = store.meta(f"input:{digest}")
-        if not stored or not store.path(stored).is_file():
-            store.set_meta(f"input:{digest}", store.put(save()))
+    store.put_inputs(inputs)
 
 
 # ------------------------------------------------------------------------------------------------------------- rows

@@ -47,10 +47,11 @@ class Runner:
     """Runs rows; ``finished`` is called after each outcome was stored."""
 
     def __init__(
-        self, cluster: Cluster, store: Store, limits: Limits, finished: Finished, imports: Sequence[str] = ()
-    ) -> None:
+        self, cluster: Cluster, store: Store, limits: Limits, finished: Finished, imports: Sequence[str] = (),
+        metric: bytes = b"",
+    ) -> None:  # fmt: skip
         self._cluster, self._client, self._store, self._limits = cluster, cluster.client, store, limits
-        self._finished, self._imports = finished, tuple(imports)
+        self._finished, self._imports, self._metric = finished, tuple(imports), metric
         self._topic = f"edgewright-sweep-{uuid.uuid4().hex}"
         self._inputs: dict[str, Any] = {}
         self._active: dict[Any, _Attempt] = {}
@@ -88,8 +89,8 @@ class Runner:
     def _futures(self, attempt: _Attempt) -> Any:
         """Submit the tasks of a row; returns the future of its result."""
         row = attempt.row
-        work = tasks.Work(row, self._topic, self._imports)
-        model, data = self._input(row.program), self._input(row.data)
+        work = tasks.Work(row, self._topic, self._imports, self._metric)
+        model, data = self.input(row.program), self.input(row.data)
 
         def submit(name: str, function: Callable[..., Any], *args: Any) -> Any:
             key = f"{name}-{row.model}-{row.target}-{row.precision}-{row.key[:16]}-{uuid.uuid4().hex[:8]}"
@@ -108,7 +109,7 @@ class Runner:
         meters = [submit("evaluate", tasks.evaluate_chunk, work, result, model, data, n) for n in range(1, evaluated)]
         return submit("finish", tasks.finish_row, work, result, meters)
 
-    def _input(self, digest: str) -> Any:
+    def input(self, digest: str) -> Any:
         """A model or data on the cluster: it travels to each worker once, and Dask makes it again if all that had it
         died."""
         future = self._inputs.get(digest)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -135,6 +135,13 @@ class Store:
             write_file(path, [data])
         return digest
 
+    def put_inputs(self, inputs: Mapping[str, Callable[[], bytes]]) -> None:
+        """Store models and data, by the digests of their contents, unless they are there already."""
+        for digest, save in inputs.items():
+            stored = self.meta(f"input:{digest}")
+            if not stored or not self.path(stored).is_file():
+                self.set_meta(f"input:{digest}", self.put(save()))
+
     def get(self, digest: str) -> bytes:
         path = self.path(digest)
         try:
@@ -184,4 +191,7 @@ def figures_of(report: Mapping[str, Any]) -> dict[str, Any]:
         "bytes", "planned_bytes", "sram", "sqnr", "agreement", "samples", "evaluated_on", "metric", "host_ms",
         "estimated_ms", "estimated_range_ms", "estimate_basis", "simulated", "backend", "operators", "taken",
     )  # fmt: skip
-    return {**{name: report[name] for name in names}, "coverage": report["coverage"]["macs"]}
+    methods = report["methods"].values()
+    left = [operator for method in methods for operator in method["operators"] if not operator["backend"]]
+    cpu = {f"cpu_{name}": sum(operator[name] for operator in left) for name in ("macs", "bytes")}
+    return {**{name: report[name] for name in names}, "coverage": report["coverage"]["macs"], **cpu}

@@ -48,11 +48,12 @@ class Compiled:
 @dataclass(frozen=True)
 class Work:
     """What a task needs besides models and data: the row, its number of evaluation chunks, modules to import, where
-    to report the start."""
+    to report the start. ``metric``: pickled, if it is a function without a name."""
 
     row: Row
     topic: str = ""
     imports: tuple[str, ...] = field(default=())
+    metric: bytes = b""
 
 
 def compile_row(work: Work, model: bytes, data: bytes, statistics: Sequence[Any] = ()) -> Compiled | Failure:
@@ -64,7 +65,7 @@ def compile_row(work: Work, model: bytes, data: bytes, statistics: Sequence[Any]
         from edgewright.api.compile import build_all
         from edgewright.backends.targets import find_target
 
-        session = _session(work.row, model, data, first_chunk=True)
+        session = _session(work, model, data, first_chunk=True)
         if statistics and all(statistics):
             session.quantization.statistics = list(statistics)
         result = build_all(session, [find_target(work.row.target)], raises=True)[work.row.target]
@@ -81,7 +82,7 @@ def observe_chunk(work: Work, model: bytes, data: bytes, number: int) -> Any:
         from edgewright.backends.targets import find_target
         from edgewright.quantize.observer_statistics import chunks_of
 
-        session = _session(work.row, model, data)
+        session = _session(work, model, data)
         target, recipe = find_target(work.row.target), session.settings.recipe
         prepared = session.quantization.prepare(target, recipe)
         if not session.quantization.can_split(prepared):
@@ -99,7 +100,7 @@ def evaluate_chunk(work: Work, compiled: Compiled | Failure, model: bytes, data:
         from edgewright.quantize.observer_statistics import chunks_of
         from edgewright.runtime.program import Runtime
 
-        session = _session(work.row, model, data)
+        session = _session(work, model, data)
         program = Runtime.get().load_program(compiled.files["pte"], twin=compiled.files.get("twin"))
         return session.measure_calls(compiled.io, program.load_method("forward"), chunks_of(session.evaluated)[number])
 
@@ -121,11 +122,28 @@ def finish_row(work: Work, compiled: Compiled | Failure, meters: Sequence[Any]) 
     return _guarded(work, "finish", run, [compiled, *meters])
 
 
+def measure_errors(
+    work: Work, model: bytes, data: bytes, presets: Sequence[str], seed: int
+) -> Mapping[str, Any] | Failure:
+    """The errors of all layers in every preset, as plain data."""
+
+    def run() -> Mapping[str, Any]:
+        from edgewright.backends.targets import find_target
+        from edgewright.explore.sensitivity import measure
+
+        session = _session(work, model, data)
+        return measure(session, find_target(work.row.target), presets, seed).to_dict()
+
+    return _guarded(work, "errors", run)
+
+
 # ----------------------------------------------------------------------------------------------------------- parts
 
 
-def _session(row: Row, model: bytes, data: bytes, first_chunk: bool = False) -> Any:
+def _session(work: Work, model: bytes, data: bytes, first_chunk: bool = False) -> Any:
     """A session with a model of its own. ``first_chunk``: evaluates the first chunk, as others evaluate the rest."""
+    import pickle
+
     from edgewright.api.compile import CompileSession, Settings
     from edgewright.api.progress import Stages
     from edgewright.api.recipe import Recipe
@@ -133,11 +151,14 @@ def _session(row: Row, model: bytes, data: bytes, first_chunk: bool = False) -> 
     from edgewright.frontend.model_spec import load_object
     from edgewright.quantize.observer_statistics import CHUNK_CALLS
 
-    samples = load_samples(data)
+    row, samples = work.row, load_samples(data)
     if first_chunk and row.chunks[1] > 1:
         samples = replace(samples, evaluation=samples.evaluation[:CHUNK_CALLS])
-    metric = load_object(row.metric) if row.metric else None
-    settings = Settings(Recipe(**row.recipe), metric=metric, **row.options)
+    metric = load_object(row.metric) if row.metric else pickle.loads(work.metric) if work.metric else None
+    recipe = Recipe(**row.recipe)
+    if recipe.options:
+        recipe = Recipe(targets={row.target: recipe})
+    settings = Settings(recipe, metric=metric, **row.options)
     return CompileSession(load_program(model), None, samples, settings, Stages(quiet=True))
 
 

@@ -69,6 +69,7 @@ NEED_TORCH = {
     "api.compile", "api.data", "api.deviation", "api.half_overflow", "api.quantized_graph", "api.layers",
     "api.locate", "api.quantization", "api.graph_interpreter", "api.shape_samples",
     "api.state_writes", "api.checked_method", "api.model_report", "explore.model_inputs", "explore.plan",
+    "explore.precision_search", "explore.proposer", "explore.search", "explore.sensitivity", "explore.space",
 }  # fmt: skip
 OF_BACKENDS = (".partitioner", ".quantizer", ".export_utils")
 

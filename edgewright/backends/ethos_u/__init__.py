@@ -14,7 +14,7 @@ INFO = BackendInfo(
     summary="Ethos-U55, U65 and U85 NPUs, through TOSA and Arm's Vela compiler. Commands for U55 and U65-256 run here.",
     table=".ops:BACKEND", partitioner=".partitioner:EthosUPartitioner", quantizer=".quantizer:EthosUQuantizer",
     delegate=".delegate:EthosUDelegate", targets=".target:targets", read_spec=".target:read_spec",
-    demo_target="ethos-u55-128",
+    demo_target="ethos-u55-128", cpu_hz=4e8,
     requirements=(
         Package("Vela", "ethos-u-vela", "ethosu", "programs for Ethos-U", "pip install 'edgewright[ethos-u]'"),
         Package("TOSA tools", "tosa-tools", "tosa_serializer", "programs for Ethos-U",

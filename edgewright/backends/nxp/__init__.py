@@ -10,7 +10,7 @@ INFO = BackendInfo(
     summary="The Neutron NPU of i.MX RT700, by way of int8 TFLite and NXP's converter. The host runs the TFLite graph.",
     table=".ops:BACKEND", partitioner=".partitioner:NeutronPartitioner", quantizer=".quantizer:NeutronQuantizer",
     delegate=".delegate:NeutronDelegate", targets=".target:targets", read_spec=".target:read_spec",
-    demo_target="imxrt700",
+    demo_target="imxrt700", cpu_hz=3.25e8,
     requirements=(
         Package("NXP's converter", "eiq-neutron-sdk", "eiq_neutron_sdk", "programs for NXP's chips",
                 "pip install --index-url https://eiq.nxp.com/repository eiq-neutron-sdk", simulates=True),

@@ -10,6 +10,7 @@ INFO = BackendInfo(
     summary="Hexagon processors (HTP) of Snapdragon and other SoCs, compiled by QNN; the host runs its emulator.",
     table=".ops:BACKEND", partitioner=".partitioner:QnnPartitioner", quantizer=".quantizer:QnnQuantizer",
     delegate=".delegate:QnnDelegate", targets=".target:targets", read_spec=".target:read_spec", demo_target="sm8550",
+    cpu_hz=3e9,
     requirements=".requirements:REQUIREMENTS", compat=".compat_names:NAMES", disassemble=".disasm:disassemble",
     dialects={"qnn": ".dialect:DIALECT"},
 )  # fmt: skip

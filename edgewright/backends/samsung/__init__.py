@@ -10,6 +10,7 @@ INFO = BackendInfo(
     summary="NPUs of Exynos 2500 and 2600, by way of Samsung's AI LiteCore. The host runs the ENN graph.",
     table=".ops:BACKEND", partitioner=".partitioner:EnnPartitioner", quantizer=".quantizer:EnnQuantizer",
     delegate=".delegate:EnnDelegate", targets=".target:targets", read_spec=".target:read_spec", demo_target="e9955",
+    cpu_hz=3e9,
     requirements=(
         Package("Samsung's AI LiteCore", "", "", "programs for Exynos chips",
                 "get it at soc-developer.semiconductor.samsung.com (free account), set EXYNOS_AI_LITECORE_ROOT to its "

@@ -1,0 +1,213 @@
+"""Precision search: which precision each layer needs, so that a model is fast or small and stays accurate.
+
+Every program in one precision is compiled and measured, while the errors of all layers are measured once. From these
+the search predicts time, size and error of any mixture, proposes the cheapest for each amount of error, and verifies
+proposals by compiling and measuring them: between the most erroneous program that is accurate and the least erroneous
+one that is not, two at a time, until none is left that would be better or the budget is spent. Accuracy counts on data
+that was not used for calibration; errors are measured on calibration data.
+
+The sequence depends on the model, the data, the goal and the seed alone, not on the number of workers. Every program
+is a row of the store, so that a search that was killed runs what is missing and goes on.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from edgewright.api.recipe import FLOAT, Recipe, apply_recipe, config_of
+from edgewright.backends import find_quantizer
+from edgewright.backends.targets import find_target
+from edgewright.errors import ExecutionError
+from edgewright.explore import tasks
+from edgewright.explore.cluster import Cluster
+from edgewright.explore.cost import time_of
+from edgewright.explore.goal import Findings, Goal, findings
+from edgewright.explore.proposer import Proposer
+from edgewright.explore.rows import DONE, FAILED, Outcome, Row
+from edgewright.explore.runner import Runner
+from edgewright.explore.search_task import Task, describe, write_best
+from edgewright.explore.sensitivity import Sensitivity
+from edgewright.explore.space import Uniform, Verified
+from edgewright.explore.store import Store
+from edgewright.explore.sweep_file import Limits
+from edgewright.explore.units import Assignment
+from edgewright.quantize.evaluate import BEST
+
+_ATTEMPTS = 3  # to measure errors, if workers die
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What a search reports: programs that are finished, of how many at most, and what was found so far."""
+
+    done: int
+    trials: int
+    found: Findings
+
+
+Report = Callable[[Progress], None]
+
+
+def make_task(
+    row: Row, goal: Goal, fixed: Recipe, precisions: Sequence[str], modules: Sequence[str], seed: int, trials: int
+) -> Task:
+    """Check the precisions and the recipe against the target. ``precisions``: to choose from; by default all of the
+    target."""
+    target = find_target(row.target)
+    quantizer = find_quantizer(target.backend).for_target(target.argument)
+    for name in precisions:
+        config_of(quantizer, name, target.name)
+    apply_recipe(quantizer, fixed, modules, target.name)
+    presets = [name for name in (*quantizer.presets, FLOAT) if not precisions or name in precisions]
+    return Task(row, presets, fixed, goal, seed, trials)
+
+
+class Search:
+    """A search in a store; ``run`` continues it where it is."""
+
+    def __init__(
+        self, task: Task, store: Store, cluster: Cluster, report: Report, *, budget: float | None = None,
+        metric: bytes = b"", imports: Sequence[str] = (),
+    ) -> None:  # fmt: skip
+        self._task, self._store, self._cluster, self._report = task, store, cluster, report
+        self._deadline = None if budget is None else time.monotonic() + budget
+        self._rows: list[Row] = []
+        self._assignments: dict[str, dict[str, str]] = {}  # of rows that were proposed, by key
+        self._imports, self._metric = tuple(imports), metric
+        self._runner = Runner(cluster, store, Limits(), self._on_finished, imports, metric)
+        self._round_seconds = 0.0
+
+    def run(self) -> Findings:
+        """Search until nothing better is expected, or the budget or the number of programs is used up."""
+        task = self._task
+        self._store.set_meta("search", task.to_json())
+        uniform = {preset: self._row(preset, Recipe(None if preset == FLOAT else preset)) for preset in task.presets}
+        future = self._start_measuring(uniform)
+        self._verify(list(uniform.values()))
+        done = {preset: row for preset, row in uniform.items() if self._outcome(row).status == DONE}
+        if not done:
+            failure = self._outcome(next(iter(uniform.values())))
+            raise ExecutionError("search", "no precision can be compiled and measured", value=failure.error,
+                                 remedy=failure.traceback)  # fmt: skip
+        proposer = Proposer(task, self._errors(future, uniform), self._uniform_programs(done))
+        for preset, row in done.items():
+            self._assignments[row.key] = proposer.uniform(preset)
+        while proposer.space.choices and len(self._rows) < task.trials and self._has_time():
+            known = [self._verified(row) for row in self._rows if self._outcome(row).status == DONE]
+            rows = []
+            for assignment in proposer.next(known, self._findings(), self._known(proposer)):
+                recipe = proposer.recipe(assignment)
+                row = self._row(describe(assignment), recipe)
+                self._assignments[row.key] = assignment
+                rows.append(row)
+            if not rows:
+                break
+            self._verify(rows[: task.trials - len(self._rows)])
+        return self._findings()
+
+    # --------------------------------------------------------------------------------------------------------- rows
+
+    def _row(self, name: str, recipe: Recipe) -> Row:
+        """A row of a recipe, with the exceptions that the user decided."""
+        fixed = self._task.fixed
+        plain: dict[str, Any] = {
+            "quantize": recipe.quantize, "modules": {**recipe.modules, **fixed.modules},
+            "operators": {**recipe.operators, **fixed.operators},
+        }  # fmt: skip
+        if fixed.options:
+            plain["options"] = dict(fixed.options)
+        return replace(self._task.row, precision=name, recipe=plain)
+
+    def _verify(self, rows: Sequence[Row]) -> None:
+        """Compile and measure rows, unless the store has their outcome."""
+        start = time.monotonic()
+        keys = {row.key for row in self._rows}
+        new = [row for row in rows if row.key not in keys]
+        self._rows += new
+        self._store.save_plan(self._rows, {"better": "lower" if self._task.goal.lower else "higher"})
+        self._runner.run(self._store.missing())
+        self._round_seconds = max(self._round_seconds, time.monotonic() - start)
+        self._keep_best()
+
+    def _on_finished(self, row: Row, outcome: Outcome) -> None:
+        self._keep_best()
+
+    def _keep_best(self) -> None:
+        found = self._findings()
+        write_best(self._store, self._task, found)
+        self._report(Progress(len(found.points) + len(found.failures), self._task.trials, found))
+
+    def _outcome(self, row: Row) -> Outcome:
+        return self._store.outcomes().get(row.key) or Outcome(FAILED)
+
+    def _findings(self) -> Findings:
+        return findings(self._task.goal, self._rows, self._store.outcomes())
+
+    def _has_time(self) -> bool:
+        """True if another round is likely to end before the budget does."""
+        return self._deadline is None or time.monotonic() + self._round_seconds <= self._deadline
+
+    def _verified(self, row: Row) -> Verified:
+        figures = self._outcome(row).figures
+        decibels = figures["sqnr"]
+        power = None if decibels is None or decibels >= BEST else 10 ** (-decibels / 10)
+        return Verified(self._assignments[row.key], time_of(figures), figures["bytes"], power)
+
+    def _known(self, proposer: Proposer) -> Callable[[Assignment], bool]:
+        keys = {row.key for row in self._rows}
+        return lambda assignment: self._row("", proposer.recipe(assignment)).key in keys
+
+    # -------------------------------------------------------------------------------------------------- measurements
+
+    def _start_measuring(self, uniform: Mapping[str, Row]) -> Any:
+        """Measure the errors of layers on a worker, while others compile; None if the store has them."""
+        if self._store.meta(self._errors_name()):
+            return None
+        row = next(iter(uniform.values()))
+        presets = [preset for preset in uniform if preset != FLOAT]
+        work = tasks.Work(row, imports=self._imports)
+        model, data = self._runner.input(row.program), self._runner.input(row.data)
+        key = f"errors-{row.model}-{row.target}-{row.key[:16]}-{time.monotonic_ns()}"
+        return self._cluster.client.submit(
+            tasks.measure_errors, work, model, data, presets, self._task.seed, key=key, pure=False, priority=10
+        )
+
+    def _errors_name(self) -> str:
+        row = self._row("", Recipe())
+        return (
+            f"errors:{self._task.seed}:{','.join(self._task.presets)}:{replace(row, metric='', metric_source='').key}"
+        )
+
+    def _errors(self, future: Any, uniform: Mapping[str, Row]) -> Sensitivity:
+        attempts = 0
+        while future is not None:
+            attempts += 1
+            error = future.exception()
+            result = None if error is not None else future.result()
+            if isinstance(result, tasks.Failure):
+                raise ExecutionError("search", f"the errors of layers cannot be measured: {result.error}",
+                                     remedy=result.traceback)  # fmt: skip
+            if result is not None:
+                contents = json.dumps(result, sort_keys=True, allow_nan=False).encode()
+                self._store.set_meta(self._errors_name(), self._store.put(contents))
+                break
+            if attempts == _ATTEMPTS:
+                rule = f"gave up to measure the errors of layers after {attempts} attempts"
+                raise ExecutionError("search", rule, value=str(error))
+            future = self._start_measuring(uniform)
+        digest = self._store.meta(self._errors_name())
+        return Sensitivity.from_dict(json.loads(self._store.get(digest)))
+
+    def _uniform_programs(self, done: Mapping[str, Row]) -> dict[str, Uniform]:
+        result = {}
+        for preset, row in done.items():
+            outcome = self._outcome(row)
+            methods = json.loads(self._store.get(outcome.files["report"]))
+            figures = outcome.figures
+            measured = figures.get("host_ms") is not None
+            result[preset] = Uniform(methods["forward"], time_of(figures), figures["bytes"], measured)
+        return result

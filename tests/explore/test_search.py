@@ -1,0 +1,201 @@
+"""Precision search, end to end: what it finds, that it goes on where it was, and what it rejects."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import edgewright as ew
+from edgewright.errors import AccuracyError, EdgewrightError, UsageError
+from edgewright.explore import precision_search, tasks
+from edgewright.explore.precision_search import SearchResult
+from edgewright.explore.store import Store
+from tests.cli.cli import Cli
+from tests.explore import search_nets
+
+pytest.importorskip("distributed", reason="distributed is not installed")
+NETS = "tests.explore.search_nets"
+
+
+def search(target: str = "xnnpack", **options: Any) -> SearchResult:
+    options = {"calibration": search_nets.data(), "quiet": True, **options}
+    return ew.search(search_nets.small(), torch.zeros(1, 1, 8, 8), target, **options)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("search")
+
+
+@pytest.fixture(scope="module")
+def found(folder: Path) -> SearchResult:
+    """Smallest, whose order does not depend on measured times."""
+    return search(output=folder, min_sqnr=50, minimize="size", precisions=["int8", "float"], trials=6)
+
+
+def test_a_mixture_is_smaller_than_floating_point_and_accurate(found: SearchResult) -> None:
+    assert found.best.within_limits and found.best.sqnr >= 50 and not found.unmet
+    by_name = {point.name: point for point in found.points}
+    assert by_name["int8"].sqnr < 50 < by_name["float"].sqnr
+    assert found.best.bytes < by_name["float"].bytes / 2
+    assert found.best.pareto and found.findings.evaluated_on == "held-out"
+
+
+def test_the_recipe_makes_the_same_program(found: SearchResult, folder: Path, tmp_path: Path) -> None:
+    for recipe in (found.recipe, folder / "best.toml", *[p for p in found.save(tmp_path) if p.suffix == ".toml"]):
+        result = ew.compile(
+            search_nets.small(), torch.zeros(1, 1, 8, 8), recipe=recipe, calibration=search_nets.data(), quiet=True
+        )  # fmt: skip
+        assert result.buffer == found.program == (folder / "best.pte").read_bytes()
+        assert result.report.sqnr == found.best.sqnr
+
+
+def test_a_second_run_compiles_nothing_and_finds_the_same(
+    found: SearchResult, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("compile_row", "measure_errors"):
+        monkeypatch.setattr(tasks, name, None)
+    again = search(output=folder, min_sqnr=50, minimize="size", precisions=["int8", "float"], trials=6)
+    assert again.recipe == found.recipe and again.to_dict() == found.to_dict()
+
+
+def test_a_search_that_was_stopped_goes_on(
+    found: SearchResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process dies when a program is finished, in the second round; its best is there."""
+    record, count = Store.record, [0]
+
+    def dying(self: Store, key: str, outcome: Any) -> None:
+        record(self, key, outcome)
+        count[0] += 1
+        if count[0] == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Store, "record", dying)
+    options: dict[str, Any] = {"min_sqnr": 50, "minimize": "size", "precisions": ["int8", "float"], "trials": 6}
+    with pytest.raises(KeyboardInterrupt):
+        search(output=tmp_path, **options)
+    monkeypatch.undo()
+    assert ew.compile(
+        search_nets.small(), torch.zeros(1, 1, 8, 8), recipe=tmp_path / "best.toml", calibration=search_nets.data(),
+        quiet=True,
+    ).buffer == (tmp_path / "best.pte").read_bytes()  # fmt: skip
+    done = len(Store(tmp_path).outcomes())
+    assert done == 3
+    again = search(output=tmp_path, **options)
+    assert again.recipe == found.recipe and [p.key for p in again.points] == [p.key for p in found.points]
+
+
+def test_a_metric_of_which_less_is_better(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"precisions": ["int8", "float"], "trials": 4, "minimize": "size"}
+    result = search(metric=search_nets.error, better="lower", max_drop="0.01%", **options)
+    assert result.task.goal.original == 1.0 and result.task.goal.score_limit == pytest.approx(1.0001)
+    assert result.best.within_limits and 1.0 <= result.best.metric <= 1.0001
+    assert max(p.metric for p in result.points) > 1.0001  # int8
+
+
+def test_limits_that_cannot_be_met_are_reported(found: SearchResult) -> None:
+    result = search(min_sqnr=190, max_size=10, precisions=["int8", "float"], trials=2)
+    assert not result.best.within_limits and len(result.unmet) == 2
+    assert "SQNR: must be 190 dB or more; the best of 2 programs has" in result.unmet[0]
+    assert "size: must be 10 B or less; the smallest program has" in result.unmet[1] and "over" in result.unmet[1]
+
+
+def test_a_recipe_decides_some_layers(tmp_path: Path) -> None:
+    recipe = {"modules": {"block": "float"}, "operators": {"max_pool2d": "float"}}
+    result = search(recipe=recipe, min_sqnr=30, precisions=["int8", "float"], trials=3)
+    for point in result.points:
+        assert point.recipe["modules"]["block"] == "float" and point.recipe["operators"]["max_pool2d"] == "float"
+
+
+# ------------------------------------------------------------------------------------------------------ bad input
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"target": "ethos-u55-12"}, "Did you mean ethos-u55-128"),
+        ({"max_drop": "1%"}, "max_drop: is of a metric, and there is none"),
+        ({"metric": search_nets.error, "min_sqnr": 20.0}, "min_sqnr: is the limit without a metric"),
+        ({"metric": search_nets.error, "max_drop": "much"}, "max_drop: must be a number that is not negative"),
+        ({"minimize": "latenci"}, "Did you mean latency?"),
+        ({"max_latency": 0.0}, "max_latency: must be more than 0"),
+        ({"precisions": ["int9"]}, "Did you mean int8?"),
+        ({"recipe": {"modules": {"block.frist": "int8"}}}, "Did you mean block.first?"),
+        ({"recipe": {"modules": {"block": "a16w8"}}}, "must be a preset of xnnpack"),
+        ({"recipe": {"operators": {"max_pol2d": "int8"}}}, "Did you mean max_pool2d?"),
+        ({"metric": f"{NETS}:eror"}, "Did you mean error?"),
+        ({"calibration": search_nets.data(1)}, "needs inputs to calibrate with, and others to measure on"),
+        ({"sampels": 3}, "Did you mean samples?"),
+    ],
+)
+def test_bad_input_is_rejected_before_any_program_is_compiled(
+    options: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(precision_search, "connect", None)
+    with pytest.raises(EdgewrightError) as error:
+        search(**options)
+    assert message in str(error.value)
+
+
+def test_a_metric_that_raises_is_reported_with_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(precision_search, "connect", None)
+    with pytest.raises(AccuracyError) as error:
+        search(metric=f"{NETS}:raising")
+    assert "raised KeyError: 'no such label'" in str(error.value)
+    assert 'return {}["no such label"]' in str(error.value) and "search_nets.py" in str(error.value)
+
+
+def test_a_drop_is_in_percent_of_the_original_or_in_units_of_the_metric() -> None:
+    for drop, limit in (("2%", 49.0), (2, 48.0), ("0.5", 49.5)):
+        request = precision_search.Request(search_nets.error, drop)
+        assert request.goal(50.0).score_limit == pytest.approx(limit)
+    with pytest.raises(UsageError):
+        precision_search.parse_drop("-1%")
+
+
+# ----------------------------------------------------------------------------------------------------- command line
+
+
+def test_results_are_shown(cli: Cli, found: SearchResult, folder: Path) -> None:
+    shown = cli("search", "--show", folder)
+    assert shown.code == 0 and "the smallest with SQNR of 50 dB or more" in shown.out
+    (best,) = [line.split() for line in shown.out.splitlines() if line.startswith("*  ")]
+    assert best[-1] == "within" and f"{found.best.sqnr:.1f}" in best
+    plain = json.loads(cli("search", "--show", folder, "--json").out)
+    assert plain == json.loads(found.to_json())
+
+
+def test_the_page(cli: Cli, folder: Path, found: SearchResult, tmp_path: Path) -> None:
+    assert "wrote" in cli("search", "--show", folder, "--html", tmp_path / "s.html").out
+    page = (tmp_path / "s.html").read_text()
+    assert 'class="frontier"' in page and "the best within the limits" in page and "Search: small on xnnpack" in page
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ([], "takes one of: a model, --resume FOLDER, --show FOLDER; got nothing"),
+        (["net:a", "--resume", "r"], "takes one of"),
+        (["net:a", "--target", "xnnpack"], "--calibrate: is required"),
+        (["--resume", "r", "--min-sqnr", "3"], "--min-sqnr: is of a new search, and --resume has its own"),
+        (["net:a", "--calibrate", "x", "--max-latency", "5"], "must be a number and a unit"),
+        (["net:a", "--calibrate", "x", "--max-size", "big"], "not a size: 'big'"),
+        (["net:a", "--calibrate", "x", "--trials", "0"], "--trials: must be 1 or more"),
+        (["net:a", "--calibrate", "x", "--target", "xnnpack", "--target", "sm8550"], "must be a single device"),
+    ],
+)
+def test_options_are_checked(cli: Cli, options: list[str], message: str, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    shown = cli("search", *options)
+    assert shown.code == 2 and message in shown.err and not list(tmp_path.iterdir())
+
+
+def test_a_folder_of_a_sweep_is_no_search(cli: Cli, tmp_path: Path) -> None:
+    Store(tmp_path, create=True).close()
+    shown = cli("search", "--show", tmp_path)
+    assert shown.code == 3 and "must be the folder of a search" in shown.err
