@@ -192,7 +192,7 @@ def test_summary(cli: Cli, folder: Path) -> None:
     assert "delegates: none" in result.out
     for stage in ("import torch", "load", "export", "lower", "plan and emit", "write", "total"):
         assert re.search(rf"^{stage} +[\d.]+ [mµ]?s$", result.out, re.MULTILINE)
-    assert re.search(r"^peak memory \d[\d.]+ [MG]iB$", result.out, re.MULTILINE)
+    assert re.search(r"^peak memory \d[\d.,]* [MG]iB$", result.out, re.MULTILINE)
 
 
 def test_quiet(cli: Cli, folder: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -10,12 +11,13 @@ from tests.compose import core_elements, core_moves, core_products, core_table  
 from tests.compose.builder import MOST_ELEMENTS
 from tests.compose.core import STEPS, Core, dynamic
 from tests.compose.core_blocks import CoreBlock
+from tests.compose.core_caches import cache_inputs, cached_layer
 from tests.compose.draw import Draw, Palette, palette_of
 from tests.compose.motifs import MOTIFS
 from tests.compose.spec import InvalidSpecError, Spec, Step
 
 _TRIES = 200
-_MODES: dict[str, float] = {"f32": 3, "i8": 4, "dynamic": 3, "mixed": 2, "f16": 1.5, "u8": 0.5, "table": 3}
+_MODES: dict[str, float] = {"f32": 3, "i8": 4, "dynamic": 3, "mixed": 2, "f16": 1.5, "u8": 0.5, "table": 3, "cache": 1}
 
 
 def generate(seed: int, dialect: str = "core") -> Spec:
@@ -59,13 +61,19 @@ class _Generator:
         self.allowed = {n: s.weight for n, s in self.b.steps.items() if n in allowed(self.mode)}
 
     def run(self) -> Spec:
-        for _ in range(self.d.weighted({1: 6.0, 2: 3.0, 3: 1.0})):
-            self._input()
+        if self.mode == "cache":
+            for step in cache_inputs(self.d):
+                self._keep_input(step)
+            if self.d.chance(0.8):
+                self._try(lambda: cached_layer(self.d, self._apply))
+        else:
+            for _ in range(self.d.weighted({1: 6.0, 2: 3.0, 3: 1.0})):
+                self._input()
         wanted = self.d.number(3, 9)
         for _ in range(_TRIES):
             if len(self.steps) >= wanted:
                 break
-            if self.d.chance(0.3):
+            if self.mode != "cache" and self.d.chance(0.3):
                 self._motif()
             else:
                 self._single()
@@ -77,6 +85,9 @@ class _Generator:
         step: Step = {"type": kind, "shape": self.d.until(self._shape, lambda s: math.prod(s) <= MOST_ELEMENTS)}
         if kind in ("i8", "u8"):
             step |= {"scale": self.d.one((0.05, 0.02)), "zero": self.d.one((0, 3, -20, -128))}
+        self._keep_input(step)
+
+    def _keep_input(self, step: Step) -> None:
         self.b.input(step)
         self.inputs.append(step)
 
@@ -106,12 +117,15 @@ class _Generator:
                 return
 
     def _motif(self) -> None:
-        """What of a block was made before it stopped fitting stays."""
         made, _ = MOTIFS[self.d.weighted({name: weight for name, (_, weight) in MOTIFS.items()})]
         if made.__name__ == "dynamic_layers" and self.mode not in ("dynamic", "mixed"):
             return
+        self._try(lambda: made(CoreBlock(self.d, self.b, self._apply)))
+
+    def _try(self, block: Callable[[], object]) -> None:
+        """What of a block was made before it stopped fitting stays."""
         try:
-            made(CoreBlock(self.d, self.b, self._apply))
+            block()
         except (InvalidSpecError, LookupError):
             return
 
@@ -132,6 +146,8 @@ def allowed(mode: str) -> set[str]:
     reals = {"unary", "softmax", "bmm"}
     if mode in ("i8", "u8"):
         return moves | windows | {"table", "convert"}
+    if mode == "cache":
+        return {name for name in STEPS if name.startswith("c_")} | moves - {"clamp"} | {"binary", "unary", "t_binary"}
     if mode == "table":
         table = {name for name in STEPS if name.startswith("t_")}
         return table | moves - {"clamp"} | {"conv2d", "linear", "unary", "softmax", "binary", "bmm", "depthwise"}

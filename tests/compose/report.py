@@ -13,10 +13,10 @@ PAGE = Path(__file__).parents[2] / "docs" / "soundness.md"
 BEGIN, END = "<!-- tables: begin -->", "<!-- tables: end -->"
 # What no composition reaches, and why.
 UNREACHED = {
-    "lowering bf16_gemm.Bf16Gemm": "only with `EDGEWRIGHT_BF16`, which rounds operands (`test_bf16_gemm.py`)",
-    "kernel gemm_bf16": "the kernel of the same",
-    "lowering general.CoreDispatch": "chooses among others, and is never a node's lowering itself",
-    "lowering vendor.VendorDispatch": "the same, for vendors' operators",
+    "lowering conv.Bf16Gemm": "only with `EDGEWRIGHT_BF16`, which rounds operands (`test_bf16_gemm.py`)",
+    "kernel gemm_bf16": "the kernel of `conv.Bf16Gemm`",
+    "lowering fallback.CoreDispatch": "chooses among others, and is never a node's lowering itself",
+    "lowering fallback.ForeignDispatch": "the same, for operators of other dialects",
 }
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from edgewright.backends.xnnpack.lut_chains import split_chains
+from edgewright.backends.xnnpack.transposed_squares import separate_operands
 from edgewright.ir.core.conv import is_core_pointwise_gemm
 from edgewright.ir.graph import Array, Graph, Value
 from tests.backends.device import program
@@ -28,6 +29,7 @@ def check_stock(spec: Spec) -> Failure | str | None:
     if reason:
         return reason
     split_chains(case.graph)
+    separate_operands(case.graph)
     wanted = judge.reference(case.graph, case.inputs, _execute)
     try:
         made = stock().run(program(case.graph), "forward", case.inputs)

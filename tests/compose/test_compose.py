@@ -12,10 +12,12 @@ import pytest
 
 from tests.compose import campaign, outcome
 from tests.compose.__main__ import main as command_line
+from tests.compose.coverage import all_kernels, all_lowerings
 from tests.compose.dialects import DIALECTS, generate
 from tests.compose.draw import FAMILY
 from tests.compose.names import Names
 from tests.compose.replay import replay
+from tests.compose.report import UNREACHED
 from tests.compose.spec import load
 from tests.engine.graphs import cpus
 
@@ -72,6 +74,11 @@ def test_all_dialects_are_drawn() -> None:
 @pytest.mark.parametrize("path", CASES, ids=lambda p: p.stem)
 def test_cases(path: Path) -> None:
     assert replay(load(path)) == ""
+
+
+def test_reasons_for_what_is_never_reached_name_paths_that_exist() -> None:
+    paths = {*(f"lowering {n}" for n in all_lowerings()), *(f"kernel {n}" for n in all_kernels())}
+    assert set(UNREACHED) <= paths
 
 
 def test_a_seed_draws_the_same_graph_again() -> None:

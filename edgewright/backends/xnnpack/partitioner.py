@@ -13,6 +13,7 @@ from edgewright.backends.xnnpack.blob_writer import to_blob
 from edgewright.backends.xnnpack.configs import CONFIGS
 from edgewright.backends.xnnpack.lut_chains import split_chains
 from edgewright.backends.xnnpack.ops import BACKEND
+from edgewright.backends.xnnpack.transposed_squares import separate_operands
 from edgewright.backends.xnnpack.unpacked_constants import pass_unpacked_constants
 from edgewright.errors import UsageError
 from edgewright.formats.layer_table import DelegateLayers
@@ -99,6 +100,7 @@ class XnnpackPartitioner(Partitioner):
         )
         device = XnnpackLowering(group, BACKEND.rows).run()
         split_chains(device)
+        separate_operands(device)
         verify(device, CORE)
         constants = pass_unpacked_constants(device, self.dynamic_linear_weights)
         blob, named = to_blob(device)
