@@ -33,7 +33,7 @@ MODELS = [("xnnpack", None, 1), ("xnnpack", "fp16", 2), ("xnnpack", "int8", 3), 
     ("dialect", "family"),
     [(name, n) for name, numbers in FAMILIES.items() for n in numbers],
 )
-@pytest.mark.parametrize("half", [0, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("half", [0, 1])
 def test_native_is_the_reference(dialect: str, family: int, half: int) -> None:
     """Integers bit for bit, real numbers within the engine's bound, and nothing written beside arrays."""
     failures, drawn = [], 0

@@ -1,7 +1,9 @@
-"""Lowering of binary arithmetic. With a scalar operand it is a function of the other: a table."""
+"""Lowering of binary arithmetic. With a scalar operand, or with one tensor twice, it is a function of one tensor: a
+table."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -40,11 +42,16 @@ def _tensors(op: Op) -> list[Value]:
 
 
 def with_scalar_table(lower: Lower) -> Lower:
-    """``lower`` for two tensors; a table if one operand is a scalar."""
+    """``lower`` for two tensors; a table if one operand is a scalar, or both are the same 8-bit tensor: where that is
+    the result of a reshape, Vela computes it twice, once to wrong addresses."""
     table = unary()
 
     def choose(low: TosaLowering, op: Op) -> None:
-        (table if len(_tensors(op)) == 1 else lower)(low, op)
+        first, *others = _tensors(op)
+        is_table = not others or (
+            all(v is first for v in others) and first.q is not None and first.q.dtype.itemsize == 1
+        )
+        (table if is_table else lower)(low, op)
 
     return choose
 
@@ -91,10 +98,21 @@ def common_unit(
     unit = 2 * max(scales) / 2.0**bits
     factors = [s / unit for s in scales]
     for i in range(1, len(factors)):
-        if factors[i] in factors[:i]:
+        if factors[i] in factors[:i] and operands[i] is not operands[0]:
             factors[i] *= 1 - 2.0**-30  # rounds to the same integers, and keeps the fused pattern
-    wide = [low.rescale(h, INT32, f, zero_of(v)) for h, f, v in zip(operands, factors, values, strict=True)]
-    return wide, unit
+    return _rescale_each(low, operands, factors, values), unit
+
+
+def _rescale_each(
+    low: TosaLowering, operands: Sequence[Value], factors: Sequence[float], values: Sequence[Value]
+) -> list[Value]:
+    """Quantized tensors as int32 without zero points; one RESCALE for one tensor (``with_scalar_table`` says why)."""
+    wide: dict[tuple[int, float], Value] = {}
+    for tensor, factor, value in zip(operands, factors, values, strict=True):
+        key = id(tensor), factor
+        if key not in wide:
+            wide[key] = low.rescale(tensor, INT32, factor, zero_of(value))
+    return [wide[id(tensor), factor] for tensor, factor in zip(operands, factors, strict=True)]
 
 
 def _multiply(low: TosaLowering, op: Op) -> None:
@@ -103,7 +121,7 @@ def _multiply(low: TosaLowering, op: Op) -> None:
     if out.q is None:
         low.finish(op, order, low.node("mul", _shape(out, order), FLOAT32, a=operands[0], b=operands[1], shift=0))
         return
-    wide = [low.rescale(h, INT32, 1.0, zero_of(v)) for h, v in zip(operands, (a, b), strict=True)]
+    wide = _rescale_each(low, operands, [1.0, 1.0], (a, b))
     acc = low.node("mul", _shape(out, order), INT32, a=wide[0], b=wide[1], shift=0)
     low.finish(op, order, acc, scale_of(a) * scale_of(b))
 

@@ -191,7 +191,7 @@ def _emit_piece(low: TosaLowering, x: Value, piece: TablePiece) -> Value:
 
 
 def tensor_operand(op: Op) -> tuple[str, Value]:
-    """Name and value of the one operand that is not a scalar."""
+    """Name and value of the one operand that is not a scalar; the first, if both are the same tensor."""
     return next((n, v) for n, v in op.args.items() if isinstance(v, Value) and not is_scalar_constant(v))
 
 
@@ -211,16 +211,17 @@ def scalar_value(value: Any) -> Any:
 
 def reference_function(op: Op) -> tuple[Function, tuple[Any, ...]]:
     """The op table's reference of an operator as a function of its tensor operand, and a key for it."""
-    name, _ = tensor_operand(op)
-    rest = {k: scalar_value(v) for k, v in op.args.items() if k not in (name, "limits")}
+    _, tensor = tensor_operand(op)
+    names = tuple(name for name, value in op.args.items() if value is tensor)
+    rest = {k: scalar_value(v) for k, v in op.args.items() if k not in (*names, "limits")}
     limits = op.args.get("limits") or (-np.inf, np.inf)
     opdef: Any = OPS[op.kind]
 
     def call(values: Array) -> Array:
-        values_out = np.asarray(opdef.call({k: values if k == name else rest[k] for k in op.args if k != "limits"})[0])
+        values_out = np.asarray(opdef.call({k: values if k in names else rest[k] for k in op.args if k != "limits"})[0])
         return np.asarray(np.clip(values_out, *limits))
 
-    return call, (op.kind, name, repr(rest), repr(limits))
+    return call, (op.kind, names, repr(rest), repr(limits))
 
 
 def unary(float_node: str = "") -> Lower:
