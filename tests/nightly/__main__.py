@@ -5,8 +5,11 @@
 ``python -m tests.nightly table --state build/nightly`` the table of slow tests in ``docs/soundness.md``
 
 Slow tests take half of the time of a share; random compositions (``tests.compose``) and fuzzing (``tests.fuzz``) the
-other half, side by side.
-The zoo (``tests.zoo``) needs an environment of its own (``tests/zoo/setup.sh``): ``--zoo DIR`` gives it.
+other half, side by side. With ``--all``, slow tests start with the files that the committed table lacks
+(``slow_table.py``); ``--anew`` runs all of them.
+The zoo (``tests.zoo``) needs an environment of its own (``tests/zoo/setup.sh``): ``--zoo DIR`` gives it. ExecuTorch's
+releases (``tests.interop.stock_releases``) and the releases of Python and torch (``tests.versions``) download several
+GB: ``--releases DIR`` and ``--versions DIR`` run them, and keep what they install there.
 """
 
 from __future__ import annotations
@@ -20,10 +23,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tests.compose.campaign import commit
+from tests.nightly.slow_table import Row, missing, read_rows, write_page, write_rows
 from tests.nightly.slow_tests import ROOT, SlowTests, slow_files
-
-PAGE = ROOT / "docs" / "soundness.md"
-BEGIN, END = "<!-- slow: begin -->", "<!-- slow: end -->"
 
 
 def main(arguments: list[str]) -> int:
@@ -36,7 +37,12 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--seed", default="new", help="of a share: a number, or 'new'")
     parser.add_argument("--state", type=Path, default=Path("build/nightly"), help="folder of the outcomes")
     parser.add_argument("--jobs", type=int, default=2, help="processes at a time")
+    parser.add_argument("--anew", action="store_true", help="with --all: also files that the table has")
     parser.add_argument("--zoo", type=Path, default=None, help="the zoo's virtual environment")
+    parser.add_argument("--releases", type=Path, default=None, help="with --all: folder of ExecuTorch's releases")
+    parser.add_argument(
+        "--versions", type=Path, default=None, help="with --all: folder of releases of Python and torch"
+    )
     options = parser.parse_args(arguments)
     options.state.mkdir(parents=True, exist_ok=True)
     if options.command == "table":
@@ -69,9 +75,10 @@ def _run_share(options: argparse.Namespace) -> int:
 def _run_all(options: argparse.Namespace) -> int:
     files = slow_files()
     slow = SlowTests(options.state / "slow")
-    good = slow.run(list(files), options.jobs)
+    good = slow.run(list(files) if options.anew else missing(files, read_rows()), options.jobs)
     for test in slow.failures(list(files)):
         print(f"FAILED {test}")
+    _write_table(options.state)
     codes = [
         _module("tests.compose", "--all", "--state", str(options.state / "compose.json")),
         _module("tests.fuzz", "--all"),  # its state is in the repository
@@ -79,7 +86,12 @@ def _run_all(options: argparse.Namespace) -> int:
     if options.zoo is not None:
         state = options.state / "zoo.jsonl"
         codes += [_zoo(options.zoo, "run", "--anew", "--state", state), _zoo(options.zoo, "check", "--state", state)]
-    _write_table(options.state)
+    if options.releases is not None:
+        for command in ("setup", "run", "table"):
+            codes.append(_module("tests.interop.stock_releases", command, "--environments", str(options.releases)))
+    if options.versions is not None:
+        for command in ("run", "table"):
+            codes.append(_module("tests.versions", command, "--work", str(options.versions)))
     return 0 if good and not any(codes) else 1
 
 
@@ -96,22 +108,16 @@ def _zoo(environment: Path, *arguments: str | Path) -> int:
 
 
 def _write_table(state: Path) -> int:
-    """Replace what is between the page's markers by the outcomes of the complete run."""
+    """Add the files that are finished to the committed table, and write its page."""
     files = slow_files()
-    slow = SlowTests(state / "slow")
-    rows = [
-        (f"`{file}`", total, counts["passed"], counts["failed"], counts["skipped"])
-        for (file, total), counts in zip(files.items(), slow.counts(list(files)).values(), strict=True)
-    ]
-    total = ("all", *(sum(row[at] for row in rows) for at in range(1, 5)))  # type: ignore[misc]
-    lines = ["| file | tests | passed | failed | skipped |", "|---|---:|---:|---:|---:|"]
-    lines += [f"| {' | '.join(str(c) for c in row)} |" for row in (*rows, total)]
-    failed = [f"- `{test}`" for test in slow.failures(list(files))]
-    said = f"{time.strftime('%Y-%m-%d')}, commit {commit()}."
-    text = PAGE.read_text()
-    head, rest = text.split(BEGIN)
-    body = "\n".join([said, "", *lines, *(["", "Failed:", "", *failed] if failed else [])])
-    PAGE.write_text(f"{head}{BEGIN}\n{body}\n{END}{rest.split(END)[1]}")
+    slow, rows = SlowTests(state / "slow"), read_rows()
+    for file, outcomes in slow.complete(files).items():
+        failed = tuple(sorted(test for test, outcome in outcomes.items() if outcome == "failed"))
+        passed, skipped = (sum(o == kind for o in outcomes.values()) for kind in ("passed", "skipped"))
+        rows[file] = Row(files[file], passed, skipped, failed, commit(), time.strftime("%Y-%m-%d"))
+    rows = {file: row for file, row in rows.items() if file in files}
+    write_rows(rows)
+    write_page(files, rows)
     return 0
 
 

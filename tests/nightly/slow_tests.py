@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -87,6 +87,11 @@ class SlowTests:
             count["crashed"] = sum('{"crash":' in line for line in text.splitlines())
             found[file] = count
         return found
+
+    def complete(self, files: Mapping[str, int]) -> dict[str, dict[str, str]]:
+        """Outcomes by test of the files all of whose tests have one."""
+        found = {file: recorded(self.record_of(file)) for file in files}
+        return {file: outcomes for file, outcomes in found.items() if len(outcomes) >= files[file]}
 
     def failures(self, files: Sequence[str]) -> Iterator[str]:
         for file in files:
