@@ -24,9 +24,11 @@ from edgewright.errors import EdgewrightError, InputError, UsageError
 from edgewright.frontend.buffers import preserve_buffers, writes_state
 from edgewright.frontend.origin import module_path
 from edgewright.quantize.batching import one_thread
+from edgewright.quantize.methods import ADAROUND, BIAS, EQUALIZE, SMOOTH
 from edgewright.quantize.observer_statistics import CHUNK_CALLS, Statistics, can_merge, merge, observe_chunks
 
 log = logging.getLogger("edgewright.api")
+_CHECKED = 4  # calls on which a model with scaled channels must compute the same
 
 
 class QuantizationPipeline:
@@ -54,9 +56,10 @@ class QuantizationPipeline:
         if not recipe.quantizes:
             return self._exported
         prepared = self.prepare(target, recipe)
-        key = _prepared_digest(prepared)
+        key = f"{_prepared_digest(prepared)} {recipe.methods}"
         if key not in self._done:
             self.calibrate(target, prepared)
+            self.adjust(target, prepared, recipe.methods)
             self._done[key] = self.export(target, self.convert(target, prepared))
         return self._done[key]
 
@@ -77,7 +80,49 @@ class QuantizationPipeline:
             example: Any = self._exported.example_inputs
             call = self._calls[0] if self._calls else Call(*example)
             call_model(partial(_require_same_results, original, prepared), call, self._exported)
-            return prepared
+        self._scale(target, prepared, original, recipe.methods)
+        return prepared
+
+    def _scale(self, target: Target, prepared: Any, original: Any, methods: Sequence[str]) -> None:
+        """Scale channels, before observers see what they become; the model must compute the same in floating point."""
+        from edgewright.quantize.equalization import equalize
+        from edgewright.quantize.smoothing import smooth
+
+        for name, scale in ((EQUALIZE, equalize), (SMOOTH, smooth)):
+            if name not in methods:
+                continue
+            calls = self._method_calls(target, name)
+            with self._stages(name, f"{target.name}: {name}"), one_thread(), torch.no_grad():
+                changed = scale(prepared, calls, partial(_interpret, self._exported))
+                log.info("%s: %s changed %d tensors", target.name, name, changed)
+                for call in calls[:_CHECKED]:
+                    call_model(partial(_require_same_results, original, prepared), call, self._exported)
+
+    def adjust(self, target: Target, prepared: Any, methods: Sequence[str]) -> None:
+        """Change rounding and biases of a calibrated model, layer by layer."""
+        from edgewright.quantize.bias_correction import correct_bias
+        from edgewright.quantize.layer_walk import Method, adjust_layers
+        from edgewright.quantize.learned_rounding import learn_rounding
+
+        chosen: dict[str, Method] = {ADAROUND: learn_rounding, BIAS: correct_bias}
+        names = [name for name in chosen if name in methods]
+        if not names:
+            return
+        calls = [call.leaves() for call in self._method_calls(target, names[0])]
+        label = ", ".join(names)
+        with self._stages("adjust", f"{target.name}: {label}"), one_thread(), torch.no_grad():
+            count = adjust_layers(prepared, calls, [chosen[name] for name in names])
+            log.info("%s: %s of %d layers", target.name, label, count)
+
+    def _method_calls(self, target: Target, name: str) -> Sequence[Call]:
+        """The calibration data, for a method that learns from it."""
+        if not self._calls:
+            remedy = "Pass some: calibration=[inputs, ...], or --calibrate calib.npz; a hundred inputs are enough."
+            raise UsageError(f"method {name!r} for {target.name}", "needs calibration data", remedy=remedy)
+        if writes_state(self._exported):
+            rule = "is for models without state: it runs their parts on many inputs at once"
+            raise UsageError(f"method {name!r} for {target.name}", rule, remedy="Leave it out.")
+        return self._calls
 
     def calibrate(self, target: Target, prepared: Any) -> None:
         """Run the observers on the calibration data."""
@@ -138,6 +183,15 @@ class QuantizationPipeline:
             return lift(converted, self._exported) or torch.export.export(
                 converted, args, kwargs, dynamic_shapes=self._dynamic_shapes
             )
+
+
+def _interpret(exported: ExportedProgram, interpreter: Any, call: Call) -> Any:
+    """Interpret a model on one of the calibration inputs."""
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        return interpreter.run(*pytree.tree_leaves((args, kwargs)), enable_io_processing=False)
+
+    return call_model(run, call, exported)
 
 
 def _require_same_results(original: Any, prepared: Any, *args: Any, **kwargs: Any) -> None:

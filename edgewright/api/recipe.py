@@ -2,7 +2,7 @@
 
 ::
 
-    quantize = "int8"               # everything
+    quantize = "int8"               # everything; with methods: "int8+equalize+bias"
     [modules]
     "features.0" = "a16w8"          # a preset of the target, "float", or "higher"
     [operators]
@@ -25,6 +25,7 @@ from typing import Any
 from edgewright.backends.targets import find_target
 from edgewright.errors import FileAccessError, InputError, MissingError, UsageError
 from edgewright.hints import did_you_mean, not_among
+from edgewright.quantize.methods import BEST, split_precision
 
 FLOAT = "float"
 HIGHER = "higher"  # 16-bit activations where the target has them, floating point elsewhere
@@ -49,6 +50,11 @@ class Recipe:
         """True if any part is quantized."""
         has_settings = bool(self.quantize or self.modules or self.operators)
         return has_settings or any(target.quantizes for target in self.targets.values())
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """The methods that improve the preset's rounding, in the order of application."""
+        return split_precision(self.quantize)[1] if self.quantize else ()
 
     def for_target(self, name: str) -> Recipe:
         """The recipe for one target, with its overrides applied."""
@@ -163,22 +169,37 @@ def _parse_table(source: str, table: Any) -> dict[str, str]:
 
 def apply_recipe(quantizer: Any, recipe: Recipe, modules: Iterable[str], target: str) -> None:
     """Configure a backend's quantizer from a recipe. ``modules``: all modules of the model."""
-    quantizer.set_global(config_of(quantizer, recipe.quantize or FLOAT, target))
+    named = [*recipe.modules.items(), *recipe.operators.items()]
+    for name, precision in named:
+        if split_precision(precision)[1] or precision.endswith(BEST):
+            rule = "must be a preset: methods are for the complete model"
+            raise UsageError(f"recipe: {name!r}", rule, value=precision)
+    methods = recipe.methods
+
+    def configured(precision: str) -> Any:
+        config = config_of(quantizer, precision, target)
+        return None if config is None else config.with_methods(methods)
+
+    quantizer.set_global(configured(recipe.quantize or FLOAT))
     paths = set(modules)
     for name, precision in recipe.modules.items():
         if name not in paths:
             remedy = did_you_mean(name, sorted(paths))
             raise UsageError(f"recipe: module {name!r}", "must be a module of the model", remedy=remedy)
-        quantizer.set_module_name(name, config_of(quantizer, precision, target))
+        quantizer.set_module_name(name, configured(precision))
     for name, precision in recipe.operators.items():
-        quantizer.set_operator_type(name, config_of(quantizer, precision, target))
+        quantizer.set_operator_type(name, configured(precision))
 
 
 def config_of(quantizer: Any, precision: str, target: str) -> Any:
-    """The config of a preset by name; None for floating point."""
+    """The config of a preset by name, without the methods that follow it; None for floating point."""
     presets = quantizer.presets
+    precision, methods = split_precision(precision)
+    precision = precision.removesuffix(BEST)
     if precision == HIGHER:
         precision = higher(presets)
+    if precision == FLOAT and methods:
+        raise UsageError("quantize", "has methods for integers only, and float has none", value=", ".join(methods))
     if precision == FLOAT:
         return None
     if precision not in presets:

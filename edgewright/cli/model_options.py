@@ -32,7 +32,10 @@ def add_target_arguments(parser: argparse.ArgumentParser) -> None:
         "--target", action="append", default=[], metavar="ethos-u55-128",
         help="the device to compile for; repeatable (see `edgewright targets`)",
     )  # fmt: skip
-    add("--quantize", metavar="int8", help="quantize the model with this preset of the target")
+    add(
+        "--quantize", metavar="int8",
+        help="quantize the model with this preset of the target; with methods: int8+equalize+adaround+bias",
+    )  # fmt: skip
 
 
 def add_data_arguments(parser: argparse.ArgumentParser) -> None:

@@ -74,4 +74,6 @@ def in_blocks(config: QuantizationConfig, block: Block, node: str, shape: tuple[
     if not fits or block[0] != 1 or shape[1] % block[1] or any(n != 1 for n in (*block[2:], *shape[2:])):
         remedy = f"Its weight is {list(shape)}: (1, {shape[1]}, …) would be one block for each output channel."
         raise UsageError(f"block_size_map[{node!r}]", rule, value=block, remedy=remedy)
-    return BlockConfig(config.activation, config.weight, config.weight_per_tensor, config.is_qat, config.epsilon, block)
+    return BlockConfig(
+        config.activation, config.weight, config.weight_per_tensor, config.is_qat, config.epsilon, block=block
+    )

@@ -20,14 +20,23 @@ from edgewright.quantize.block_scales import BlockObserver
 from edgewright.quantize.histogram import FiniteHistogramObserver
 from edgewright.quantize.known_ranges import KnownRangeObserver
 from edgewright.quantize.nonfinite import FiniteMinMaxObserver, FiniteRange
+from edgewright.quantize.range_observers import (
+    MseChannelWeightObserver,
+    MseObserver,
+    MseWeightObserver,
+    PercentileObserver,
+)
 
 CHUNK_CALLS = 128
 State = dict[str, Any]
 _Item = TypeVar("_Item")
 
 # Exact types: a subclass may have state that is not merged here, such as a moving average.
-_RANGES = (MinMaxObserver, PerChannelMinMaxObserver, FiniteMinMaxObserver, KnownRangeObserver, MaskedObserver)
-_HISTOGRAMS = (HistogramObserver, FiniteHistogramObserver)
+_RANGES = (
+    MinMaxObserver, PerChannelMinMaxObserver, FiniteMinMaxObserver, KnownRangeObserver, MaskedObserver,
+    MseWeightObserver, MseChannelWeightObserver,
+)  # fmt: skip
+_HISTOGRAMS = (HistogramObserver, FiniteHistogramObserver, PercentileObserver, MseObserver)
 _FIELDS: dict[type, tuple[str, ...]] = {
     **dict.fromkeys(_RANGES, ("min_val", "max_val")),
     **dict.fromkeys(_HISTOGRAMS, ("min_val", "max_val", "histogram")),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,6 +22,13 @@ from edgewright.errors import UsageError
 from edgewright.quantize.attention_masks import MaskedObserver
 from edgewright.quantize.histogram import FiniteHistogramObserver
 from edgewright.quantize.known_ranges import KnownRangeObserver
+from edgewright.quantize.methods import MSE, MSE_WEIGHTS, PERCENTILE
+from edgewright.quantize.range_observers import (
+    MseChannelWeightObserver,
+    MseObserver,
+    MseWeightObserver,
+    PercentileObserver,
+)
 
 EPSILON = 2.0**-12  # the smallest scale: dividing by the product of two smaller ones overflows
 
@@ -34,6 +42,7 @@ class QuantizationConfig:
     weight_per_tensor: QuantizationSpec
     is_qat: bool = False
     epsilon: float = EPSILON
+    least_error_weights: bool = False
 
     @property
     def is_dynamic(self) -> bool:
@@ -48,7 +57,20 @@ class QuantizationConfig:
         if axis is None:
             return self.weight_per_tensor
         limits = (int(self.weight.quant_min or 0), int(self.weight.quant_max or 0))
-        return weight_spec(axis, self.is_qat, limits, self.epsilon)
+        spec = weight_spec(axis, self.is_qat, limits, self.epsilon)
+        return _with_least_error(spec, self.epsilon) if self.least_error_weights else spec
+
+    def with_methods(self, methods: Collection[str]) -> QuantizationConfig:
+        """The config with the observers that the methods among these names choose; trained ranges stay as they are."""
+        config = self
+        for name, observer in _ACTIVATION_OBSERVERS.items():
+            if name in methods and not (self.is_dynamic or self.is_qat):
+                made: Any = observer.with_args(eps=self.epsilon)
+                config = replace(config, activation=replace(config.activation, observer_or_fake_quant_ctr=made))
+        if MSE_WEIGHTS in methods and not self.is_qat:
+            specs = {f: _with_least_error(getattr(self, f), self.epsilon) for f in ("weight", "weight_per_tensor")}
+            config = replace(config, least_error_weights=True, **specs)
+        return config
 
     def mask_spec(self, scores: bool) -> QuantizationSpec:
         """The spec of attention masks, or of masked scores."""
@@ -75,6 +97,14 @@ class QuantizationConfig:
         scale = (high - low) / (last - first)
         zero = max(first, min(last, round(first - low / scale)))
         return FixedQParamsQuantizationSpec(self.activation.dtype, scale, zero, first, last, torch.per_tensor_affine)
+
+
+_ACTIVATION_OBSERVERS: dict[str, Any] = {PERCENTILE: PercentileObserver, MSE: MseObserver}
+
+
+def _with_least_error(spec: QuantizationSpec, epsilon: float) -> QuantizationSpec:
+    observer: Any = MseWeightObserver if spec.ch_axis is None else MseChannelWeightObserver
+    return replace(spec, observer_or_fake_quant_ctr=observer.with_args(eps=epsilon))
 
 
 def symmetric_config(

@@ -1,0 +1,137 @@
+"""The layers of a prepared model: convolutions and linear layers with constant weights, behind their observers."""
+
+from __future__ import annotations
+
+import operator
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx, nn
+
+from edgewright.quantize.fold_batch_norm import CONVOLUTIONS, TRANSPOSED
+
+aten = torch.ops.aten
+_LINEAR, _CONVOLUTION = aten.linear.default, aten.convolution.default
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """A layer. ``observer`` is of its weight; None if the layer stays in floating point."""
+
+    module: fx.GraphModule
+    node: fx.Node
+    weight: fx.Node
+    observer: Any
+    groups: int
+
+    @property
+    def source(self) -> fx.Node:
+        """The node whose result the layer reads, behind an observer or not."""
+        node = self.node.args[0]
+        assert isinstance(node, fx.Node)
+        return node
+
+    @property
+    def bias(self) -> fx.Node | None:
+        node = argument(self.node, 2)
+        return skip_observer(self.module, node) if isinstance(node, fx.Node) else None
+
+    @property
+    def is_linear(self) -> bool:
+        return self.node.target is _LINEAR
+
+    @property
+    def is_transposed(self) -> bool:
+        return self.node.target in TRANSPOSED or (self.node.target is _CONVOLUTION and bool(self.node.args[6]))
+
+    def axis(self, rank: int) -> int:
+        """The axis of channels in activations of this rank; without a batch, convolutions have it first."""
+        if self.is_linear:
+            return rank - 1
+        return 1 if rank == tensor_of(self.module, self.weight).dim() else 0
+
+    def run(self, x: Any, weight: Any, bias: Any) -> Any:
+        """The layer's result."""
+        call: Any = self.node.target
+        return call(x, weight, bias, *self.node.args[3:], **{k: v for k, v in self.node.kwargs.items() if k != "bias"})
+
+
+def find_layers(module: fx.GraphModule) -> Iterator[Layer]:
+    """The layers whose weights are constants that nothing else reads, and whose biases are constants or missing."""
+    readers = Counter(str(n.target) for n in module.graph.nodes if n.op == "get_attr" for _ in n.users)
+    for node in module.graph.nodes:
+        if node.target not in (_LINEAR, _CONVOLUTION, *CONVOLUTIONS, *TRANSPOSED):
+            continue
+        operand, bias = argument(node, 1), argument(node, 2)
+        weight = skip_observer(module, operand)
+        nodes = [weight] if bias is None else [weight, skip_observer(module, bias)]
+        if any(not isinstance(n, fx.Node) or n.op != "get_attr" or readers[str(n.target)] != 1 for n in nodes):
+            continue
+        if not all(tensor_of(module, n).dtype == torch.float32 for n in nodes) or "weight" in node.kwargs:
+            continue
+        observer = module.get_submodule(str(operand.target)) if operand is not weight else None
+        yield Layer(module, node, weight, observer, _groups(node))
+
+
+def _groups(node: fx.Node) -> int:
+    if node.target is _LINEAR:
+        return 1
+    index = 8 if node.target is _CONVOLUTION else 6
+    groups: Any = node.args[index] if len(node.args) > index else node.kwargs.get("groups", 1)
+    return int(groups)
+
+
+def argument(node: fx.Node, index: int) -> Any:
+    """An argument by its position; a bias may be passed by name."""
+    if len(node.args) > index:
+        return node.args[index]
+    return node.kwargs.get("bias") if index == 2 else None
+
+
+def skip_observer(module: fx.GraphModule, node: Any) -> Any:
+    """The node that an observer observes, for an observer; else the node."""
+    while isinstance(node, fx.Node) and is_observer(module, node):
+        node = node.args[0]
+    return node
+
+
+def is_observer(module: fx.GraphModule, node: fx.Node) -> bool:
+    """True for the call of an observer."""
+    if node.op != "call_module" or len(node.args) != 1 or node.kwargs:
+        return False
+    return hasattr(module.get_submodule(str(node.target)), "calculate_qparams")
+
+
+def tensor_of(module: fx.GraphModule, node: fx.Node) -> torch.Tensor:
+    """The tensor of a constant."""
+    value = operator.attrgetter(str(node.target))(module)
+    assert isinstance(value, torch.Tensor)
+    return value
+
+
+def replace_tensor(module: fx.GraphModule, node: fx.Node, value: torch.Tensor) -> None:
+    """Set a constant to a new tensor. The old one, which the user's model may share, is unchanged."""
+    path, _, name = str(node.target).rpartition(".")
+    owner = module.get_submodule(path)
+    if name in owner._parameters:
+        owner._parameters[name] = nn.Parameter(value.detach().contiguous(), requires_grad=False)
+    else:
+        owner._buffers[name] = value.detach().contiguous()
+
+
+def set_bias(layer: Layer, value: torch.Tensor) -> None:
+    """Set the bias of a layer, also of one without."""
+    if layer.bias is not None:
+        replace_tensor(layer.module, layer.bias, value)
+        return
+    module, node, name = layer.module, layer.node, f"{layer.node.name}_new_bias"
+    module.register_parameter(name, nn.Parameter(value.detach(), requires_grad=False))
+    with module.graph.inserting_before(node):
+        bias = module.graph.get_attr(name)
+    bias.meta["val"] = node.meta["val"].fake_mode.from_tensor(value.detach(), static_shapes=True)
+    node.args = (*node.args[:2], bias, *node.args[3:])
+    node.kwargs = {k: v for k, v in node.kwargs.items() if k != "bias"}
+    module.recompile()
