@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import operator
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -21,7 +22,7 @@ from torch import fx
 from torchao.quantization.pt2e import PlaceholderObserver
 
 from edgewright.quantize.layers import Layer, find_layers, is_observer, replace_tensor, skip_observer, tensor_of
-from edgewright.quantize.simulate import Rounding, round_to
+from edgewright.quantize.simulate import axis_of, parameters_for, round_to
 
 aten = torch.ops.aten
 
@@ -32,11 +33,8 @@ _HEADROOM = 1.25  # multiple of the calibrated maximum that a clamp must leave a
 _GAIN = 0.9  # of the error without scales: what scales must achieve
 _JUDGING = 8  # calls that judge, and do not count for ranges
 
-# Elementwise, and f(s x) = s f(x) for s > 0; and pooling.
-_HOMOGENEOUS = {
-    "relu", "leaky_relu", "dropout", "max_pool1d", "max_pool2d", "max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d",
-    "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "clone", "contiguous",
-}  # fmt: skip
+# Pooling, activations with f(s x) = s f(x) for s > 0, and what does not compute.
+_HOMOGENEOUS = re.compile("relu|leaky_relu|dropout|clone|contiguous|(max|avg|adaptive_avg)_pool[123]d")
 _CLAMPS = {"relu6", "hardtanh", "clamp", "clamp_max"}
 _NORMS = {"layer_norm", "native_layer_norm", "rms_norm", "_fused_rms_norm"}
 _RESHAPES = {"view", "reshape", "flatten"}
@@ -193,7 +191,7 @@ class _ProducerFinder:
             return self._of_norm(call, axis, value.dim())
         if name in ("mul", "add"):
             return self._of_arithmetic(node, axis, name)
-        if name in _HOMOGENEOUS:
+        if _HOMOGENEOUS.fullmatch(name):
             return self._before(node.args[0], axis)
         if name in _CLAMPS:
             return self._of_clamp(node, axis, name)
@@ -224,9 +222,7 @@ class _ProducerFinder:
         if axis != layer.axis(value.dim()) or (layer.is_transposed and layer.groups != 1):
             return None
         bias = [Part(layer.bias, 0)] if layer.bias is not None else []
-        per_channel = layer.observer is None or isinstance(getattr(layer.observer, "ch_axis", None), int)
-        if hasattr(layer.observer, "block"):
-            return None
+        per_channel = layer.observer is None or axis_of(layer.observer) is not None
         weight = Part(layer.weight, 1 if layer.is_transposed else 0)
         return Producer(LAYER, (weight, *bias), layer=None if per_channel else layer)
 
@@ -373,7 +369,7 @@ def _reader_range(layer: Layer, repeat: int) -> torch.Tensor:
     largest_taps = weight.flatten(2).amax(2) if weight.dim() > 2 else weight
     if layer.is_transposed:  # (inputs, outputs)
         largest_taps = largest_taps.t()
-    per_channel = isinstance(getattr(layer.observer, "ch_axis", None), int)
+    per_channel = axis_of(layer.observer) is not None
     largest = largest_taps.amax(1, keepdim=True) if per_channel else largest_taps.amax().reshape(1, 1)
     shares = (largest_taps / largest.clamp(min=1e-30)).reshape(layer.groups, -1, largest_taps.shape[1])
     return shares.amax(1).reshape(-1, repeat).amax(1)
@@ -432,40 +428,19 @@ def _round_activation(junction: Junction, seen: _Seen, x: torch.Tensor, scales: 
     module = junction.readers[0].module
     observers = [module.get_submodule(str(u.target)) for u in junction.tensor.users if is_observer(module, u)]
     observer: Any = observers[0] if observers else None
-    if observer is None:
-        return x
     if isinstance(observer, PlaceholderObserver):  # one scale per row, at run time
         step = (x.amax(-1, keepdim=True) - x.amin(-1, keepdim=True)).clamp(min=1e-12) / 255
         return torch.round(x / step) * step
-    if getattr(observer, "quant_min", None) is None:
-        return x
     low, high = seen.bounds(scales)
     if junction.producer.limit is not None:
         high = high.clamp(max=junction.producer.limit)
-    return round_to(x, _parameters(observer, low, high, None))
+    return round_to(x, parameters_for(observer, low, high))
 
 
 def _round_weight(layer: Layer, weight: torch.Tensor) -> torch.Tensor:
-    observer = layer.observer
-    if observer is None or getattr(observer, "quant_min", None) is None or hasattr(observer, "block"):
-        return weight
-    axis = getattr(observer, "ch_axis", None)
+    axis = axis_of(layer.observer)
     rows = weight.reshape(1, -1) if axis is None else weight.transpose(0, axis).flatten(1)
-    return round_to(weight, _parameters(observer, rows.amin(1), rows.amax(1), axis))
-
-
-def _parameters(observer: Any, low: torch.Tensor, high: torch.Tensor, axis: int | None) -> Rounding:
-    first, last = int(observer.quant_min), int(observer.quant_max)
-    least = float(getattr(observer, "eps", 1e-12))
-    if observer.qscheme in (torch.per_tensor_symmetric, torch.per_channel_symmetric):
-        scale = (torch.maximum(-low, high) / ((last - first) / 2)).clamp(min=least)
-        zero = torch.zeros_like(scale, dtype=torch.int32)
-        if first >= 0:
-            zero += (first + last + 1) // 2
-        return scale, zero, first, last, axis
-    low, high = low.clamp(max=0), high.clamp(min=0)
-    scale = ((high - low) / (last - first)).clamp(min=least)
-    return scale, (first - torch.round(low / scale)).clamp(first, last).to(torch.int32), first, last, axis
+    return round_to(weight, parameters_for(layer.observer, rows.amin(1), rows.amax(1)))
 
 
 def _producer_error(layer: Layer, scales: torch.Tensor) -> float:

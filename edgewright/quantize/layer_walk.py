@@ -119,7 +119,8 @@ class _Walk:
         results = []
         for index in range(count):
             args, kwargs = fx.map_arg((node.args, node.kwargs), partial(self._operand, values, index))
-            results.append(getattr(self._simulation, node.op)(node.target, args, kwargs))
+            call = getattr(self._simulation, node.op)
+            results.append(call(node.target, args, kwargs))
         return results
 
 

@@ -79,12 +79,13 @@ class _LeastSquares:
 
     def forward(self, weight: torch.Tensor) -> torch.Tensor:
         observer: Any = self
-        if weight is self.searched[0] and observer.min_val.numel() and bool(observer.min_val.isfinite().all()):
+        is_known = weight is self.searched[0]
+        if is_known and observer.min_val.numel() and bool(observer.min_val.isfinite().all()):
             return weight
         self.searched = (weight,)  # as a tuple: modules register tensors that are attributes
         observer.reset_min_max_vals()
         super().forward(weight)  # type: ignore[misc]
-        axis = getattr(self, "ch_axis", None)
+        axis = observer.ch_axis if isinstance(self, PerChannelMinMaxObserver) else None
         rows = weight.detach().reshape(1, -1) if axis is None else weight.detach().transpose(0, axis).flatten(1)
         low, high = observer.min_val.clone(), observer.max_val.clone()
         best = torch.full((len(rows),), torch.inf)

@@ -6,7 +6,8 @@ from typing import Any
 
 import torch
 from torch import fx
-from torchao.quantization.pt2e import PlaceholderObserver
+from torchao.quantization.pt2e import FixedQParamsObserver, PerChannelMinMaxObserver
+from torchao.quantization.pt2e.observer import UniformQuantizationObserverBase
 
 from edgewright.quantize.layers import is_observer
 
@@ -16,12 +17,25 @@ Rounding = tuple[torch.Tensor, torch.Tensor, int, int, "int | None"]  # scale, z
 def parameters_of(observer: Any) -> Rounding | None:
     """The quantization parameters of a calibrated observer; None where there is no single scale per tensor or channel:
     activations that are quantized at run time, and weights in blocks."""
-    if isinstance(observer, PlaceholderObserver) or not hasattr(observer, "quant_min") or hasattr(observer, "block"):
+    if not isinstance(observer, UniformQuantizationObserverBase | FixedQParamsObserver):
         return None
     scale, zero = observer.calculate_qparams()
     scale, zero = scale.detach().float().reshape(-1), zero.detach().to(torch.int32).reshape(-1)
-    axis = getattr(observer, "ch_axis", None) if scale.numel() > 1 else None
-    return scale, zero, int(observer.quant_min), int(observer.quant_max), axis
+    return scale, zero, int(observer.quant_min), int(observer.quant_max), axis_of(observer)
+
+
+def axis_of(observer: Any) -> int | None:
+    """The axis of an observer's channels; None if all have one scale."""
+    return int(observer.ch_axis) if isinstance(observer, PerChannelMinMaxObserver) else None
+
+
+def parameters_for(observer: Any, low: torch.Tensor, high: torch.Tensor) -> Rounding | None:
+    """The quantization parameters that an observer would have for a range; None where ``parameters_of`` has none."""
+    if not isinstance(observer, UniformQuantizationObserverBase):
+        return None
+    scale, zero = observer._calculate_qparams(low, high)
+    limits = int(observer.quant_min), int(observer.quant_max)
+    return scale.float().reshape(-1), zero.to(torch.int32).reshape(-1), *limits, axis_of(observer)
 
 
 def round_to(x: torch.Tensor, rounding: Rounding | None) -> torch.Tensor:
