@@ -49,13 +49,22 @@ class Part:
 
 
 @dataclass(frozen=True)
+class Clamp:
+    """A clamp whose result must not reach its limit, except in channels that are not scaled."""
+
+    node: fx.Node
+    axis: int
+    limit: float
+
+
+@dataclass(frozen=True)
 class Producer:
-    """What divides by the scales. ``limit``: of a clamp in between, at which the tensor ends. ``repeat``: elements of
+    """What divides by the scales. ``clamps`` are in between. ``repeat``: elements of
     the readers' channels for each of the producer's. ``layer``: if its weights have one scale together."""
 
     kind: str
     parts: tuple[Part, ...]
-    limit: float | None = None
+    clamps: tuple[Clamp, ...] = ()
     repeat: int = 1
     layer: Layer | None = None
 
@@ -79,7 +88,7 @@ class _Seen:
 
     low: torch.Tensor | None = None
     high: torch.Tensor | None = None
-    ceiling: torch.Tensor | None = None  # like high, but of all calibration data
+    room: torch.Tensor | None = None  # the largest share of a clamp's limit, in all calibration data
     errors: dict[float, float] = field(default_factory=dict)
 
     @property
@@ -105,10 +114,13 @@ def scale_channels(
     count = max(1, min(len(calls) // 4, _JUDGING))
     judging = [calls[(i + 1) * len(calls) // count - 1] for i in range(count)]
     by_tensor = {junction.tensor: junction for junction in junctions}
+    by_node: dict[fx.Node, list[Junction]] = {}
+    for junction in junctions:
+        for node in dict.fromkeys((junction.tensor, *(clamp.node for clamp in junction.producer.clamps))):
+            by_node.setdefault(node, []).append(junction)
     judges = {id(call) for call in judging} if len(calls) > 1 else set()
     for part, counts in (([c for c in calls if id(c) not in judges], True), (judging, False)):
-        visit = partial(_record_node, by_tensor, seen, counts)
-        _observe(prepared, part, run, visit, by_tensor)
+        _observe(prepared, part, run, partial(_record_node, by_node, seen, counts), by_node)
     scales = {j.tensor: {e: _scales(j, seen[j.tensor], e) for e in _EXPONENTS} for j in junctions}
     _observe(prepared, judging, run, lambda n, x: _judge(by_tensor[n], seen[n], scales[n], x), by_tensor)
     changed = 0
@@ -247,12 +259,12 @@ class _ProducerFinder:
         shapes = [tuple(skip_observer(self._prepared, o).meta["val"].shape) for o in operands]
         if name == "mul" and shapes[0] == shapes[1]:
             producers = [self._before(operand, axis) for operand in operands]
-            chosen = next((p for p in producers if p is not None and p.limit is None), None)
+            chosen = next((p for p in producers if p is not None and not p.clamps), None)
             return None if chosen is None else replace(chosen, kind=GATE)
         if name == "add" and sum(part is not None for part in parts) == 1:
             index = next(i for i, part in enumerate(parts) if part is not None)
             part, producer = parts[index], self._before(operands[1 - index], axis)
-            if part is not None and producer is not None and producer.limit is None and producer.repeat == 1:
+            if part is not None and producer is not None and not producer.clamps and producer.repeat == 1:
                 return replace(producer, parts=(*producer.parts, part))
         return None
 
@@ -272,7 +284,7 @@ class _ProducerFinder:
             return producer
         if not isinstance(high, int | float) or high <= 0:
             return None
-        return replace(producer, limit=float(high) if producer.limit is None else min(float(high), producer.limit))
+        return replace(producer, clamps=(*producer.clamps, Clamp(node, axis, float(high))))
 
     def _of_reshape(self, node: fx.Node, axis: int) -> Producer | None:
         """Channels that become blocks of features: (N, C, H, W) to (N, C H W)."""
@@ -331,19 +343,19 @@ def _by_channel(x: torch.Tensor, junction: Junction) -> torch.Tensor:
     return rows.reshape(rows.shape[0] // junction.producer.repeat, -1)
 
 
-def _record_node(junctions: Any, seen: Any, counts: bool, node: fx.Node, x: Any) -> None:
-    _record(junctions[node], seen[node], x, counts)
-
-
-def _record(junction: Junction, seen: _Seen, x: torch.Tensor, counts: bool) -> None:
-    """Record the ranges of an input. Of those that judge, only the largest values count."""
-    rows = _by_channel(x, junction)
-    low, high = rows.amin(1).clamp(max=0), rows.amax(1).clamp(min=0)
-    seen.ceiling = high if seen.ceiling is None else torch.maximum(seen.ceiling, high)
-    if not counts:
-        return
-    seen.low = low if seen.low is None else torch.minimum(seen.low, low)
-    seen.high = high if seen.high is None else torch.maximum(seen.high, high)
+def _record_node(junctions: Any, seen: Any, counts: bool, node: fx.Node, x: torch.Tensor) -> None:
+    """Record the ranges of a result. Of inputs that judge, only the room below clamps counts."""
+    for junction in junctions[node]:
+        record = seen[junction.tensor]
+        for clamp in junction.producer.clamps:
+            if clamp.node is node:
+                share = x.detach().movedim(clamp.axis, 0).flatten(1).amax(1) / clamp.limit
+                record.room = share if record.room is None else torch.maximum(record.room, share)
+        if node is junction.tensor and counts:
+            rows = _by_channel(x, junction)
+            low, high = rows.amin(1).clamp(max=0), rows.amax(1).clamp(min=0)
+            record.low = low if record.low is None else torch.minimum(record.low, low)
+            record.high = high if record.high is None else torch.maximum(record.high, high)
 
 
 def _scales(junction: Junction, seen: _Seen, exponent: float) -> torch.Tensor:
@@ -355,10 +367,8 @@ def _scales(junction: Junction, seen: _Seen, exponent: float) -> torch.Tensor:
     scales = largest.clamp(min=1e-30).pow(exponent) / weights.pow(1 - exponent)
     scales = torch.where(used, scales, scales[used].max() if bool(used.any()) else 1.0)
     scales = (scales / scales.max()).clamp(min=1 / _MOST)
-    limit = junction.producer.limit
-    if limit is not None:  # channels that reach the limit keep it, others must stay below
-        assert seen.ceiling is not None
-        scales = scales.maximum(_HEADROOM * seen.ceiling / limit).clamp(max=1.0)
+    if seen.room is not None:  # channels that reach the limit of a clamp keep it, others must stay below
+        scales = scales.maximum(_HEADROOM * seen.room).clamp(max=1.0)
     return scales
 
 
@@ -432,8 +442,6 @@ def _round_activation(junction: Junction, seen: _Seen, x: torch.Tensor, scales: 
         step = (x.amax(-1, keepdim=True) - x.amin(-1, keepdim=True)).clamp(min=1e-12) / 255
         return torch.round(x / step) * step
     low, high = seen.bounds(scales)
-    if junction.producer.limit is not None:
-        high = high.clamp(max=junction.producer.limit)
     return round_to(x, parameters_for(observer, low, high))
 
 
