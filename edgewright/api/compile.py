@@ -15,7 +15,8 @@ from torch.utils import _pytree as pytree
 from typing_extensions import Unpack
 
 from edgewright.api.accuracy import AccuracyMeter, accuracy
-from edgewright.api.compile_report import EVALUATED, NOT_REQUESTED, Check, CompileReport
+from edgewright.api.best import choose, is_best
+from edgewright.api.compile_report import EVALUATED, NOT_REQUESTED, Check, CompileReport, Trial
 from edgewright.api.data import MAX_SAMPLES, Call, Samples, hold_out, load_calls
 from edgewright.api.graph_interpreter import GraphInterpreter
 from edgewright.api.image_data import ImageOptions
@@ -27,6 +28,7 @@ from edgewright.api.recipe import FLOAT, Recipe, as_recipe
 from edgewright.api.result import CompileResult, CompileResults, IntegerIO
 from edgewright.api.self_check import check_cases
 from edgewright.api.shape_samples import calls_at_bounds, dynamic_shapes_of
+from edgewright.api.training import Train, Trainer
 from edgewright.backends import find_partitioner
 from edgewright.backends.registry import find_backend
 from edgewright.backends.targets import Target, find_targets, with_options
@@ -57,6 +59,8 @@ class Settings:
     evaluate: Any = EVALUATED  # how many inputs to hold out, or data to measure on
     original: Any = None
     metric: Metric | None = None
+    select: Metric | None = None
+    train: Train | None = None
     simulate: bool | None = None
     runtime: Any = "wheel"
     config: ExecutorchBackendConfig | None = None
@@ -103,6 +107,8 @@ class Options(TypedDict, total=False):
     evaluate: Any
     original: Any
     metric: Metric | None
+    select: Metric | None
+    train: Train | None
     simulate: bool | None
     images: ImageOptions | None
     dynamic_shapes: Any
@@ -131,7 +137,9 @@ def compile(
 
     More options: ``samples`` (calibration inputs to use at most), ``evaluate`` (how many inputs to hold out from
     calibration and measure results on, 0 for none; or other data), ``original`` (the float model to compare with, if
-    ``model`` is quantized already), ``metric`` (a function from a callable model to a number), ``simulate``
+    ``model`` is quantized already), ``metric`` (a function from a callable model to a number), ``select`` (the
+    metric that ``quantize="int8-best"`` chooses by, on data of its own; the SQNR if there is none), ``train`` (a
+    function that trains the model, prepared for quantization, in place or returns it), ``simulate``
     (True: files for this machine only; False: never; None: where a vendor's compiler is missing, and the result says
     so), ``images`` (``ImageOptions`` for a folder of them), ``dynamic_shapes``, ``runtime``, ``config``,
     ``integer_io`` (True: the program takes and returns integers, with the scales in the report; ``"int8"``: it fails if
@@ -192,6 +200,8 @@ class CompileSession:
         if dynamic_shapes is None and isinstance(model, ExportedProgram) and settings.recipe.quantizes:
             dynamic_shapes = dynamic_shapes_of(self.exported)
         self.quantization = QuantizationPipeline(self.exported, self.calls, stages, dynamic_shapes, settings.runtime)
+        if settings.train is not None:
+            self.quantization.trainer = self._trainer(model, settings.train)
         self._reference_results: list[list[Any]] | None = None
 
     def _compare_with(self, original: Any) -> None:
@@ -208,6 +218,19 @@ class CompileSession:
             else:
                 self.original = _export_model(original, None, None, "original")
         self._original_module = self.original.module()
+
+    def _trainer(self, model: Any, train: Train) -> Trainer:
+        recipe = self.settings.recipe
+        if not recipe.quantizes:
+            remedy = "Name a preset, such as quantize='int8' (--quantize int8)."
+            raise UsageError("train", "is for quantized models", remedy=remedy)
+        if is_best(recipe):
+            raise UsageError(
+                "train", "goes with a preset, and not with one that chooses methods", value=recipe.quantize
+            )
+        if not callable(train):
+            raise UsageError("train", "must be a function of a model", value=type(train).__name__)
+        return Trainer(train, model)
 
     def _samples(self, calibration: Any) -> Samples:
         settings, evaluate = self.settings, self.settings.evaluate
@@ -235,12 +258,13 @@ class CompileSession:
     def reference_results(self) -> list[list[Any]]:
         """The original's results for the evaluation inputs."""
         if self._reference_results is None:
-            self._reference_results = self._results_of(self.evaluated)
+            self._reference_results = self.results_of(self.evaluated)
         return self._reference_results
 
-    def _results_of(self, calls: Sequence[Call]) -> list[list[Any]]:
+    def results_of(self, calls: Sequence[Call], model: Callable[..., Any] | None = None) -> list[list[Any]]:
+        """The results of the original, or of another model with its interface."""
         with preserve_buffers(self.original):
-            results = [pytree.tree_leaves(call_model(self.eager, c, self.original)) for c in calls]
+            results = [pytree.tree_leaves(call_model(model or self.eager, c, self.original)) for c in calls]
             return [[_array(leaf) for leaf in leaves] for leaves in results]
 
     def build(self, target: Target) -> CompileResult:
@@ -248,15 +272,16 @@ class CompileSession:
         recipe = self.settings.recipe.for_target(target.name)
         target = with_options(target, recipe.options)
         self.reference_results()  # rejects inputs that the model cannot run on before anything is compiled
-        exported, io = self._integer_io(recipe, self.quantization.run(target, recipe))
+        quantized, trials, unquantized = self._quantize(target, recipe)
+        exported, io = self._integer_io(recipe, quantized)
         with self.stages("lower", f"{target.name}: lower"):
             pipeline, edge, simulated = self._lower(target, exported)
             edge.quantized_io = io.facts()
             program = pipeline.finish(edge)
         report = CompileReport(target.name, target.backend, _precision(recipe), simulated, len(program.buffer))
-        report.methods, report.program = edge.partition_reports, program
+        report.methods, report.program, report.trials = edge.partition_reports, program, trials
         for method in report.methods.values():
-            method.unquantized = self.quantization.unquantized.get(target.name, {})
+            method.unquantized = unquantized
         plans = program.executorch_program.execution_plan
         report.planned_bytes = sum(sum(plan.non_const_buffer_sizes) for plan in plans)
         called = {operator.key for plan in plans for operator in plan.operators or ()}
@@ -269,6 +294,21 @@ class CompileSession:
             n: round(s - times_before.get(n, 0.0), 4) for n, s in times.items() if s > times_before.get(n, 0.0)
         }
         return result
+
+    def _quantize(self, target: Target, recipe: Recipe) -> tuple[ExportedProgram, tuple[Trial, ...], dict[str, str]]:
+        """The quantized model, what was tried to choose it, and why layers are not quantized."""
+        if is_best(recipe):
+            choice = choose(self, target, recipe)
+            return choice.exported, choice.trials, choice.unquantized
+        if self.settings.select is not None:
+            rule = "is the metric that a preset chooses methods by, such as int8-best"
+            raise UsageError("select", rule, value=recipe.quantize or FLOAT)
+        exported = self.quantization.run(target, recipe)
+        return exported, (), self.quantization.unquantized.get(target.name, {})
+
+    def select_metric(self, model: Callable[..., Any]) -> float | None:
+        """The metric of a quantized model that methods are chosen by; None without one."""
+        return None if self.settings.select is None else evaluate_metric(self.settings.select, model, "select")
 
     def _integer_io(self, recipe: Recipe, exported: ExportedProgram) -> tuple[ExportedProgram, IntegerIO]:
         """The program with integer inputs and outputs if the settings ask for it, and how to convert to them."""
@@ -365,7 +405,7 @@ class CompileSession:
     ) -> AccuracyMeter:
         """The accuracy of a loaded method on some inputs. ``expected``: the original's results, if they are known."""
         meter = AccuracyMeter(GraphInterpreter(self.original).outputs)
-        for call, results in zip(calls, expected or self._results_of(calls), strict=True):
+        for call, results in zip(calls, expected or self.results_of(calls), strict=True):
             meter.add(results, io.execute(method, call.leaves()))
             if step is not None:
                 step()
@@ -395,14 +435,14 @@ def _check_io_types(requested: bool | str, io: IntegerIO) -> None:
             raise UsageError(f"integer_io: {name}", f"must be {requested}", value=facts["type"], remedy=remedy)
 
 
-def evaluate_metric(metric: Metric, model: Callable[..., Any]) -> float:
+def evaluate_metric(metric: Metric, model: Callable[..., Any], name: str = "metric") -> float:
     """Evaluate the user's metric on a model with the interface of the original."""
     try:
         return float(metric(model))
     except EdgewrightError:
         raise
     except Exception as error:
-        raise AccuracyError("metric", f"raised {type(error).__name__}: {error}") from error
+        raise AccuracyError(name, f"raised {type(error).__name__}: {error}") from error
 
 
 def _median_ms(method: Any, leaves: list[Any]) -> float:

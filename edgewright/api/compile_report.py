@@ -50,6 +50,36 @@ class Check:
         return Check(self.inputs + other.inputs, worse.sqnr, worse.bound, *texts)
 
 
+@dataclass(frozen=True)
+class Trial:
+    """A precision that ``-best`` tried, on inputs that neither it nor the report learned or measured from. ``sqnr``: in
+    decibels (of discrete outputs: the percentage that is equal). ``metric``: of ``select``. ``kept``: it was the best
+    until then."""
+
+    precision: str
+    sqnr: float
+    metric: float | None = None
+    kept: bool = False
+
+    def better_than(self, other: Trial, margin: float) -> bool:
+        """By the metric; where it is equal or there is none, by at least ``margin`` decibels.
+
+        >>> Trial("int8+bias", 30.2).better_than(Trial("int8", 30.0), 0.05)
+        True
+        """
+        if self.metric is not None and other.metric is not None and self.metric != other.metric:
+            return self.metric > other.metric
+        return self.sqnr > other.sqnr + margin
+
+    @property
+    def score(self) -> str:
+        """
+        >>> Trial("int8", 30.04).score, Trial("int8", 30.0, 0.9312).score
+        ('30.0 dB', '0.9312')
+        """
+        return f"{self.sqnr:.1f} dB" if self.metric is None else f"{self.metric:.4g}"
+
+
 @dataclass
 class CompileReport:
     """Report for one target. ``sqnr``: against the original model over ``samples`` inputs, in decibels, of the worst
@@ -78,6 +108,7 @@ class CompileReport:
     own_kernels: tuple[str, ...] = ()  # kernels of custom operators, which the application has to provide
     file: str = ""
     stages: dict[str, float] = field(default_factory=dict)
+    trials: tuple[Trial, ...] = ()  # what -best tried, in order; the last one kept is in the file
     methods: Mapping[str, PartitionReport] = field(default_factory=dict)
     check: Check = field(default_factory=Check)
     program: Any = field(default=None, repr=False, compare=False)  # the finished one; not in the JSON
@@ -123,6 +154,17 @@ class CompileReport:
     def poor(self) -> bool:
         """True if the SQNR is so low that the result needs attention."""
         return self.sqnr is not None and self.sqnr < POOR
+
+    @property
+    def choice(self) -> str:
+        """What -best chose, and what each method that it tried achieved; empty if nothing was chosen."""
+        if not self.trials:
+            return ""
+        first, *others = self.trials
+        chosen = next(trial for trial in reversed(self.trials) if trial.kept)
+        tried = ", ".join(f"{t.precision.removeprefix(first.precision)} {t.score}" for t in others)
+        basis = "on calibration inputs held out to choose by"
+        return f"chose {chosen.precision}: {chosen.score}, {first.precision} {first.score} {basis} (tried {tried})"
 
     @property
     def one_sided(self) -> str:

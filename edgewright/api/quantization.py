@@ -19,12 +19,13 @@ from edgewright.api.data import Call
 from edgewright.api.progress import Stages
 from edgewright.api.recipe import Recipe, apply_recipe
 from edgewright.api.state_writes import functionalize_buffer_writes
+from edgewright.api.training import Trainer
 from edgewright.backends.targets import Target
 from edgewright.errors import EdgewrightError, InputError, UsageError
 from edgewright.frontend.buffers import preserve_buffers, writes_state
 from edgewright.frontend.origin import module_path
 from edgewright.quantize.batching import one_thread
-from edgewright.quantize.methods import ADAROUND, BIAS, EQUALIZE, SMOOTH
+from edgewright.quantize.methods import ADAROUND, BEST, BIAS, EQUALIZE, SMOOTH
 from edgewright.quantize.observer_statistics import CHUNK_CALLS, Statistics, can_merge, merge, observe_chunks
 
 log = logging.getLogger("edgewright.api")
@@ -42,9 +43,14 @@ class QuantizationPipeline:
         self._stages = stages
         self._dynamic_shapes = dynamic_shapes
         self._runtime = runtime
+        self.trainer: Trainer | None = None  # trains the model, instead of calibration alone
         self.statistics: Sequence[Statistics] = ()  # of the calibration data, if other processes observed it
         self._done: dict[str, ExportedProgram] = {}
         self.unquantized: dict[str, dict[str, str]] = {}  # by target and node: why a layer is not quantized
+
+    def with_calls(self, calls: Sequence[Call]) -> QuantizationPipeline:
+        """A pipeline of the same model that learns from other data."""
+        return QuantizationPipeline(self._exported, calls, self._stages, self._dynamic_shapes, self._runtime)
 
     def modules(self) -> set[str]:
         """The dotted paths of all modules that contain operators, and of their parents."""
@@ -55,6 +61,11 @@ class QuantizationPipeline:
         """The model quantized by a recipe for a target; the model itself for a floating-point recipe."""
         if not recipe.quantizes:
             return self._exported
+        if (recipe.quantize or "").endswith(BEST):
+            rule = "chooses methods when a model is compiled, and not here"
+            raise UsageError(f"quantize: {recipe.quantize}", rule, remedy="Name the methods that it chose: int8+bias.")
+        if self.trainer is not None:
+            return self._train(self.trainer, target, recipe)
         prepared = self.prepare(target, recipe)
         key = f"{_prepared_digest(prepared)} {recipe.methods}"
         if key not in self._done:
@@ -62,6 +73,23 @@ class QuantizationPipeline:
             self.adjust(target, prepared, recipe.methods)
             self._done[key] = self.export(target, self.convert(target, prepared))
         return self._done[key]
+
+    def _train(self, trainer: Trainer, target: Target, recipe: Recipe) -> ExportedProgram:
+        """The model trained for a target, in the shapes of the model that was passed."""
+        from edgewright.backends import find_quantizer
+
+        if recipe.methods:
+            rule = "is for calibrated models: training learns weights and ranges itself"
+            raise UsageError(f"method {recipe.methods[0]!r}", rule, remedy="Leave it out, or leave out train.")
+        quantizer = find_quantizer(target.backend).for_target(target.argument)
+        quantizer.set_runtime(self._runtime)
+        apply_recipe(quantizer, recipe, self.modules(), target.name, trained=True)
+        with self._stages("train", f"{target.name}: train"), quiet_torch():
+            converted = trainer.run(quantizer, self._exported, self._calls)
+        self.unquantized[target.name] = quantizer.unquantized
+        with self._stages("quantize", f"{target.name}: export"), quiet_torch():
+            example: Any = self._exported.example_inputs
+            return torch.export.export(converted, *example, dynamic_shapes=self._dynamic_shapes)
 
     def prepare(self, target: Target, recipe: Recipe) -> Any:
         """Insert observers into a copy of the model."""

@@ -167,8 +167,9 @@ def _parse_table(source: str, table: Any) -> dict[str, str]:
     return {str(name): precision for name, precision in table.items()}
 
 
-def apply_recipe(quantizer: Any, recipe: Recipe, modules: Iterable[str], target: str) -> None:
-    """Configure a backend's quantizer from a recipe. ``modules``: all modules of the model."""
+def apply_recipe(quantizer: Any, recipe: Recipe, modules: Iterable[str], target: str, trained: bool = False) -> None:
+    """Configure a backend's quantizer from a recipe. ``modules``: all modules of the model. ``trained``: it is for
+    quantization-aware training."""
     named = [*recipe.modules.items(), *recipe.operators.items()]
     for name, precision in named:
         if split_precision(precision)[1] or precision.endswith(BEST):
@@ -178,7 +179,9 @@ def apply_recipe(quantizer: Any, recipe: Recipe, modules: Iterable[str], target:
 
     def configured(precision: str) -> Any:
         config = config_of(quantizer, precision, target)
-        return None if config is None else config.with_methods(methods)
+        if config is None:
+            return None
+        return config.for_training() if trained else config.with_methods(methods)
 
     quantizer.set_global(configured(recipe.quantize or FLOAT))
     paths = set(modules)

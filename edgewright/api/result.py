@@ -174,6 +174,7 @@ class CompileResult:
         lines = [f"{report.target} ({report.precision}): {size(report.bytes)}, "
                  f"planned memory {size(report.planned_bytes)}"]  # fmt: skip
         lines += accuracy_lines(report)
+        lines += filter(None, [report.choice])
         lines += [f"{name}: {text}" for name, text in report.integer_io.items()]
         if report.shapes:
             shapes = ", ".join(f"{decibels:.1f} dB at the {name}" for name, decibels in report.shapes.items())

@@ -29,8 +29,10 @@ if TYPE_CHECKING:
     from edgewright.api.pipeline import Pipeline
     from edgewright.lowering.partition.report import PartitionReport
 
-_WITH_TARGET = ("quantize", "calibrate", "recipe", "min_sqnr", "strict", "metric", "min_metric", "evaluate", "original",
-                "integer_io", "io", "json", "html")  # fmt: skip
+_WITH_TARGET = (
+    "quantize", "calibrate", "recipe", "min_sqnr", "strict", "metric", "min_metric", "select", "train", "evaluate",
+    "original", "integer_io", "io", "json", "html",
+)  # fmt: skip
 
 EXAMPLES = """examples:
   edgewright compile net:Net -o net.pte
@@ -78,6 +80,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="pkg.mod:fn",
         help="a function from a model to a number, shown for each target",
     )
+    add(
+        "--select", metavar="pkg.mod:fn",
+        help="with --quantize int8-best: the metric to choose methods by, on data of its own (default: the SQNR)",
+    )  # fmt: skip
+    add(
+        "--train", metavar="pkg.mod:fn",
+        help="with --quantize: a function that trains the model, prepared for quantization-aware training",
+    )  # fmt: skip
     add("--min-metric", type=float, metavar="X", help="fail if the metric is less than this")
     add("--strict", action="store_true", help=f"same as --min-sqnr {POOR:g}: red results are errors")
     model_options.add_evaluate(parser, EVALUATED)

@@ -100,6 +100,7 @@ def _settings(args: argparse.Namespace) -> dict[str, Any]:
         emit_stacktrace=args.emit_stacktrace, manifest=not args.no_manifest, layer_names=not args.no_layer_names
     )
     settings: dict[str, Any] = {"runtime": args.runtime, "config": config, "metric": _metric(args.metric)}
+    settings["select"], settings["train"] = _metric(args.select), _metric(args.train)
     settings["check"], settings["integer_io"] = not args.no_check, args.io or args.integer_io
     if args.evaluate is not None:
         settings["evaluate"] = args.evaluate
@@ -251,6 +252,8 @@ def _remarks(report: CompileReport) -> Iterator[tuple[str, str]]:
     if report.poor:
         advice = f"`edgewright compare` finds the layers to raise (--strict makes it an error, under {POOR:g} dB)"
         yield f"poor: SQNR {report.sqnr:.1f} dB. {advice}", "red"
+    if report.choice:
+        yield report.choice, ""
     if report.one_sided:
         yield report.one_sided, "red"
     for name, text in report.integer_io.items():

@@ -21,11 +21,11 @@ from edgewright.quantize.layers import Layer, replace_tensor
 
 _POSITIONS = 16384  # of a layer's results, over all inputs
 _DAMPING = 0.01  # of the mean of G's diagonal; more where results are few for the number of weights
-_STEPS = 600
-_WORK = 2e11  # multiply-accumulates per layer, which bound the steps: seconds on one core
-_LEAST_STEPS = 60
+_STEPS = 200
+_WORK = 3e10  # multiply-accumulates per layer, which bound the steps: seconds on one core
+_LEAST_STEPS = 40
 _WARM_UP = 0.2  # of the steps: without penalty
-_RATE = 0.02
+_RATE = 0.04
 _PENALTY = 0.3  # relative to the error of rounding to nearest
 _SHARPNESS = (20.0, 2.0)  # exponent of the penalty at its start and end
 _STRETCH = (-0.1, 1.1)  # of the sigmoid, so that 0 and 1 are reached

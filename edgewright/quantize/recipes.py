@@ -72,6 +72,16 @@ class QuantizationConfig:
             config = replace(config, least_error_weights=True, **specs)
         return config
 
+    def for_training(self) -> QuantizationConfig:
+        """The config of quantization-aware training: the same integers, with fake quantizers in place of observers."""
+        if self.is_qat:
+            return self
+        limits = (int(self.weight.quant_min or 0), int(self.weight.quant_max or 0))
+        per_axis, per_tensor = (weight_spec(a, True, limits, self.epsilon) for a in (self.weight.ch_axis, None))
+        spec = self.activation
+        trained = replace(spec, observer_or_fake_quant_ctr=_trained_observer(self.is_dynamic, self.epsilon))
+        return replace(self, activation=trained, weight=per_axis, weight_per_tensor=per_tensor, is_qat=True)
+
     def mask_spec(self, scores: bool) -> QuantizationSpec:
         """The spec of attention masks, or of masked scores."""
         if self.is_dynamic:
@@ -131,15 +141,20 @@ def _activation_spec(
     is_qat: bool, is_dynamic: bool, limits: tuple[int, int], dtype: torch.dtype, eps: float
 ) -> QuantizationSpec:
     observer: Any
-    if is_qat and is_dynamic:
-        moving_average = MovingAverageMinMaxObserver.with_args(averaging_constant=1)
-        observer = FakeQuantize.with_args(observer=moving_average, eps=eps)
-    elif is_qat:
-        observer = FusedMovingAvgObsFakeQuantize.with_args(observer=MovingAverageMinMaxObserver, eps=eps)
+    if is_qat:
+        observer = _trained_observer(is_dynamic, eps)
     else:
         observer = (PlaceholderObserver if is_dynamic else FiniteHistogramObserver).with_args(eps=eps)
     scheme = torch.per_tensor_symmetric if dtype == torch.int16 else torch.per_tensor_affine
     return QuantizationSpec(dtype, observer, *limits, scheme, is_dynamic=is_dynamic)
+
+
+def _trained_observer(is_dynamic: bool, eps: float) -> Any:
+    """The fake quantizer of activations in training."""
+    if is_dynamic:
+        moving_average = MovingAverageMinMaxObserver.with_args(averaging_constant=1)
+        return FakeQuantize.with_args(observer=moving_average, eps=eps)
+    return FusedMovingAvgObsFakeQuantize.with_args(observer=MovingAverageMinMaxObserver, eps=eps)
 
 
 def weight_spec(axis: int | None, is_qat: bool, limits: tuple[int, int], eps: float) -> QuantizationSpec:

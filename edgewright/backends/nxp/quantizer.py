@@ -77,7 +77,7 @@ class NeutronQuantizer(TableQuantizer):
 
     def _symmetric_spec(self) -> QuantizationSpec:
         observer: Any = FiniteHistogramObserver.with_args(eps=EPSILON)
-        if self.is_qat:
+        if self.is_qat or self._is_qat():
             observer = FakeQuantize.with_args(observer=MovingAverageMinMaxObserver, eps=EPSILON)
         return QuantizationSpec(torch.int8, observer, -127, 127, torch.per_tensor_symmetric)
 
