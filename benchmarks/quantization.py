@@ -82,12 +82,15 @@ def _cifar(model: torch.nn.Module, batch: int = 10, count: int = 500) -> Network
 
 
 def efficientnet_lite0() -> Network:
-    import foolbox
+    from importlib.util import find_spec
+
     from PIL import Image
 
     from examples.efficientnet_lite0 import MEAN, SIZE, STD, model
 
-    folder = Path(foolbox.__file__).parent / "data"
+    found = find_spec("foolbox")
+    assert found is not None and found.origin is not None, "pip install foolbox"
+    folder = Path(found.origin).parent / "data"
     paths = sorted(folder.glob("imagenet_*.jpg"))
     pixels = [np.asarray(Image.open(p).convert("RGB").resize((SIZE, SIZE), Image.Resampling.BICUBIC)) for p in paths]
     inputs = [torch.from_numpy(((p.astype(np.float32) - MEAN) / STD).transpose(2, 0, 1)[None].copy()) for p in pixels]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch.export import ExportedProgram
@@ -26,7 +26,8 @@ from edgewright.quantize.batching import one_thread
 from edgewright.quantize.methods import BEST, METHODS, MSE, MSE_WEIGHTS, PERCENTILE, join_precision
 
 if TYPE_CHECKING:
-    from edgewright.api.compile import CompileSession
+    from edgewright.api.progress import Stages
+    from edgewright.api.quantization import QuantizationPipeline
     from edgewright.api.recipe import Recipe
     from edgewright.backends.targets import Target
 
@@ -36,6 +37,22 @@ _FEWEST = 4  # calibration inputs
 _MARGIN = 0.05  # decibels that a method must gain
 _STATELESS = (PERCENTILE, MSE, MSE_WEIGHTS)  # methods for models that write state, too
 _EXCLUSIVE = {PERCENTILE: MSE, MSE: PERCENTILE}
+
+
+class Session(Protocol):
+    """What the search needs of a compilation."""
+
+    calls: list[Call]
+    exported: ExportedProgram
+    original: ExportedProgram
+    quantization: QuantizationPipeline
+    stages: Stages
+
+    def results_of(self, calls: Sequence[Call], model: Callable[..., Any] | None = None) -> list[list[Any]]:
+        """The results of the original, or of another model with its interface."""
+
+    def select_metric(self, model: Callable[..., Any]) -> float | None:
+        """The metric to choose by; None without one."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +69,7 @@ def is_best(recipe: Recipe) -> bool:
     return (recipe.quantize or "").endswith(BEST)
 
 
-def choose(session: CompileSession, target: Target, recipe: Recipe) -> Choice:
+def choose(session: Session, target: Target, recipe: Recipe) -> Choice:
     """Quantize a model with the methods that are best on a part of its calibration data."""
     return _Search(session, target, recipe).run()
 
@@ -72,7 +89,7 @@ def split(calls: Sequence[Call]) -> Samples:
 
 
 class _Search:
-    def __init__(self, session: CompileSession, target: Target, recipe: Recipe) -> None:
+    def __init__(self, session: Session, target: Target, recipe: Recipe) -> None:
         samples = split(session.calls)
         self._session, self._target, self._recipe = session, target, recipe
         self._preset = (recipe.quantize or "").removesuffix(BEST)

@@ -59,7 +59,7 @@ COMPILER = ("edgewright.frontend.", "edgewright.program.", "edgewright.quantize.
 FREE = {
     "frontend.export_advice", "frontend.origin", "program.config", "program.constants", "program.delegates",
     "program.inplace", "program.manifest", "program.memory", "program.storage",
-    "quantize.evaluate", "quantize.shared_scales",
+    "quantize.evaluate", "quantize.methods", "quantize.shared_scales",
 }  # fmt: skip
 NEED_TORCH = {
     "backends.ethos_u.compat", "backends.nxp.passes", "backends.qualcomm.compat", "backends.qualcomm.schemes",
@@ -67,7 +67,7 @@ NEED_TORCH = {
     "compat.export_util", "compat.quantize_io", "api.pipeline", "lowering.kernel_resolution",
     "lowering.partition.apply", "lowering.partition.exclude", "api.accuracy", "api.self_check", "api.compare",
     "api.compile", "api.data", "api.deviation", "api.half_overflow", "api.quantized_graph", "api.layers",
-    "api.locate", "api.quantization", "api.graph_interpreter", "api.shape_samples",
+    "api.best", "api.locate", "api.quantization", "api.training", "api.graph_interpreter", "api.shape_samples",
     "api.state_writes", "api.checked_method", "api.model_report", "explore.model_inputs", "explore.plan",
     "explore.precision_search", "explore.proposer", "explore.search", "explore.sensitivity", "explore.space",
 }  # fmt: skip
