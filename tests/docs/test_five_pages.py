@@ -16,6 +16,7 @@ TITLES = {
     "XNNPACK": "xnnpack", "Arm Ethos-U": "ethos_u", "Qualcomm": "qualcomm", "Samsung Exynos": "samsung",
     "NXP eIQ Neutron": "nxp",
 }  # fmt: skip
+SUBPAGES = [f"Sub-pages of {title}" for title in TITLES if title != "Qualcomm"]  # its page has none
 STATES = ("as written", "other name", "needs", "not here")
 # Items of lists that say nothing about what one can do: what a tutorial teaches, which to read before, and news.
 NO_CLAIMS = ("In this tutorial you will learn", "[Introduction to", "[Getting Started]", "[Building ExecuTorch",
@@ -68,7 +69,7 @@ def test_every_block_and_every_item_of_a_list_is_a_claim(title: str) -> None:
 
 
 def test_tests_exist_and_states_are_of_four_kinds() -> None:
-    for title in TITLES:
+    for title in (*TITLES, *SUBPAGES):
         assert {claim.state for claim in claims(title)} <= set(STATES)
         assert all("tests/" in c.proof or "](" in c.proof or c.state == "needs" or "neither" in c.proof
                    for c in claims(title))  # fmt: skip
@@ -80,7 +81,8 @@ def test_tests_exist_and_states_are_of_four_kinds() -> None:
 
 def sums() -> list[str]:
     """The table at the top of the page."""
-    rows = [[title, *(sum(c.count for c in claims(title) if c.state == s) for s in STATES)] for title in TITLES]
+    titles = (*TITLES, *SUBPAGES)
+    rows = [[title, *(sum(c.count for c in claims(title) if c.state == s) for s in STATES)] for title in titles]
     rows.append(["all", *(sum(int(row[i]) for row in rows) for i in range(1, len(STATES) + 1))])
     return [f"| {row[0]} | {sum(map(int, row[1:]))} | {' | '.join(map(str, row[1:]))} |" for row in rows]
 

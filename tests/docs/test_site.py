@@ -65,3 +65,10 @@ def test_links_out_of_the_site_become_paths() -> None:
     text = "[examples/arm](../examples/arm), [how to report](../SECURITY.md#how) and [errors](errors.md)"
     wanted = "`examples/arm`, how to report (`SECURITY.md`) and [errors](errors.md)"
     assert hooks.on_page_markdown(text, page=None) == wanted
+
+
+def test_code_fits_a_laptop() -> None:
+    """The column of the text is 990 of 1,280 pixels wide, a character of code 7.5."""
+    for page in sorted(DOCS.rglob("*.md")):
+        for block in re.findall(r"^```.*?^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE):
+            assert all(len(line) <= 128 for line in block.splitlines()), f"{page.name}: {block[:60]}"

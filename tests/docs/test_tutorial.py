@@ -67,7 +67,7 @@ def walk(folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFix
     monkeypatch.delitem(sys.modules, "efficientnet_lite0", raising=False)
     monkeypatch.setenv("COLUMNS", "80")
     shown = {}
-    for command in re.findall(r"^\$ (.*)$", "\n".join(BLOCKS), re.MULTILINE):
+    for command in re.findall(r"^\$ (.*)$", "\n".join(BLOCKS).replace("\\\n", " "), re.MULTILINE):
         words = shlex.split(command)
         capfd.readouterr()
         if words[0] == "python":
