@@ -13,8 +13,9 @@ from edgewright.explore.store import Store
 from edgewright.explore.sweep_file import OPTIONS
 from edgewright.explore.table import score_of
 from edgewright.report.collect import Options, collect
-from edgewright.report.model import FileReport, Report, Sweep, SweepRow
+from edgewright.report.model import Fact, FileReport, Report, Sweep, SweepRow
 from edgewright.report.page import save
+from edgewright.units import duration
 
 _MAX_FILES = 8  # programs with a full report: a page stays small enough for a phone
 
@@ -89,6 +90,12 @@ def _file(store: Store, line: Mapping[str, Any]) -> FileReport:
     twin = store.path(line["twin"]) if line["twin"] else None
     file = collect(store.path(line["pte"]), name, Options(inputs=None), twin=twin)
     file.target, file.precision = line["target"], line["precision"]
+    file.facts = [f for f in file.facts if f.label != "target"]
+    file.facts += [Fact("target", file.target), Fact("precision", file.precision, "of the model's layers")]
+    if line["sqnr"] is not None:
+        file.facts.append(Fact("SQNR", f"{line['sqnr']:.1f} dB", "against the original, in the sweep"))
+    if line["milliseconds"] is not None and not any(f.label == "time" for f in file.facts):
+        file.facts.append(Fact("time", duration(line["milliseconds"] / 1e3), line["time_basis"]))
     file.measures.sqnr, file.measures.coverage = line["sqnr"], line["delegated_macs"]
     file.measures.milliseconds, file.measures.time_basis = line["milliseconds"], line["time_basis"]
     return file

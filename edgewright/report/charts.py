@@ -251,7 +251,7 @@ def pareto_chart(
     lower: bool = False,
 ) -> str:  # fmt: skip
     """Labeled points: the first axis is better to the left, the second to the top, or with ``lower`` to the bottom.
-    ``line``: draw the frontier. Of many points, those on the frontier have labels."""
+    ``line``: draw the frontier. Of many points, those on the frontier have labels; on a narrow page, numbers."""
     return "".join(
         f'<div class="{style}">{_pareto(points, axes, text, line, lower, width)}</div>'
         for style, width in (("wide", 1120.0), ("narrow", 300.0))
@@ -287,12 +287,17 @@ def _pareto(
         _dot(f"{scale.at(a):.2f}%", y(b), f"{name}: {text(a)}, {b:.{digits}f}", "c1" if name in on else "c0")
         for name, a, b in sorted(points, key=lambda point: point[0] in on)  # the frontier is drawn on top
     ]
-    labeled = [p for p in points if len(points) <= _LABELED or p[0] in on]
+    labeled = sorted((p for p in points if len(points) <= _LABELED or p[0] in on), key=lambda point: point[1])
+    key = ""
+    if width < 600:  # names would hide each other
+        names = "".join(f'<span class="entry">{n} {escape(name)}</span>' for n, (name, _, _) in enumerate(labeled, 1))
+        key = f'<p class="key">{names}</p>'
+        labeled = [(str(n), a, b) for n, (_, a, b) in enumerate(labeled, 1)]
     dots = [(scale.at(a) / 100 * width, y(b)) for _, a, b in points]
     shapes += _labels([(name, scale.at(a) / 100 * width, y(b)) for name, a, b in labeled], dots, width)
     shapes += [_text("100%", 338, axes[0], "end"), _text("0%", 14, axes[1])]
     axis = [_tick(y(level), f"{level:g}") for level in levels]
-    return _chart(344, f"{axes[1]} over {axes[0]}", shapes, axis, "pareto")
+    return _chart(344, f"{axes[1]} over {axes[0]}", shapes, axis, "pareto") + key
 
 
 def _labels(

@@ -8,6 +8,7 @@ from html import escape as _escape
 
 MAX_ROWS = 1_000  # rows of a table in a page
 _COUNTED = 10  # rows from which a table says how many it has: it scrolls
+_LONG_NAME = 12  # characters of a first column that does not become narrower than that on a phone
 _MAX_TEXT = 400  # characters of a name: files are not trusted
 # Characters that change the direction of text could make a name look like another one.
 _HIDDEN = {
@@ -58,8 +59,10 @@ def table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[Cell | str
     body = "".join(f"<tr>{''.join(map(_cell, line, right))}</tr>" for line in shown)
     more = f'<p class="more">The first {len(shown):,} of {total:,}.</p>' if total > len(shown) else ""
     counted = f"{escape(caption)} · {len(shown):,} rows" if len(shown) >= _COUNTED else escape(caption)
+    first = [line[0].text if isinstance(line[0], Cell) else line[0] for line in shown]
+    style = ' class="named"' if max(map(len, first), default=0) > _LONG_NAME else ""
     return (
-        f'<div class="scroll" role="region" tabindex="0" aria-label="{escape(caption)}"><table>'
+        f'<div class="scroll" role="region" tabindex="0" aria-label="{escape(caption)}"><table{style}>'
         f"<caption>{counted}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>{more}"
     )
 
@@ -76,7 +79,8 @@ def _cell(cell: Cell | str, right: bool) -> str:
 
 def _bar(fraction: float) -> str:
     width = 60 * min(max(fraction, 0.0), 1.0)
-    return f'<svg class="bar" width="60" height="8" aria-hidden="true"><rect width="{width:.1f}" height="8"/></svg>'
+    box = 'width="60" height="8" viewBox="0 0 60 8" preserveAspectRatio="none"'  # narrower on a phone
+    return f'<svg class="bar" {box} aria-hidden="true"><rect width="{width:.1f}" height="8"/></svg>'
 
 
 def paragraph(text: str, style: str = "") -> str:

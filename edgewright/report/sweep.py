@@ -35,7 +35,7 @@ def _summary(sweep: Sweep) -> str:
 
 def _table(caption: str, sweep: Sweep, rows: list[SweepRow]) -> str:
     options = any(row.options for row in sweep.rows)
-    named = ("best", "model", "target", "precision", *(["options"] if options else []))
+    named = ("model", "target", "precision", *(["options"] if options else []), "best")
     return table(caption, (*named, *_HEADS, f">{sweep.score}", "status"), [_cells(row, options) for row in rows])
 
 
@@ -44,8 +44,8 @@ def _cells(row: SweepRow, options: bool) -> tuple[Cell | str, ...]:
         return Cell("") if value is None else Cell(text(value), float(value))
 
     return (
-        Cell(_MARK if row.best else "", float(row.best)), row.model, row.target, row.precision,
-        *([row.options] if options else []),
+        row.model, row.target, row.precision, *([row.options] if options else []),
+        Cell(_MARK if row.best else "", float(row.best)),
         number(row.coverage, share), number(row.file_bytes, size), number(row.planned, size),
         number(None if row.milliseconds is None else row.milliseconds / 1e3, duration), row.time_basis,
         number(row.score, lambda value: f"{value:.4g}"), Cell(row.status, style=_STATUS.get(row.status, "")),

@@ -376,6 +376,10 @@
         if (!inside(a, 400) && !inside(b, 400)) continue;
         const x1 = a.ax + a.w2 / 2, y1 = a.ay + a.h2, x2 = b.ax + b.w2 / 2, y2 = b.ay, bend = Math.max(14, Math.min((y2 - y1) / 2, 60));
         context.moveTo(x1, y1);
+        if (zoom < 0.08) {
+          context.lineTo(x2, y2);
+          continue;
+        }
         if (around) {
           const side = Math.max(a.ax + a.w2, b.ax + b.w2, around) + 8 + Math.min((y2 - y1) / 40, 24);
           context.bezierCurveTo(x1 + 6, y1 + 16, side, y1 + 10, side, y1 + 40);
@@ -391,6 +395,13 @@
       for (const b of drawn.boxes) {
         if ((isModule(b) && b.open) || !inside(b)) continue;
         const [back, alpha, front] = fill(b);
+        if (zoom < 0.15 && b !== selected) { // too small for rounded corners and borders, and there may be thousands
+          context.globalAlpha = Math.max(alpha, 0.7);
+          context.fillStyle = back;
+          context.fillRect(b.ax, b.ay, b.w2, b.h2);
+          context.globalAlpha = 1;
+          continue;
+        }
         context.beginPath();
         context.roundRect(b.ax, b.ay, b.w2, b.h2, isModule(b) ? 3 : 9);
         context.fillStyle = css("--bg");
