@@ -42,7 +42,7 @@ def add_model(
     else:
         _add_compiled(file, source, session, chosen)
     _add_accuracy(file, source, data, session)
-    _add_activations(file, session)
+    _add_histograms(file, session)
 
 
 def _add_compiled(file: FileReport, source: str, session: CompileSession, target: Target) -> None:
@@ -96,14 +96,29 @@ def _add_accuracy(file: FileReport, source: str, data: Sequence[str], session: C
         file.facts.insert(after, Fact("SQNR", f"{figures.sqnr:.1f} dB", basis, "bad" if figures.sqnr < 20 else "good"))
 
 
-def _add_activations(file: FileReport, session: CompileSession) -> None:
-    """Histograms of what the float model computes for one evaluation input."""
-    if not session.evaluated:
-        return
-    results: dict[str, Any] = record(session.original.module(), session.evaluated[0].leaves())
+def _add_histograms(file: FileReport, session: CompileSession) -> None:
+    """Histograms of the float model's weights, and of what it computes for one evaluation input."""
+    results: dict[str, Any] = {}
+    if session.evaluated:
+        results = record(session.original.module(), session.evaluated[0].leaves())
+    weights = _weights(session.original)
     for view in file.graphs:
         for node in view.nodes if view.title.startswith("model") else ():
-            value = results.get(node.name)
-            shown = None if value is None else histogram("activations of the float model", value.detach().numpy())
-            if shown is not None:
-                node.histograms.append(shown)
+            for title, values in (("weights", weights), ("activations", results)):
+                value = values.get(node.name)
+                shown = None if value is None else histogram(f"{title} of the float model", value.detach().numpy())
+                if shown is not None:
+                    node.histograms.append(shown)
+
+
+def _weights(exported: Any) -> dict[str, Any]:
+    """The largest parameter or buffer that each node of an exported program reads."""
+    signature = exported.graph_signature
+    stored = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
+    largest = {}
+    for node in exported.graph.nodes:
+        read = [exported.state_dict.get(stored.get(source.name)) for source in node.all_input_nodes]
+        known = [tensor for tensor in read if tensor is not None]
+        if known:
+            largest[node.name] = max(known, key=lambda tensor: tensor.numel())
+    return largest

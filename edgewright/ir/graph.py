@@ -128,6 +128,11 @@ class Op:
         return iter(nested_values(list(self.args.values())))
 
 
+def argument_name(op: Op, value: Value) -> str:
+    """What a value is to an operator that reads it: the name of the argument."""
+    return next((name for name, argument in op.args.items() if value in nested_values(argument)), "constant")
+
+
 def nested_values(tree: Any) -> list[Value]:
     """The Values in nested lists, in order."""
     if isinstance(tree, Value):

@@ -159,19 +159,19 @@ def _add_facts(report: FileReport, facts: dict[str, Any]) -> None:
     delegates = sum(d["calls"] for m in methods for d in m["delegates"])
     instructions = sum(m["instruction_count"] for m in methods)
     report.facts += [
-        Fact("target", report.target, "the file"),
+        Fact("target", report.target),
         Fact("file", size(memory.file_bytes), *_limit(memory.file_bytes, memory.flash)),
         Fact(
             "planned memory",
             size(memory.planned),
-            *("the file", "") if memory.scratch else _limit(memory.planned, memory.ram),
+            *("", "") if memory.scratch else _limit(memory.planned, memory.ram),
         ),
-        Fact("delegate calls", f"{delegates} of {plural(instructions, 'instruction')}", "the file"),
+        Fact("delegate calls", f"{delegates} of {plural(instructions, 'instruction')}"),
     ]
     if memory.scratch:
         text = f"{size(memory.planned)} planned and {size(memory.scratch)} of the NPU's scratch"
         basis, status = _limit(memory.ram_used, memory.ram)
-        report.facts.append(Fact("RAM", size(memory.ram_used), f"{text}; {basis}", status))
+        report.facts.append(Fact("RAM", size(memory.ram_used), "; ".join(filter(None, (text, basis))), status))
     missing = sorted({o["name"] for m in methods for o in m["operators"] if not o["kernel"]})
     if missing:
         report.facts.append(Fact("kernels missing here", ", ".join(missing), "the application provides them", "warn"))
@@ -182,19 +182,24 @@ def _add_facts(report: FileReport, facts: dict[str, Any]) -> None:
         )
     if not report.manifest:
         report.notes.append("the file has no manifest: its target, versions and estimates are not known")
-    outside = next((m["name"] for m in methods if m["delegates"] and m["operators"]), None)
+    outside = any(m["delegates"] and not all(map(_is_conversion, m["operators"])) for m in methods)
     if not delegates:
         report.next_steps.append("nothing is delegated: compile with a target, `edgewright compile --target ...`")
-    elif outside is not None:
+    elif outside:
         report.next_steps.append(
             "some instructions run on the CPU: a report with --model says which rules rejected their operators"
         )
 
 
+def _is_conversion(operator: Mapping[str, Any]) -> bool:
+    """Whether an operator quantizes inputs or dequantizes outputs of a delegate, which a user wants on the CPU."""
+    return str(operator["name"]).startswith(("quantized_decomposed::quantize_", "quantized_decomposed::dequantize_"))
+
+
 def _limit(used: int, limit: int | None) -> tuple[str, str]:
     """The basis and the status of a size under a limit of the user."""
     if limit is None:
-        return "the file", ""
+        return "", ""
     inside = used <= limit
     return f"limit {size(limit)}: {share(used / limit) if limit else 'none'} used", "good" if inside else "bad"
 

@@ -17,7 +17,7 @@ from edgewright.formats.checked_int import tensor_bytes
 from edgewright.formats.layer_table import MethodLayers, read_layers
 from edgewright.ir.analysis import count_core_macs
 from edgewright.ir.dtypes import to_numpy
-from edgewright.ir.graph import Graph, Op, Value, nested_values
+from edgewright.ir.graph import Graph, Op, Value, argument_name
 from edgewright.ir.graph_text import qparams_text, type_text
 from edgewright.program.listing import Listing
 from edgewright.report.dataflow import Call, calls
@@ -186,7 +186,7 @@ def add_ops(
             placement=placement,
             inputs=tuple(dict.fromkeys(producers[v] for v in operands if v in producers)),
             outputs=[type_text(v) for v in results],
-            quantization=[f"{_role(op, v)}: {qparams_text(v.q)}" for v in constants if v.q is not None],
+            quantization=[f"{argument_name(op, v)}: {qparams_text(v.q)}" for v in constants if v.q is not None],
             source=op.origin.source,
             macs=op_macs(op),
             bytes=sum(v.nbytes for v in results),
@@ -199,11 +199,6 @@ def add_ops(
         nodes.append(node)
         producers.update(dict.fromkeys(results, len(nodes) - 1))
     return producers
-
-
-def _role(op: Op, value: Value) -> str:
-    """What a constant is to its operator: the name of the argument."""
-    return next((name for name, argument in op.args.items() if value in nested_values(argument)), "constant")
 
 
 def stream_groups(contents: DelegateContents) -> list[PassGroup]:

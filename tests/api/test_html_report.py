@@ -151,7 +151,11 @@ def test_with_its_model_a_file_has_errors_by_layer(tmp_path: Path, calibration: 
     errors = [node["e"] for node in graph["nodes"] if "e" in node]
     assert all("e" in node for node in graph["nodes"] if "c" in node)  # also products that an activation follows
     histograms = [h[0] for node in graph["nodes"] for h in node.get("h", ())]
-    assert errors and min(errors) > 10 and "activations of the float model" in histograms
+    assert errors and min(errors) > 10
+    assert {"weights of the float model", "activations of the float model"} <= set(histograms)
+    assert any(
+        text.startswith("weight: 8 scales") for text in (q for node in graph["nodes"] for q in node.get("q", ()))
+    )
 
 
 def test_another_model_is_said_to_be_another(tmp_path: Path, calibration: Path) -> None:

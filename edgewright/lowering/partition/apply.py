@@ -18,7 +18,7 @@ from edgewright.frontend.delegate import LoweredBackendModule, executorch_call_d
 from edgewright.frontend.importer import import_linked
 from edgewright.frontend.replace_graph import with_graph
 from edgewright.ir.analysis import count_macs
-from edgewright.ir.graph import Graph, Op, Value
+from edgewright.ir.graph import Graph, Op, Value, argument_name
 from edgewright.ir.graph_text import qparams_text, type_text
 from edgewright.ir.layer_names import layer_of
 from edgewright.lowering.partition.group import duplicate_into_groups, extract, group_ops, readers_of
@@ -214,7 +214,7 @@ def _detail(op: Op, producers: Mapping[Value, int]) -> OpDetail:
     return OpDetail(
         tuple(dict.fromkeys(producers[v] for v in operands if v in producers)),
         tuple(type_text(o) for o in op.outputs if o is not None),
-        tuple(f"{v.name}: {qparams_text(v.q)}" for v in constants if v.q is not None),
+        tuple(f"{argument_name(op, v)}: {qparams_text(v.q)}" for v in constants if v.q is not None),
         op.origin.source,
         sum(v.nbytes for v in constants),
     )

@@ -560,7 +560,7 @@
         const text = [node.n, graph.texts[node.o], graph.texts[node.m], graph.texts[node.p], ...(node.r || []).map((r) => graph.texts[r]), node.l === undefined ? "" : graph.texts[node.l]].join(" ").toLowerCase();
         return words.every((word) => text.includes(word));
       });
-      matches.slice(0, 12).forEach((op) => hits.append(make("li", {}, button(`${graph.texts[op.node.o]} ${op.name}`, `Go to ${op.name}`, () => select(op, true)))));
+      matches.slice(0, 12).forEach((op) => hits.append(make("li", {}, button(`${graph.texts[op.node.m] || op.name}: ${graph.texts[op.node.o]}`, `Go to ${op.name}`, () => select(op, true)))));
       hits.append(make("li", {}, matches.length > 12 ? `and ${matches.length - 12} more` : matches.length ? "" : "nothing found"));
     };
     search.addEventListener("input", find);
