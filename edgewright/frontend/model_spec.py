@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import os
 import sys
 import traceback
@@ -49,7 +50,8 @@ def load_spec(text: str) -> ModelSpec:
 def load_object(text: str, syntax: str = "package.module:name") -> Any:
     """The object that ``package.module:name`` names, looked up from the working directory."""
     module, colon, name = text.partition(":")
-    if not colon or not name or not all(part.isidentifier() for part in module.split(".")):
+    is_file = module.endswith(".py") and Path(module).is_file()  # not the module py of a package
+    if not colon or not name or is_file or not all(part.isidentifier() for part in module.split(".")):
         raise UsageError(text, f"must be {syntax}", remedy=_spelling_hint(text))
     return _lookup(text, _import_module(text, module), name)
 
@@ -97,10 +99,21 @@ def _call_factory(text: str, factory: Any) -> Any:
     """The result of a factory; a module or a program is returned unchanged."""
     if isinstance(factory, torch.nn.Module | ExportedProgram) or not callable(factory):
         return factory
+    if needed := _required_arguments(factory):
+        remedy = "Name a function without arguments that returns (module, inputs)."
+        raise UsageError(text, "must be callable without arguments", value=", ".join(needed), remedy=remedy)
     try:
         return factory()
     except Exception as error:
         raise _user_error(text, error) from error
+
+
+def _required_arguments(factory: Any) -> list[str]:
+    try:
+        parameters = inspect.signature(factory).parameters.values()
+    except (TypeError, ValueError):  # written in C
+        return []
+    return [p.name for p in parameters if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
 
 
 def _user_error(text: str, error: Exception) -> UsageError:

@@ -298,7 +298,7 @@ def test_max_memory(cli: Cli, folder: Path) -> None:
         ("models.inner:pair", 2, "models.inner:pair: "),
         ("models:bare", 2, "needs example inputs; got Net"),
         ("models:three", 2, "must return an nn.Module with example_inputs"),
-        ("models:needs", 2, "raised TypeError: needs() missing 1 required"),
+        ("models:needs", 2, "must be callable without arguments"),
         ("models:failing", 2, f'{line("raise RuntimeError")}: raise RuntimeError("the disk is full")'),
         ("models:Bad", 2, 'raise KeyError("no data here")'),
         ("broken:pair", 2, "raised ValueError: not today"),

@@ -114,3 +114,16 @@ def test_file_of_python_is_told_how_to_name_it(given: str, remedy: str) -> None:
     with pytest.raises(UsageError, match=r"must be package\.module:factory, or a \.pt2 file") as raised:
         load_spec(given)
     assert raised.value.remedy == remedy
+
+
+def test_file_in_this_folder_and_a_class_that_needs_arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from edgewright.errors import UsageError
+    from edgewright.frontend.model_spec import load_spec
+
+    (tmp_path / "needy_net.py").write_text("class Net:\n    def __init__(self, width, depth=1): pass\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.path", [str(tmp_path)])
+    with pytest.raises(UsageError, match=r"Write needy_net:Net\."):
+        load_spec("needy_net.py:Net")
+    with pytest.raises(UsageError, match=r"without arguments; got width\n.*returns \(module, inputs\)"):
+        load_spec("needy_net:Net")
