@@ -33,10 +33,14 @@ def _image(rng: np.random.Generator, channels: int, least: int = 1) -> tuple[int
     return (int(_pick(rng, (1, 1, 2, 3))), int(rng.integers(least, 12)), int(rng.integers(least, 12)), channels)
 
 
-def _value(rng: np.random.Generator, name: str, shape: tuple[int, ...], integer: bool) -> Value:
+def _value(
+    rng: np.random.Generator, name: str, shape: tuple[int, ...], integer: bool, like: Value | None = None
+) -> Value:
+    """``like``: an operand of the same operator, which is stored in the same type."""
     if not integer:
         return real(name, *shape)
     scale, zero, unsigned = float(rng.uniform(0.02, 0.08)), int(rng.integers(-40, 40)), rng.random() < 0.3
+    unsigned = unsigned if like is None else like.dtype == U8
     return quantized(name, *shape, scale=scale, zero=zero + 128 * unsigned, dtype=U8 if unsigned else I8)
 
 
@@ -70,7 +74,7 @@ def _convolution(rng: np.random.Generator, integer: bool, kind: str) -> Made:
              for n, k, s, d in zip(x.bound[1:3], kernel, stride, dilation, strict=True)]  # fmt: skip
     if min(sizes) < 1:
         return _convolution(rng, integer, kind)
-    y = _value(rng, "y", (x.bound[0], *sizes, outputs), integer)
+    y = _value(rng, "y", (x.bound[0], *sizes, outputs), integer, x)
     depthwise = kind == "depthwise_conv2d"
     shape = (1, *kernel, outputs) if depthwise else (outputs, *kernel, inputs // groups)
     weight = filters(*shape, quantize=integer, axis=3 if depthwise else 0)
@@ -100,7 +104,7 @@ def _transposed(rng: np.random.Generator, integer: bool) -> Made:
     kernel, stride = [int(n) for n in rng.integers(1, 5, 2)], [int(n) for n in rng.integers(1, 3, 2)]
     x = _value(rng, "x", _image(rng, inputs, 2), integer)
     sizes = [(n - 1) * s + k for n, s, k in zip(x.bound[1:3], stride, kernel, strict=True)]
-    y = _value(rng, "y", (x.bound[0], *sizes, outputs), integer)
+    y = _value(rng, "y", (x.bound[0], *sizes, outputs), integer, x)
     weight = filters(outputs, *kernel, inputs, quantize=integer)
     args = {"input": x, "weight": weight, "bias": biases(outputs, integer), "stride": stride, "padding": [0] * 4}
     args |= {"dilation": [1, 1], "groups": 1, "output_padding": [0, 0]}
@@ -120,7 +124,7 @@ def conv_transpose2d_int8(rng: np.random.Generator) -> Made:
 def _linear(rng: np.random.Generator, integer: bool) -> Made:
     inputs, outputs = _channels(rng), _channels(rng)
     x = _value(rng, "x", _rows(rng, inputs), integer)
-    y = _value(rng, "y", (*x.bound[:-1], outputs), integer)
+    y = _value(rng, "y", (*x.bound[:-1], outputs), integer, x)
     weight = filters(outputs, inputs, quantize=integer)
     args = {"input": x, "weight": weight, "bias": biases(outputs, integer), "limits": _limits(rng)}
     return _single(Op("core.linear", args, [y]), [x], 2)
@@ -168,12 +172,12 @@ def pointwise_dynamic(rng: np.random.Generator) -> Made:
 def _pool(rng: np.random.Generator, kind: str, integer: bool) -> Made:
     x = _value(rng, "x", _image(rng, _channels(rng), 2), integer)
     if kind == "global_avg_pool2d":
-        y = _value(rng, "y", (x.bound[0], 1, 1, x.bound[-1]), integer)
+        y = _value(rng, "y", (x.bound[0], 1, 1, x.bound[-1]), integer, x)
         return _single(Op(f"core.{kind}", {"self": x}, [y]), [x], 4)
     kernel, stride = [int(n) for n in rng.integers(1, 4, 2)], [int(n) for n in rng.integers(1, 3, 2)]
     padding = [k // 2 for k in kernel for _ in range(2)]
     sizes = [(n + 2 * (k // 2) - k) // s + 1 for n, k, s in zip(x.bound[1:3], kernel, stride, strict=True)]
-    y = _value(rng, "y", (x.bound[0], *sizes, x.bound[-1]), integer)
+    y = _value(rng, "y", (x.bound[0], *sizes, x.bound[-1]), integer, x)
     y = Value("y", x.dtype, y.bound, y.dim_order, q=x.q) if kind == "max_pool2d" else y
     args = {"self": x, "kernel_size": kernel, "stride": stride, "padding": padding}
     args |= {"dilation": [1, 1]} if kind == "max_pool2d" else {}
@@ -191,7 +195,7 @@ def _binary(rng: np.random.Generator, integer: bool) -> Made:
     shape = _image(rng, _channels(rng))
     a = _value(rng, "a", shape, integer)
     other = tuple(1 if rng.random() < 0.2 else n for n in shape)
-    b, y = _value(rng, "b", other, integer), _value(rng, "y", shape, integer)
+    b, y = _value(rng, "b", other, integer, a), _value(rng, "y", shape, integer, a)
     kinds = ("add", "sub", "mul") if integer else ("add", "sub", "mul", "maximum", "minimum")
     return _single(Op(f"core.{_pick(rng, kinds)}", {"self": a, "other": b, "limits": _limits(rng)}, [y]), [a, b], 5)
 
@@ -208,7 +212,8 @@ def binary_int8(rng: np.random.Generator) -> Made:
 
 def _unary(rng: np.random.Generator, integer: bool) -> Made:
     shape = _image(rng, _channels(rng))
-    x, y = _value(rng, "x", shape, integer), _value(rng, "y", shape, integer)
+    x = _value(rng, "x", shape, integer)
+    y = _value(rng, "y", shape, integer, x)
     return _single(
         Op(_pick(rng, ("core.sigmoid", "core.hardswish", "core.tanh", "core.abs")), {"self": x}, [y]), [x], 6
     )

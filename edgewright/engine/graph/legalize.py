@@ -12,7 +12,7 @@ import numpy as np
 from edgewright.backends.registry import find_dialect
 from edgewright.engine.graph.fuse import is_dynamically_quantized, supports_dynamic_rows
 from edgewright.engine.graph.layout import VIEW_KINDS
-from edgewright.engine.graph.nodes import is_core
+from edgewright.engine.graph.nodes import is_core, is_quantized8
 from edgewright.errors import EdgewrightError
 from edgewright.ir.core.conv import is_core_pointwise_gemm
 from edgewright.ir.core.dialect import CORE
@@ -309,26 +309,45 @@ def _expand_dilation(op: Op) -> list[Op] | None:
 
 
 def _expand_groups(op: Op) -> list[Op] | None:
+    """Merge groups of channels, with zeros between them, until the kernels accept the result."""
     groups, data = int(op.args["groups"]), np.asarray(op.args["weight"].data)
-    x = op.args["input"]
-    narrow = op.kind in ("core.conv2d", "core.conv_transpose2d") and groups > 1 and data.shape[0] // groups % 16 != 0
+    x, out = op.args["input"], op.outputs[0]
     if (
-        not narrow
+        op.kind not in ("core.conv2d", "core.conv_transpose2d")
+        or groups == 1
         or data.dtype != np.dtype(np.int8)
         or x.q is None
         or is_dynamically_quantized(x)
         or not _is_symmetric(op.args["weight"])
     ):
         return None
-    if data.nbytes * groups > _MAX_FILTER_BYTES:
-        return None
     outputs, inputs = data.shape[0] // groups, data.shape[3]
-    expanded = np.zeros((*data.shape[:3], inputs * groups), data.dtype)
+    count = groups if outputs % 16 else 1
+    if is_quantized8(x.q) and out is not None and is_quantized8(out.q):
+        count = _merged_groups(groups, outputs, data.shape[1:], x.bound[0])
+    if count == 1 or data.nbytes * count > _MAX_FILTER_BYTES:
+        return None
+    expanded = np.zeros((*data.shape[:3], inputs * count), data.dtype)
     for g in range(groups):
-        expanded[g * outputs : (g + 1) * outputs, :, :, g * inputs : (g + 1) * inputs] = data[
-            g * outputs : (g + 1) * outputs
-        ]
-    return _with_weight(op, expanded, groups=1)
+        rows, first = slice(g * outputs, (g + 1) * outputs), g % count * inputs
+        expanded[rows, ..., first : first + inputs] = data[rows]
+    return _with_weight(op, expanded, groups=groups // count)
+
+
+_GROUP_STEPS = 1024  # kernel calls of one convolution: images times groups
+_EPILOGUE_STEPS = 8.0  # cost of storing a vector of channels, in dot products of a vector
+
+
+def _merged_groups(groups: int, outputs: int, window: Sequence[int], images: int) -> int:
+    """How many groups to merge: the divisor with the least cost, in dot products of 16 channels by four inputs."""
+    *taps, inputs = window
+
+    def cost(count: int) -> float:
+        vectors, steps = -(-count * outputs // 16), -(-count * inputs // 4) * math.prod(taps)
+        return groups // count * vectors * (steps + _EPILOGUE_STEPS)
+
+    divisors = [n for n in range(1, groups + 1) if groups % n == 0 and groups // n * images <= _GROUP_STEPS]
+    return min([*divisors, groups], key=cost)
 
 
 class _FloatBuilder:

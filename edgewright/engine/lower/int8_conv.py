@@ -208,7 +208,7 @@ class Int8Conv(_Int8ConvLowering):
         if node.table is not None and not context.isa.permute_bytes:
             return None
         conv = linear_geometry(op) if op.kind == "core.linear" else conv_geometry(op)
-        if (conv.groups > 1 and conv.outputs % 16) or not conv.few_steps:
+        if not conv.few_steps:
             return None
         params = Int8ConvParams(node, context, _filters(op))
         return cls(node, conv, params) if params.exact else None
@@ -337,9 +337,7 @@ class Int8ConvTranspose(ConvTransposeLowering):
         ):
             return None
         phases = transposed_conv_phases(op)
-        if sum(conv.images * conv.groups for conv, *_ in phases) > 1024 or (
-            phases[0][0].groups > 1 and phases[0][0].outputs % 16
-        ):
+        if sum(conv.images * conv.groups for conv, *_ in phases) > 1024:
             return None
         data = np.asarray(op.args["weight"].data)
         params = [Int8ConvParams(node, context, select_taps(data, *taps)) for _, *taps in phases]

@@ -164,13 +164,13 @@ def test_steps_of_the_reference_have_the_graphs_limit() -> None:
         compile(made, threads=1, memory=6000).run(given)
 
 
-def test_many_groups_are_one_step() -> None:
+def test_many_groups_are_few_steps() -> None:
     """A file must not ask for a step for each of a million groups."""
     x, y = quantized("x", 1, 1, 1, 4096), quantized("y", 1, 1, 1, 4096)
     args = {"input": x, "weight": filters(4096, 1, 1, 2, quantize=True), "bias": None, "stride": [1, 1], "groups": 2048,
             "padding": [0] * 4, "dilation": [1, 1], "output_padding": [0, 0]}  # fmt: skip
     plan = make_plan(graph([x], [y], Op("core.conv2d", args, [y])), threads=1)
-    assert [s.label for s in plan.steps if s.label != "clone"] == ["conv2d"]
+    assert 1 <= sum(s.label == "conv2d" and s.python is None for s in plan.steps) <= 1024
 
 
 def test_a_constant_that_is_used_often_counts_each_time() -> None:

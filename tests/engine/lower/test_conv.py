@@ -12,7 +12,20 @@ from hypothesis import strategies as st
 from edgewright.engine import make_plan
 from edgewright.engine.host_arch import is_aarch64
 from edgewright.ir.graph import Graph, Op, QParams, Value
-from tests.engine.graphs import I8, U8, biases, compare, constant, cpus, filters, graph, quantized, random, real, run
+from tests.engine.graphs import (
+    I8,
+    U8,
+    biases,
+    compare,
+    constant,
+    cpus,
+    filters,
+    graph,
+    quantized,
+    random,
+    real,
+    run,
+)
 
 INF = float("inf")
 
@@ -394,3 +407,28 @@ def test_a_linear_layer_of_a_constant(cpu: str) -> None:
     linear = Op("core.linear", {"input": rows, "weight": weight, "bias": None}, [product])
     made = graph([x], [out], linear, Op("core.add", {"self": product, "other": x}, [out]))
     compare(made, [random(x)], cpu)
+
+
+@pytest.mark.parametrize("cpu", cpus())
+@pytest.mark.parametrize(
+    ("groups", "inputs", "outputs", "merged"),
+    [
+        (13, 8, 8, 1),
+        (6, 8, 8, 2),
+        (32, 4, 4, 4),
+        (8, 3, 12, 1),
+        (5, 24, 24, 1),
+        (7, 3, 3, 1),
+        (7, 5, 5, 1),
+        (9, 16, 4, 3),
+    ],
+)
+def test_narrow_groups_of_bytes_are_merged_as_far_as_vectors_need(
+    groups: int, inputs: int, outputs: int, merged: int, cpu: str
+) -> None:
+    made = conv(
+        (1, 5, 6, groups * inputs), groups * outputs, (3, 3), padding=(1, 1, 1, 1), groups=groups, quantize=True
+    )
+    check(made, cpu)
+    steps = [s for s in make_plan(made, threads=1, cpu=cpu).steps if s.label == "conv2d"]
+    assert len(steps) == groups // merged and all(s.python is None for s in steps)
