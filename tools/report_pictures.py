@@ -1,8 +1,8 @@
 """Draws the pictures of docs/report.md and docs/explore.md: ``python tools/report_pictures.py [NAME ...]``. Needs
 Playwright and Chromium.
 
-They show reports of the demo's model, and the sweep that docs/explore.md describes; measured times in them are of the
-machine that drew them.
+They show reports of the demo's model, and the sweep and the search that docs/explore.md describes; measured times in
+them are of the machine that drew them.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from edgewright.report.page import save
 from edgewright.runtime.example_inputs import ones
 
 FOLDER = Path(__file__).parents[1] / "docs"
+DOCS = FOLDER / "explore.md"
 TARGETS = ("xnnpack", "ethos-u55-128")
 SIZE = {"width": 1100, "height": 640}
 
@@ -67,7 +68,7 @@ def write_portable(path: Path) -> None:
 
 def write_sweep(path: Path) -> None:
     """The sweep of docs/explore.md. Its results stay in build/: drawing again runs nothing."""
-    text = re.findall(r"```toml\n(.*?)```", (FOLDER / "explore.md").read_text(), re.DOTALL)[0]
+    text = re.findall(r"```toml\n(.*?)```", DOCS.read_text(), re.DOTALL)[0]
     (path.parent / "sweep.toml").write_text(text)
     results = str(FOLDER.parent / "build" / "cifarnet")
     for arguments in ([str(path.parent / "sweep.toml"), "-o", results], ["--show", results, "--html", str(path)]):
@@ -79,12 +80,27 @@ def sweep(page: Any) -> None:
     page.locator("h3", has_text="Vela").first.evaluate("head => head.scrollIntoView()")
 
 
+def write_search(path: Path) -> None:
+    """The search of docs/explore.md, with its metric. Its results stay in build/ too."""
+    (path.parent / "metrics.py").write_text(re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL)[0])
+    results = str(FOLDER.parent / "build" / "found")
+    new = [
+        "edgewright.demo.model:cifarnet", "--target", "ethos-u55-128", "--calibrate",
+        "edgewright.demo.model:calibration", "--metric", "metrics:accuracy", "--max-drop", "0.5%", "-o", results,
+    ]  # fmt: skip
+    variables = {**os.environ, "PYTHONPATH": os.pathsep.join([str(FOLDER.parent), str(path.parent)])}
+    for arguments in (new, ["--show", results, "--html", str(path)]):
+        command = [sys.executable, "-m", "edgewright", "search", "--quiet", *arguments]
+        subprocess.run(command, check=True, env=variables)
+
+
 PICTURES = {
     "report-graph.png": (write_page, graph),
     "report-memory.png": (write_portable, memory),
     "explore-pareto.png": (write_sweep, sweep),
+    "explore-search.png": (write_search, sweep),
 }
-HEIGHTS = {"explore-pareto.png": 415}  # of the part that is drawn
+HEIGHTS = {"explore-pareto.png": 415, "explore-search.png": 415}  # of the part that is drawn
 
 
 def main() -> None:

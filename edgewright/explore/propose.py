@@ -17,6 +17,7 @@ from edgewright.explore.units import Assignment
 
 WEIGHTS = [10 ** (step / 4) for step in range(1, 45)]  # of the error, relative to the total cost
 _SWEEPS = 6
+_TIE = 1e-6
 
 
 @dataclass(frozen=True)
@@ -143,16 +144,15 @@ class Space:
         return current
 
 
-def frontier(space: Space, smallest: bool, max_size: float | None = None) -> list[dict[str, str]]:
+def frontier(space: Space, smallest: bool, limited: bool = False) -> list[dict[str, str]]:
     """Assignments from the cheapest to the most precise. ``smallest``: size is what counts, and time decides between
-    equals. With ``max_size``, also those that trade time for size."""
+    equals; else the other way around. ``limited``: the other one has a limit, so that both are traded."""
     presets = list(dict.fromkeys(name for names in space.choices.values() for name in names))
     uniform = [space.uniform(preset) for preset in presets]
     predictions = [space.predict(assignment) for assignment in uniform]
     time, size = max(p.time for p in predictions) or 1.0, max(p.size for p in predictions) or 1.0
-    pairs = [(1e-3 / time, 1.0 / size)] if smallest else [(1.0 / time, 1e-6 / size)]
-    if max_size is not None and not smallest:
-        pairs += [(1.0 / time, factor / size) for factor in (0.3, 3.0, 30.0)]
+    factors = (_TIE, 0.3, 3.0, 30.0) if limited else (_TIE,)  # of the other one
+    pairs = [(f / time, 1.0 / size) if smallest else (1.0 / time, f / size) for f in factors]
     found: dict[tuple[str, ...], dict[str, str]] = {}
     current = uniform[0]
     for time_weight, size_weight in pairs:

@@ -59,7 +59,8 @@ class Proposer:
         points = list(zip(verified, found.points, strict=True))
         good = [self._power(v.assignment) for v, p in points if goal.is_accurate(p)]
         bad = [self._power(v.assignment) for v, p in points if not goal.is_accurate(p)]
-        usable = [(v, p) for v, p in points if goal.is_accurate(p) and goal.is_small(p)]
+        fits = goal.is_fast if goal.smallest else goal.is_small
+        usable = [(v, p) for v, p in points if goal.is_accurate(p) and fits(p)]
         best = min(usable, key=lambda pair: goal.cost(pair[1]), default=None)
         pool = [a for a in self._frontier() if not known(a) and self._fits(a)]
         if best is None:
@@ -79,7 +80,9 @@ class Proposer:
         """What is proposed; it is computed again when conversions turn out to take another time."""
         key = f"{self.space.conversion:.1e}"
         if key not in self._frontiers:
-            self._frontiers[key] = frontier(self.space, self.task.goal.smallest, self.task.goal.size)
+            goal = self.task.goal
+            limited = (goal.latency if goal.smallest else goal.size) is not None
+            self._frontiers[key] = frontier(self.space, goal.smallest, limited)
         return self._frontiers[key]
 
     def _between(self, pool: Sequence[dict[str, str]], low: float, high: float) -> list[dict[str, str]]:
@@ -110,8 +113,11 @@ class Proposer:
         return [a for a in found.values() if self._power(a) < high]
 
     def _fits(self, assignment: Assignment) -> bool:
-        limit = self.task.goal.size
-        return limit is None or self.space.predict(assignment).size * self.corrections.size <= limit
+        """True if what is not minimized is predicted to be within its limit."""
+        goal, predicted = self.task.goal, self.space.predict(assignment)
+        if goal.smallest:
+            return goal.latency is None or predicted.time + self.corrections.time <= goal.latency
+        return goal.size is None or predicted.size * self.corrections.size <= goal.size
 
     def _power(self, assignment: Assignment) -> float:
         return self.space.predict(assignment).power

@@ -65,7 +65,15 @@ def test_a_result_is_rounded_to_the_coarsest_of_its_readers() -> None:
     assert converted == pytest.approx(1.0)  # once, for both readers
 
 
-def test_sizes_limit_proposals() -> None:
+def test_with_a_limit_of_size_proposals_trade_time_for_it() -> None:
+    """Presets that are fast are large here."""
+    space = chain(7, 0)
+    space.size = {key: 1000.0 / time for key, time in space.time.items()}
+    plain, limited = ({space.predict(a).size for a in frontier(space, False, limit)} for limit in (False, True))
+    assert len(limited) > len(plain) and min(limited) <= min(plain)
+
+
+def test_the_smallest_come_first() -> None:
     sizes = [chain(7, 0).predict(a).size for a in frontier(chain(7, 0), smallest=True)]
     assert min(sizes) == 700 and max(sizes) == 2800
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +97,13 @@ def test_a_metric_of_which_less_is_better(tmp_path: Path) -> None:
     assert result.task.goal.original == 1.0 and result.task.goal.score_limit == pytest.approx(1.0001)
     assert result.best.within_limits and 1.0 <= result.best.metric <= 1.0001
     assert max(p.metric for p in result.points) > 1.0001  # int8
+
+
+def test_without_time_only_single_precisions_are_compiled(found: SearchResult, folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder, tmp_path / "copy")
+    options: dict[str, Any] = {"min_sqnr": 50, "minimize": "size", "precisions": ["int8", "float"], "trials": 6}
+    result = search(output=tmp_path / "copy", budget=0.0, **options)
+    assert [p.name for p in result.points] == ["int8", "float"] and result.best.name == "float"
 
 
 def test_limits_that_cannot_be_met_are_reported(found: SearchResult) -> None:
