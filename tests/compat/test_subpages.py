@@ -99,6 +99,10 @@ def test_every_operator_of_a_table_is_a_row_or_composed_of_rows(start: str) -> N
     assert len(names) > 30
     unknown = [n for n in composed(backend) if n.split(".")[0] not in COMPOSED]
     assert unknown in ([], ["batch_norm"])
+    if backend != "xnnpack":  # whose table has floats, too
+        rows = [table(backend).rows[r] for n in names for r in row_names(n) if r in table(backend).rows]
+        floats = {row.op for row in rows if "static_quant" not in row.precisions}
+        assert floats == ({"maximum", "minimum"} if backend == "samsung" else set())  # as in its table
     (count,) = re.findall(rf"^\| {re.escape(start)}: .*? \| (\d+) \|", PAGE, re.MULTILINE)
     assert int(count) == len(names)
 
@@ -149,6 +153,29 @@ def left_over(backend: str, module: torch.nn.Module, x: torch.Tensor) -> list[st
 )
 def test_what_is_composed_is_delegated(backend: str, name: str) -> None:
     assert left_over(backend, Calls(COMPOSED[name]), X) == []
+
+
+INTEGERS = torch.arange(-32, 32, dtype=torch.int32).reshape(1, 8, 8)
+
+
+@pytest.mark.parametrize(
+    ("module", "x", "reason"),
+    [
+        (Calls(lambda x: x << 2), INTEGERS, "comparison, logic and select need a U85"),
+        (Calls(lambda x: x >> 2), INTEGERS, "comparison, logic and select need a U85"),
+        (Calls(lambda x: x.relu().argmax(-1)), X, "got int64"),
+        (torch.nn.Conv3d(3, 4, 3), torch.ones(1, 3, 4, 8, 8), "precision must be static_quant"),
+    ],
+)
+def test_what_ethos_u55_does_not_take(module: torch.nn.Module, x: torch.Tensor, reason: str) -> None:
+    target = ethos_u.EthosUCompileSpec("ethos-u55-128")
+    quantizer = ethos_u.EthosUQuantizer(target).set_global(ethos_u.get_symmetric_quantization_config())
+    prepared = prepare_pt2e(torch.export.export(module.eval(), (x,)).module(), quantizer)
+    prepared(x)
+    exported = torch.export.export(convert_pt2e(prepared), (x,))
+    edge = to_edge_transform_and_lower(exported, partitioner=[ethos_u.EthosUPartitioner(target)])
+    (rejected,) = (v for v in edge.partition_reports["forward"].rejected if v.operator not in CONVERSIONS)
+    assert any(reason in text for text in rejected.rejections)
 
 
 @pytest.mark.parametrize("backend", sorted({*TABLES.values()}))
