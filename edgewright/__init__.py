@@ -12,6 +12,7 @@ _NAMES = {
     "MemoryPlanningPass": "edgewright.program.memory",
     "Runtime": "edgewright.runtime.program",
     "compile": "edgewright.api.compile",
+    "compress": "edgewright.api.compress",
     "export": "edgewright.frontend.export",
     "llm": "edgewright.llm",
     "read_program": "edgewright.formats.pte_reader",

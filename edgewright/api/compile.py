@@ -196,6 +196,9 @@ class CompileSession:
         with stages("read data"):
             self.samples = self._samples(calibration)
         self.calls, self.evaluated = self.samples.calibration, self.samples.evaluation
+        if settings.recipe.compress:
+            with stages("compress"):
+                self._compress(model, inputs)
         dynamic_shapes = settings.dynamic_shapes
         if dynamic_shapes is None and isinstance(model, ExportedProgram) and settings.recipe.quantizes:
             dynamic_shapes = dynamic_shapes_of(self.exported)
@@ -231,6 +234,17 @@ class CompileSession:
         if not callable(train):
             raise UsageError("train", "must be a function of a model", value=type(train).__name__)
         return Trainer(train, model)
+
+    def _compress(self, model: Any, inputs: Any) -> None:
+        """Replace the model by one with compressed weights; results are still compared with the user's."""
+        from edgewright.api.compress import compressed_copy, make_compression
+
+        compression = make_compression(self.settings.recipe.compress, "recipe: compress")
+        if not self.calls:
+            raise UsageError("recipe: compress", "needs calibration data", remedy="Pass calibration=, or --calibrate.")
+        small, self.compressed = compressed_copy(model, self.calls, compression)
+        self.exported = _export_model(small, inputs, self.settings.dynamic_shapes)
+        self._module = self.exported.module()
 
     def _samples(self, calibration: Any) -> Samples:
         settings, evaluate = self.settings, self.settings.evaluate

@@ -11,6 +11,10 @@
     "features.3" = "higher"
     [targets.ethos-u55-128.options] # of the target's compiler
     memory_mode = "Sram_Only"
+    [compress]                      # weights of the model for all targets (edgewright.compress)
+    sparsity = 0.5
+    clusters = 32
+    exclude = ["features.0"]
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import Any
 
@@ -30,20 +34,21 @@ from edgewright.quantize.methods import BEST, split_precision
 FLOAT = "float"
 HIGHER = "higher"  # 16-bit activations where the target has them, floating point elsewhere
 _PARTS = ("modules", "operators")
-_KEYS = {"quantize", "targets", *_PARTS}
+_KEYS = {"quantize", "targets", "compress", *_PARTS}
 
 
 @dataclass(frozen=True)
 class Recipe:
     """``quantize``: the preset for everything (None: floating point). ``modules`` and ``operators`` are exceptions, by
     dotted path and by name in the op table. ``targets`` are overrides by target name. ``options``, of a target: for its
-    compiler (of Ethos-U: ``backends/ethos_u/target.py`` · ``OPTIONS``)."""
+    compiler (of Ethos-U: ``backends/ethos_u/target.py`` · ``OPTIONS``). ``compress``: of the model, for all targets."""
 
     quantize: str | None = None
     modules: Mapping[str, str] = field(default_factory=dict)
     operators: Mapping[str, str] = field(default_factory=dict)
     targets: Mapping[str, Recipe] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
+    compress: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def quantizes(self) -> bool:
@@ -91,6 +96,9 @@ def _toml_lines(recipe: Recipe, prefix: str) -> Iterable[str]:
         if entries:
             yield f"\n[{prefix}{part}]"
             yield from (f'{_quote(name)} = "{precision}"' for name, precision in entries.items())
+    if recipe.compress:
+        yield "\n[compress]"
+        yield from (f"{name} = {_toml_value(value)}" for name, value in recipe.compress.items())
     if recipe.options:
         yield f"\n[{prefix}options]"
         values = {
@@ -99,6 +107,10 @@ def _toml_lines(recipe: Recipe, prefix: str) -> Iterable[str]:
         yield from (f"{_quote(name)} = {value}" for name, value in values.items())
     for name, target_recipe in recipe.targets.items():
         yield from _toml_lines(target_recipe, f"{prefix}targets.{_quote(name)}.")
+
+
+def _toml_value(value: Any) -> str:
+    return f"[{', '.join(map(_quote, value))}]" if isinstance(value, list | tuple) else str(value)
 
 
 def _quote(text: str) -> str:
@@ -123,7 +135,7 @@ def as_recipe(source: Any, quantize: str | None) -> Recipe:
         raise UsageError("quantize", "must be the name of a preset, such as int8", value=quantize)
     for name in recipe.targets:
         find_target(name)  # raises for a misspelt name, which would otherwise be ignored
-    return recipe if quantize is None else Recipe(quantize, recipe.modules, recipe.operators, recipe.targets)
+    return recipe if quantize is None else replace(recipe, quantize=quantize)
 
 
 def read_recipe(path: str | os.PathLike[str]) -> Recipe:
@@ -143,7 +155,7 @@ def read_recipe(path: str | os.PathLike[str]) -> Recipe:
 
 
 def _parse_recipe(source: str, content: Mapping[str, Any], inner: bool = False) -> Recipe:
-    keys = {*_KEYS, "options"} - {"targets"} if inner else _KEYS
+    keys = {*_KEYS, "options"} - {"targets", "compress"} if inner else _KEYS
     for key in content:
         if key not in keys:
             raise not_among(source, key, sorted(keys), rule="a key must be one of", error=InputError)
@@ -158,7 +170,10 @@ def _parse_recipe(source: str, content: Mapping[str, Any], inner: bool = False) 
     options = content.get("options", {})
     if not isinstance(options, Mapping) or not all(type(value) in (str, int) for value in options.values()):
         raise InputError(f"{source}: options", "must be a table of strings and integers", value=options)
-    return Recipe(quantize, parts["modules"], parts["operators"], overrides, dict(options))
+    compress = content.get("compress", {})
+    if not isinstance(compress, Mapping) or not set(compress) <= {"sparsity", "clusters", "exclude"}:
+        raise InputError(f"{source}: compress", "must be a table of sparsity, clusters and exclude", value=compress)
+    return Recipe(quantize, parts["modules"], parts["operators"], overrides, dict(options), dict(compress))
 
 
 def _parse_table(source: str, table: Any) -> dict[str, str]:

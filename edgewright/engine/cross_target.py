@@ -45,7 +45,10 @@ def _aarch64(system: str, level: str) -> CrossTarget:
 
 def _cortex_m(name: str, architecture: str, features: str, summary: str, helium: bool = False) -> CrossTarget:
     # Vectors of four lanes in general-purpose or scalar floating-point registers, without Helium: 13 and 32 of them.
-    isa = ISA(name, 4, 8 if helium else 6, False, False, name, features, arch="arm", compact=True)
+    isa = ISA(
+        name, 4, 8 if helium else 6, False, False, name, features, arch="arm", compact=True, dsp=not helium,
+        helium=helium,
+    )  # fmt: skip
     return CrossTarget(name, f"thumb{architecture}-none-eabihf", isa, summary)
 
 

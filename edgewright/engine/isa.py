@@ -37,10 +37,17 @@ class ISA:
     bf16: bool = False  # float32 products may be rounded to bf16
     arch: str = field(default_factory=machine_name)  # as LLVM names it
     compact: bool = False  # little memory: algorithms that trade memory for speed are not used
+    dsp: bool = False  # Arm's DSP extension: products of two int16 pairs, accumulated in one instruction (SMLAD)
+    helium: bool = False  # Arm's M-profile vectors: dot products of 16 int8 accumulated in a scalar (VMLADAVA)
 
     @property
     def bytes(self) -> int:
         return 4 * self.lanes
+
+    @property
+    def dot_bytes(self) -> int:
+        """Bytes of a pixel that the int8 gemm multiplies at once, by those of each output channel."""
+        return 16 if self.helium else 4
 
 
 _AVX512 = ("avx512f", "avx512bw", "avx512vl", "avx512dq")

@@ -332,6 +332,55 @@ def test_compile_rejects(options: tuple[str, ...], rule: str, capsys: Any) -> No
     assert rule in done.err
 
 
+class _Residual(torch.nn.Module):
+    """A residual block around an operator that keeps the shape."""
+
+    def __init__(self, inner: torch.nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(x + self.inner(x))
+
+
+def random_network(seed: int) -> tuple[torch.nn.Module, tuple[int, ...]]:
+    """Two convolutions of random sizes, strides, dilations and groups, and what may follow them."""
+    rng = np.random.default_rng(seed)
+    pick = lambda *values: values[rng.integers(len(values))]  # noqa: E731
+    channels, layers = pick(1, 2, 3, 4, 8, 20, 33), list[torch.nn.Module]()
+    shape, width = (1, channels, pick(7, 12), pick(9, 14)), channels
+    for _ in range(2):
+        kernel, dilation, groups = (pick(1, 2, 3), pick(1, 3, 4)), pick(1, 1, 2), pick(1, 1, width)
+        out = width * pick(1, 1, 2) if groups > 1 else pick(3, 12, 16, 31, 40)
+        layers += [torch.nn.Conv2d(width, out, kernel, pick(1, 2), pick(0, 1), 1, groups), pick(
+            torch.nn.ReLU(), torch.nn.ReLU6(), torch.nn.Identity(), torch.nn.Hardtanh(-1.0, 0.5))]  # fmt: skip
+        if dilation > 1 and kernel == (3, 3):
+            layers[-2].dilation = (2, 2)
+        width = out
+    if pick(True, False):
+        layers.append(_Residual(torch.nn.Conv2d(width, width, 3, 1, 1, groups=pick(1, width))))
+    layers += (
+        [torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Linear(width, 10)] if pick(True, False) else []
+    )
+    return torch.nn.Sequential(*layers).eval(), shape
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("target", ["cortex-m4", "cortex-m55"])
+def test_random_convolutions_on_boards(target: str, seed: int, tmp_path: Path) -> None:
+    require_tools(GCC, QEMU)
+    torch.manual_seed(seed)
+    network, shape = random_network(seed)
+    data = [(torch.randn(shape),) for _ in range(3)]
+    options: dict[str, Any] = {"quantize": "int8", "calibration": data, "integer_io": "int8"}
+    path = save(network, data[0], tmp_path / "net.pte", **options)
+    about, _ = export_object(path, tmp_path, target)
+    inputs = random_inputs(about, 2)
+    for x, execution in zip(inputs, run_on_board(target, tmp_path, inputs), strict=True):
+        assert execution.output == expected_output(path, x).tobytes()
+
+
 @pytest.mark.slow
 def test_clock_of_the_boards_counts_instructions(tmp_path: Path) -> None:
     """Ticks of -icount against a trace of every instruction between the model's first and last address."""

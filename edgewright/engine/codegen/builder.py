@@ -294,10 +294,10 @@ class Function:
 
 class Module:
     """Functions, constants and declarations: the text of one object file. ``arch``: what its code is for, by default
-    this machine."""
+    this machine. ``dsp``: see ``ISA``."""
 
-    def __init__(self, arch: str | None = None) -> None:
-        self.arch = arch or machine_name()
+    def __init__(self, arch: str | None = None, dsp: bool = False) -> None:
+        self.arch, self.dsp = arch or machine_name(), dsp
         self.functions: dict[str, Function] = {}
         self._declared: dict[str, None] = {}
 

@@ -8,7 +8,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from edgewright.engine.codegen.builder import Function, Reg, const, element_type, lane_count, vec
-from edgewright.engine.codegen.vector import clamp, int_max, int_min, round_to_int, to_float32, widen_int8
+from edgewright.engine.codegen.vector import (
+    clamp,
+    int_max,
+    int_min,
+    nearest_int32,
+    round_to_int,
+    to_float32,
+    widen_int8,
+)
 from edgewright.ir.graph import QParams
 from edgewright.ir.numerics import Numerics
 from edgewright.ir.requant_scale import FloatScale
@@ -195,7 +203,7 @@ def _float32_half_even(f: Function, words: Sequence[Reg], may_overflow: bool) ->
 
     def requantize(total: Reg) -> Reg:
         scaled = f.op("fmul", to_float32(f, total), words[0])
-        return round_to_int(f, clamp(f, scaled, -_MAX_MAGNITUDE, _MAX_MAGNITUDE) if may_overflow else scaled)
+        return nearest_int32(f, clamp(f, scaled, -_MAX_MAGNITUDE, _MAX_MAGNITUDE) if may_overflow else scaled)
 
     return requantize
 

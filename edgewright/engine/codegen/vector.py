@@ -8,6 +8,7 @@ from edgewright.engine.codegen.builder import Function, Reg, const, element_type
 from edgewright.engine.isa import ISA
 
 X86 = "x86_64"
+ARM = "arm"
 CACHE_LINE = 64  # bytes
 WEIGHT_STREAMS = 4  # concurrent read streams: one and a half times the memory bandwidth of a single stream
 
@@ -102,6 +103,16 @@ def round_to_int(f: Function, x: Reg) -> Reg:
     return f.call({8: "llvm.x86.avx.cvt.ps2dq.256", 4: "llvm.x86.sse2.cvtps2dq"}[lanes], kind, x)
 
 
+def nearest_int32(f: Function, x: Reg) -> Reg:
+    """``round_to_int`` of values that are known to be in range."""
+    kind = vec(lane_count(x.type), "i32")
+    if f.module.arch != ARM:
+        return round_to_int(f, x)
+    if f.module.dsp:  # vcvtr: the integer in a floating-point register, rounded in the processor's default mode
+        return f.bitcast(by_lane(f, "llvm.arm.vcvtr.f32", x), kind)
+    return f.cast("fptosi", f.call(f"llvm.roundeven.{_suffix(x.type)}", x.type, x), kind)
+
+
 def prefetch(f: Function, pointer: Reg, offset: int, into_l1: bool = True) -> None:
     """Prefetch a cache line for reading: into L1 or, unless ``into_l1``, into L2."""
     f.module.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
@@ -127,11 +138,12 @@ def widen_int8(f: Function, x: Reg, signed: bool = False) -> Reg:
 class Int8Dot:
     """Dot products of four uint8 activations and four int8 weights, accumulated in int32 lanes.
 
-    Three implementations, all exact:
+    Four implementations, all exact:
 
     - VNNI (vpdpbusd) and AArch64 I8MM (usdot) take unsigned by signed operands directly.
     - AArch64 dotprod (sdot) takes only signed by signed. Since x = (x - 128) + 128, data are XORed with 0x80 and
       128 * sum(w) is added back: two sdot with the constant 64, computed once per weight vector.
+    - Arm's DSP extension (smlad) multiplies int16 pairs, lane by lane: even and odd bytes are extended (sxtb16).
     - Without a dot product instruction, even and odd bytes are widened to int16 and multiplied by pmaddwd. (pmaddubsw
       would be shorter, but it saturates at int16.)
 
@@ -147,6 +159,10 @@ class Int8Dot:
             return (self.f.op("xor", x, -128),)
         if self.isa.dot:
             return (x,)
+        if self.isa.dsp:
+            words = self.f.bitcast(x, vec(lane_count(x.type) // 4, "i32"))
+            odd = self.f.op("lshr", words, 8)
+            return self.f.op("and", words, EVEN_BYTES), self.f.op("and", odd, EVEN_BYTES)
         int16 = self.f.bitcast(x, vec(lane_count(x.type) // 2, "i16"))
         return self.f.op("and", int16, 255), self.f.op("lshr", int16, 8)
 
@@ -156,6 +172,8 @@ class Int8Dot:
             return w, self._signed(self._signed(const(0, kind), half, w), half, w)
         if self.isa.dot:
             return (w,)
+        if self.isa.dsp:
+            return extend_int8_pairs(self.f, self.f.bitcast(w, vec(lane_count(w.type) // 4, "i32")))
         int16 = self.f.bitcast(w, vec(lane_count(w.type) // 2, "i16"))
         return self.f.op("ashr", self.f.op("shl", int16, 8), 8), self.f.op("ashr", int16, 8)
 
@@ -168,7 +186,7 @@ class Int8Dot:
         if self.isa.dot:
             return f.call(f"llvm.x86.avx512.vpdpbusd.{lanes * 32}", total.type, total, x[0], w[0])
         for a, b in zip(x, w, strict=True):
-            total = f.add(total, madd_int16(f, a, b))
+            total = smlad(f, a, b, total) if self.isa.dsp else f.add(total, madd_int16(f, a, b))
         return total
 
     def _signed(self, total: Reg, x: Reg, w: Reg) -> Reg:
@@ -193,7 +211,42 @@ class Int16Dot:
         lanes, f = lane_count(total.type), self.f
         if self.isa.dot and f.module.arch == X86:
             return f.call(f"llvm.x86.avx512.vpdpwssd.{lanes * 32}", total.type, total, x[0], w[0])
+        if self.isa.dsp:
+            return smlad(f, *(f.bitcast(pairs, total.type) for pairs in (x[0], w[0])), total)
         return f.add(total, madd_int16(f, x[0], w[0]))
+
+
+EVEN_BYTES = 0x00FF00FF
+
+
+def by_lane(f: Function, name: str, *operands: Reg) -> Reg:
+    """A scalar intrinsic, whose operands and result have one type, for each lane."""
+    kind, single = operands[0].type, element_type(operands[0].type)
+    if lane_count(kind) == 1:
+        return f.call(name, kind, *operands)
+    result = Reg("poison", kind)
+    for lane in range(lane_count(kind)):
+        scalars = [f.emit(single, f"extractelement {kind} {x}, i32 {lane}") for x in operands]
+        value = f.call(name, single, *scalars)
+        result = f.emit(kind, f"insertelement {kind} {result}, {single} {value}, i32 {lane}")
+    return result
+
+
+def smlad(f: Function, x: Reg, w: Reg, total: Reg) -> Reg:
+    """Arm's DSP extension: the products of both int16 halves of x and w, added to total modulo 2**32."""
+    return by_lane(f, "llvm.arm.smlad", x, w, total)
+
+
+def extend_int8_pairs(f: Function, words: Reg) -> tuple[Reg, Reg]:
+    """Even and odd bytes of int32 lanes, sign-extended to the int16 halves of two int32 vectors (sxtb16)."""
+    rotated = f.call(f"llvm.fshr.{_suffix(words.type)}", words.type, words, words, const(8, words.type))
+    return by_lane(f, "llvm.arm.sxtb16", words), by_lane(f, "llvm.arm.sxtb16", rotated)
+
+
+def dot16(f: Function, x: Reg, w: Reg, total: Reg) -> Reg:
+    """Helium's vmladava: the dot product of 16 int8, added to a scalar modulo 2**32."""
+    signed, add, straight = const(0, "i32"), const(0, "i32"), const(0, "i32")
+    return f.call("llvm.arm.mve.vmldava.v16i8", "i32", signed, add, straight, total, x, w)
 
 
 def madd_int16(f: Function, x: Reg, w: Reg) -> Reg:
@@ -254,6 +307,15 @@ def pack_four_to_uint8(f: Function, four: Sequence[Reg], zero: Reg | None) -> Re
 
     Every 128-bit block of the result holds four bytes of the first vector, then of the second, third and fourth.
     """
+    if f.module.arch == ARM:  # one clamp suffices, in scalars and with vectors of 128 bits
+        lanes, kind = lane_count(four[0].type), four[0].type
+        if zero is not None:
+            offset = f.cast("sext", f.shuffle(zero, zero, range(lanes)), kind)
+            four = [saturating_add(f, x, offset) for x in four]
+        low, high = const(0, kind), const(255, kind)
+        narrow = [f.cast("trunc", int_min(f, int_max(f, x, low), high), vec(lanes, "i8")) for x in four]
+        halves = [f.shuffle(a, b, range(2 * lanes)) for a, b in (narrow[:2], narrow[2:])]
+        return f.shuffle(*halves, range(4 * lanes))
     int16_pair = [pack_int16(f, four[0], four[1]), pack_int16(f, four[2], four[3])]
     if zero is not None:
         int16_pair = [saturating_add(f, w, zero) for w in int16_pair]

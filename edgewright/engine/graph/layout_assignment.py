@@ -79,7 +79,8 @@ class LayoutAssignment:
                 value, border = required
                 self.borders[value] = self.borders.get(value, Border()).union(border)
         self._pad_rows()
-        images = {low.node.out for low in self.lowerings if isinstance(low, PlanesToChannelsLast)}
+        copies = (PlanesToChannelsLast, Move) if self.context.isa.compact else PlanesToChannelsLast
+        images = {low.node.out for low in self.lowerings if isinstance(low, copies)}
         for lowering in self.lowerings:
             unpadded = lowering.prefers_unpadded()
             if unpadded is not None and unpadded in images and self._reads[unpadded] == 1:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, const, vec
-from edgewright.engine.codegen.vector import Int8Dot, interleave
+from edgewright.engine.codegen.vector import ARM, EVEN_BYTES, Int8Dot, extend_int8_pairs, interleave
 from edgewright.engine.isa import ISA
 from edgewright.engine.kernels.int8_gemm import (
     EpilogueParams,
@@ -50,6 +50,8 @@ class Int8DepthwiseRow:
 
 def channel_blocks(isa: ISA, channels: int) -> list[tuple[int, list[int]]]:
     """(vector width, first channel of each block): full vectors, and a narrower or overlapping one for the rest."""
+    if isa.dsp:
+        return [(4, list(range(0, channels, 4)))]
     covered, blocks = channels // isa.bytes * isa.bytes, []
     if covered:
         blocks.append((isa.bytes, list(range(0, covered, isa.bytes))))
@@ -92,9 +94,10 @@ def quad_patterns(row: Int8DepthwiseRow) -> list[tuple[int, int, tuple[int, ...]
     return patterns
 
 
-def packed_block_bytes(row: Int8DepthwiseRow, width: int) -> int:
+def packed_block_bytes(isa: ISA, row: Int8DepthwiseRow, width: int) -> int:
     """Size of a channel block's packed weights in bytes."""
-    return packed_header_bytes(row, width) + row.kernel[0] * len(quad_patterns(row)) * 4 * width
+    taps = row.kernel[1] if isa.arch == ARM else len(quad_patterns(row)) * 4
+    return packed_header_bytes(row, width) + row.kernel[0] * taps * width
 
 
 def packed_header_bytes(row: Int8DepthwiseRow, width: int) -> int:
@@ -110,14 +113,15 @@ def pack_weights(
     total = max(starts[-1] + width for width, starts in blocks)
     padded = np.zeros((row.kernel[0], row.kernel[1] + 1, total), np.int8)  # the last column is zero, for tap -1
     padded[:, :-1, : filters.shape[2]] = filters
-    spaced = padded[:, [list(taps) for *_, taps in quad_patterns(row)]]
+    spaced = padded[:, [list(taps) for *_, taps in quad_patterns(row)]] if isa.arch != ARM else padded[:, :-1]
     biases, factor_words = np.zeros(total, np.int32), np.tile(padding_factors(row.epilogue)[:, None], (1, total))
     biases[: len(bias)], factor_words[:, : factors.shape[1]] = bias, factors.view(np.int32)
     parts = []
     for width, start in ((width, start) for width, starts in blocks for start in starts):
-        order = start + channel_order(width // 4, 4)
-        parts += [biases[order].view(np.uint8), factor_words[:, order].reshape(-1).view(np.uint8), params.pack()]
-        parts.append(np.ascontiguousarray(spaced[..., order].swapaxes(2, 3)).reshape(-1).view(np.uint8))
+        order = start + (np.arange(width) if isa.arch == ARM else channel_order(width // 4, 4))
+        parts += [biases[order].view(np.uint8), factor_words[:, order].reshape(-1).view(np.uint8)]
+        taps = spaced[..., order] if isa.arch == ARM else spaced[..., order].swapaxes(2, 3)
+        parts += [params.pack()[: row.epilogue.param_bytes], np.ascontiguousarray(taps).reshape(-1).view(np.uint8)]
     return np.concatenate(parts)
 
 
@@ -128,6 +132,8 @@ def tile_pixels(isa: ISA, row: Int8DepthwiseRow) -> int:
     registers: 4 * 4 + 4 = 20 of 32, or 2 * 4 + 4 = 12 of 16; weights and half-interleaved pairs share the others. Not
     more pixels than the row has: the tile loop runs at least once.
     """
+    if isa.arch == ARM:
+        return 1
     return min(4 if isa.registers >= 32 else 2, row.columns)
 
 
@@ -144,12 +150,13 @@ def emit_row(module: Module, isa: ISA, row: Int8DepthwiseRow) -> Function:
             offset = f.add(f.mul(index, width), starts[0])
             if starts[-1] % width:
                 offset = f.call("llvm.umin.i64", I64, offset, const(starts[-1], I64))
-            block_weights = f.gep(weights, f.mul(index, packed_block_bytes(row, width)))
-            _Block(f, isa, row, width, block_weights).emit([f.gep(p, offset) for p in start])
+            block_weights = f.gep(weights, f.mul(index, packed_block_bytes(isa, row, width)))
+            block = (_TapBlock if isa.arch == ARM else _Block)(f, isa, row, width, block_weights)
+            block.emit([f.gep(p, offset) for p in start])
             return []
 
         f.loop(len(starts), [], channels)
-        weights = f.gep(weights, len(starts) * packed_block_bytes(row, width))
+        weights = f.gep(weights, len(starts) * packed_block_bytes(isa, row, width))
     f.ret()
     return f
 
@@ -230,3 +237,47 @@ class _Block:
         for a, b in zip(pairs[column], pairs[column + 2 * d], strict=True):
             quad += interleave(f, f.bitcast(a, half), f.bitcast(b, half))
         return [f.bitcast(q, self.vector_type) for q in quad]
+
+
+class _TapBlock(_Block):
+    """A block whose taps are multiplied one by one: a vector of four channels at a time."""
+
+    def _emit_tile(self, pointers: Sequence[Reg], pixels: int) -> None:
+        f, row, width, head = self.f, self.row, self.width, packed_header_bytes(self.row, self.width)
+        *data, out, residual = pointers
+        vectors, lanes, kind = width // 4, 4, vec(4, "i32")
+        sums = [f.load(kind, self.weights, 16 * j, 4) for j in range(vectors)]
+        for dy in range(row.kernel[0]):
+            for tap in range(row.kernel[1]):
+                at, weight = tap * row.dilation * row.data_pixel_stride, head + (dy * row.kernel[1] + tap) * width
+                for j in range(vectors):
+                    x, w = f.gep(data[dy], at + 4 * j), f.gep(self.weights, weight + 4 * j)
+                    sums[j] = self._multiply(sums[j], x, w)
+        factors = load_requantizers(f, row.epilogue, f.gep(self.weights, 4 * width), lanes, vectors, 4)
+        emitter = Int8EpilogueEmitter(f, row.epilogue, f.gep(self.weights, 4 * width * (1 + row.epilogue.factor_words)))
+        repeats = 4 // vectors  # a store takes four vectors, of which those beyond the first pixel's are not used
+        added = None
+        if row.epilogue.sum:
+            added = f.load(self.vector_type, residual)
+            added = f.shuffle(added, added, [i % width for i in range(16)])
+        packed = emitter.store(sums * repeats, factors * repeats, added)
+        f.store_first(f.shuffle(packed, packed, range(width)), self.used, out)
+
+    def _multiply(self, total: Reg, x: Reg, w: Reg) -> Reg:
+        """The products of four channels, added to their sums."""
+        f, kind = self.f, vec(4, "i8")
+        if not self.isa.dsp:
+            wide = f.cast("zext", f.load(kind, x), total.type), f.cast("sext", f.load(kind, w), total.type)
+            return f.add(total, f.op("mul", *wide))
+        word, lanes = f.load("i32", x), []
+        even, odd = f.op("and", word, EVEN_BYTES), f.op("and", f.op("lshr", word, 8), EVEN_BYTES)
+        weights = extend_int8_pairs(f, f.load("i32", w, 0, 4))
+        for half in ("llvm.arm.smlabb", "llvm.arm.smlatt"):
+            for pairs, factors in zip((even, odd), weights, strict=True):
+                at = len(lanes)
+                lanes.append(
+                    f.call(half, "i32", pairs, factors, f.emit("i32", f"extractelement {total.type} {total}, i32 {at}"))
+                )
+        for at, lane in enumerate(lanes):
+            total = f.emit(total.type, f"insertelement {total.type} {total}, i32 {lane}, i32 {at}")
+        return total

@@ -15,6 +15,7 @@ from edgewright.engine.codegen.vector import (
     CACHE_LINE,
     Int8Dot,
     Int16Dot,
+    dot16,
     int_max,
     int_min,
     pack_four_to_uint8,
@@ -42,6 +43,7 @@ class Int8Epilogue:
     sum: bool  # a residual add with a second tensor
     table: bool  # a lookup table, for activations
     rounding: str = "even"
+    compact: bool = False  # constants of the steps that it lacks are left out
 
     @property
     def factor_words(self) -> int:
@@ -51,7 +53,7 @@ class Int8Epilogue:
     @property
     def param_bytes(self) -> int:
         """Size of the parameters in bytes."""
-        return 64 + 256 * self.table
+        return 16 if self.compact and not self.table and not self.sum else 64 + 256 * self.table
 
 
 @dataclass(frozen=True)
@@ -189,6 +191,9 @@ def join_pixels(f: Function, rows: Sequence[Reg], vectors: int) -> Reg:
 # nothing in the loop: with symmetric weights, sum((x - zx) * w) = sum(x * w) - zx * sum(w), and the second term is
 # constant and folded into the int32 bias (gemmlowp, "doc/quantization.md"; Jacob et al. 2018, section 2.3).
 #
+# Helium has no dot product per lane, but one of 16 bytes accumulated in a scalar (``vector.dot16``), of operands of the
+# same sign: 16 depth elements per step, the sign bit of data inverted, and the 128 that this subtracts in the bias.
+#
 # A packed panel is: bias (int32), requantization factors (one or two 32-bit words), epilogue parameters, weights.
 
 
@@ -225,6 +230,8 @@ def rank_tiles(
     isa: ISA, pixel_bytes: int, steps: int, rows: int, columns: int, threads: int
 ) -> tuple[tuple[int, int], ...]:
     """Candidate tiles (vectors, pixels), fastest first by a cost model of execution ports and caches."""
+    if isa.arch == "arm":  # accumulators of all pixels and channels are general-purpose registers
+        return ((1, 1),)
     if rows * columns == 1:
         return ((4, 1),)
     max_pixels = {4: 6, 2: 14, 1: 24} if isa.registers >= 32 else {2: 4, 1: 8}
@@ -261,7 +268,7 @@ def _tile_cycles(vectors: int, pixels: int, steps: int, weights: int) -> float:
 
 def panel_bytes(isa: ISA, panel: Int8Panel, epilogue: Int8Epilogue, steps: int) -> int:
     width = panel.vectors * isa.lanes
-    return width * 4 * (1 + epilogue.factor_words) + epilogue.param_bytes + steps * width * 4
+    return width * 4 * (1 + epilogue.factor_words) + epilogue.param_bytes + steps * width * isa.dot_bytes
 
 
 def pack_weights(
@@ -274,15 +281,17 @@ def pack_weights(
     epilogue: Int8Epilogue,
     params: EpilogueParams,
 ) -> None:
-    """Pack ``filters`` [channels, steps * 4] of int8, ``bias`` [channels] and ``factors`` [words, channels]."""
-    fours = np.ascontiguousarray(filters).view(np.int32)
-    remaining, start, packed_params = buffer, 0, params.pack()
+    """Pack ``filters`` [channels, steps * dot_bytes] of int8, ``bias`` [channels] and ``factors`` [words, channels]."""
+    fours = np.ascontiguousarray(filters).reshape(len(filters), -1, isa.dot_bytes)  # channels, steps, depth
+    if isa.helium:
+        bias = bias + (128 * filters.sum(1, dtype=np.int64)).astype(np.int32)
+    remaining, start, packed_params = buffer, 0, params.pack()[: epilogue.param_bytes]
     for panel, run in groupby(panels):
         panel_count, order = len(list(run)), channel_order(isa.lanes, panel.vectors)
         width = len(order)
         front = 4 * width * (1 + epilogue.factor_words)
         head = front + len(packed_params)
-        size = head + 4 * width * fours.shape[1]
+        size = head + width * fours[0].size
         packed, remaining = np.split(remaining, [panel_count * size])
         blocks = packed.reshape(panel_count, size)
         wanted_channels = start + panel.used * np.arange(panel_count)[:, None] + order
@@ -295,8 +304,8 @@ def pack_weights(
             words.swapaxes(0, 1)
         )
         blocks[:, front:head] = packed_params
-        parts = body.reshape(panel_count, panel.streams, -1, fours.shape[1])
-        blocks[:, head:].view(np.int32).reshape(*parts.shape[:2], fours.shape[1], -1)[:] = parts.swapaxes(2, 3)
+        parts = body.view(np.uint8).reshape(panel_count, panel.streams, -1, *fours.shape[1:]).swapaxes(2, 3)
+        blocks[:, head:].reshape(parts.shape)[:] = parts
         start += panel_count * panel.used
     assert not len(remaining)
 
@@ -338,10 +347,37 @@ def _multiply(f: Function, isa: ISA, pixels: int, panel: Int8Panel, window: Wind
     size, weights = 4 * isa.lanes, f.arg("weights")
     bias = [f.load(vec(isa.lanes, "i32"), weights, j * size, size) for j in range(panel.vectors)]
     begin = f.gep(weights, (1 + epilogue.factor_words) * panel.vectors * size + epilogue.param_bytes)
+    if isa.helium:
+        return _accumulate_scalars(f, pixels, window, begin, bias)
     prefetch_distance = panel_bytes(isa, panel, epilogue, window.elements) if ahead else 0
     return accumulate_tile(
         f, Int8Dot(f, isa), pixels, window, begin, bias, prefetch_distance, into_l1=False, streams=panel.streams
     )
+
+
+def _accumulate_scalars(f: Function, pixels: int, window: Window, begin: Reg, bias: list[Reg]) -> list[Reg]:
+    """The depth loop with Helium: a scalar accumulator of every pixel and channel."""
+    lanes, bytes_ = lane_count(bias[0].type), vec(16, "i8")
+    channels = lanes * len(bias)
+    first = [f.emit("i32", f"extractelement {b.type} {b}, i32 {lane}") for b in bias for lane in range(lanes)]
+
+    def step(_: Reg, carried: list[Reg]) -> list[Reg]:
+        data, weights, *sums = carried
+        for p in range(pixels):
+            x = f.op("xor", f.load(bytes_, data, p * window.step, 1), -128)
+            for channel in range(channels):
+                w = f.load(bytes_, weights, 16 * channel, 4)
+                sums[p * channels + channel] = dot16(f, x, w, sums[p * channels + channel])
+        return [f.gep(data, 16), f.gep(weights, 16 * channels), *sums]
+
+    sums = emit_window_loops(f, window, [f.arg("data"), begin, *first * pixels], step, window.depth)[2:]
+    vectors = []
+    for start in range(0, len(sums), lanes):
+        vector = Reg("poison", bias[0].type)
+        for lane, total in enumerate(sums[start : start + lanes]):
+            vector = f.emit(vector.type, f"insertelement {vector.type} {vector}, i32 {total}, i32 {lane}")
+        vectors.append(vector)
+    return vectors
 
 
 def accumulate_tile(
@@ -367,6 +403,13 @@ def accumulate_tile(
         for j in range(vectors_per_stream)
     ]
 
+    unrolled = next(n for n in (4, 2, 1) if window.depth % n == 0) if f.module.dsp else 1
+
+    def steps(index: Reg, carried: list[Reg]) -> list[Reg]:
+        for _ in range(unrolled):
+            carried = step(index, carried)
+        return carried
+
     def step(_: Reg, carried: list[Reg]) -> list[Reg]:
         data, weights, *sums = carried
         row = [dots.weights(f.load(bytes_, weights, weight_offset, size)) for weight_offset in offsets]
@@ -378,7 +421,7 @@ def accumulate_tile(
                 sums[p * vectors + j] = dots.add(sums[p * vectors + j], x, w)
         return [f.gep(data, 4), f.gep(weights, vectors_per_stream * size), *sums]
 
-    return emit_window_loops(f, window, [f.arg("data"), begin, *bias * pixels], step, window.depth)[2:]
+    return emit_window_loops(f, window, [f.arg("data"), begin, *bias * pixels], steps, window.depth // unrolled)[2:]
 
 
 def max_accumulator(limit: Array, bias: Array) -> int:

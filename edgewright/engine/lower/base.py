@@ -70,7 +70,7 @@ class LoweringContext:
         name = f"{kind}_{hashlib.blake2b(repr((isa, spec)).encode(), digest_size=12).hexdigest()}"
 
         def text() -> str:
-            module = Module(self.isa.arch)
+            module = Module(self.isa.arch, self.isa.dsp)
             build(module, name)
             return module.text()
 

@@ -120,8 +120,9 @@ class Int8ConvParams:
         )
         zero_point = affine_of(out_q).zero if self.scaling is None else self.scaling.zero + storage_offset(out_q)
         requant = Int8Epilogue(
-            zero_point != 0, low > 0, high < 255, large, bool(node.sum), node.table is not None, rounding
-        )
+            zero_point != 0, low > 0, high < 255, large, bool(node.sum), node.table is not None, rounding,
+            self.context.isa.compact,
+        )  # fmt: skip
         return requant, EpilogueParams(zero_point, low, high, factors, node.table)
 
     def _residual_factors(self, conv_q: QParams, out_q: QParams) -> tuple[int, ...]:
@@ -214,9 +215,11 @@ class Int8Conv(_Int8ConvLowering):
         return cls(node, conv, params) if params.exact else None
 
     def prefers_unpadded(self) -> Value | None:
-        """With three channels, a dense kernel row takes fewer 4-byte steps than one step per column."""
-        conv = self.conv
-        saves_steps = conv.inputs == 3 and -(-3 * conv.kernel[1] // 4) < conv.kernel[1]
+        """With three channels, a dense kernel row takes fewer steps than one of padded pixels; with one or two, too,
+        where each step costs instructions."""
+        conv, isa = self.conv, self.params.context.isa
+        dense, padded = (-(-channels * conv.kernel[1] // isa.dot_bytes) for channels in (conv.inputs, 4))
+        saves_steps = conv.inputs in ((1, 2, 3) if isa.compact else (3,)) and dense < padded
         return self.node.op.args["input"] if saves_steps and conv.groups == 1 and conv.dilation[1] == 1 else None
 
     def emit(self, context: LoweringContext) -> None:
@@ -259,12 +262,12 @@ class Int8Conv(_Int8ConvLowering):
         return context.tuning.pick(self.node, "tile", spec, [*tiles, *swapped])
 
     def _window(self, data: Storage) -> Window:
-        """The window in steps of four bytes, one dot product each."""
+        """The window in steps of one dot product each."""
         plain = input_window(self.conv, data, 1)
-        return Window(plain.loops, -(-plain.depth // 4), plain.step)
+        return Window(plain.loops, -(-plain.depth // self.params.context.isa.dot_bytes), plain.step)
 
     def _window_order(self, data: Storage) -> Array:
-        """Filters in the order the window visits inputs: [output channels, steps * 4]."""
+        """Filters in the order the window visits inputs: [output channels, steps * dot_bytes]."""
         plain = input_window(self.conv, data, 1)
         filters = self.params.filters
         channels, high, _, inputs = filters.shape
@@ -272,7 +275,8 @@ class Int8Conv(_Int8ConvLowering):
             filters = _pad_last_dim(filters, data.layout.pixel).reshape(channels, high, -1)[..., : plain.depth]
         else:
             filters = filters.reshape(channels, -1, inputs)
-        return _pad_last_dim(filters, -(-plain.depth // 4) * 4).reshape(channels, -1)
+        step = self.params.context.isa.dot_bytes
+        return _pad_last_dim(filters, -(-plain.depth // step) * step).reshape(channels, -1)
 
     def _pack(
         self, context: LoweringContext, data: Storage, panels: list[int8_gemm.Int8Panel], steps: int

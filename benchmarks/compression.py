@@ -1,0 +1,77 @@
+"""What pruning and clustering (edgewright.compress) save on an Ethos-U: MobileNetV2 trained on CIFAR-10.
+
+For each compression, the model is compressed with 128 training images, quantized to int8 with 64 of them, and compiled.
+Accuracy: the share of test images that the compiled program classifies correctly on this machine, by the NPU's own
+commands; for comparison, the float model. Weights and cycles are Vela's: bytes of the compressed weights, and its
+estimate.
+
+    python benchmarks/compression.py [--images 1000] [--only 0.5,none]
+"""
+
+from __future__ import annotations
+
+import argparse
+import platform
+import subprocess
+import time
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+import edgewright as ew
+from tests.support import cifar
+
+ROOT = Path(__file__).parent.parent
+TARGETS = ("ethos-u55-128", "ethos-u85-256")
+COMPRESSIONS: tuple[tuple[float, int | None], ...] = (
+    (0.0, None), (0.5, None), (0.75, None), (0.0, 32), (0.5, 32), (0.75, 32),
+)  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--images", type=int, default=1000)
+    parser.add_argument("--only", help="one compression: sparsity and clusters")
+    args = parser.parse_args()
+    heads = ["sparsity", "clusters", "float", "int8", "MiB of weights"]
+    heads += [f"{target}: {what}" for target in TARGETS for what in ("weights", "cycles")]
+    table = Table(*heads)
+    for sparsity, clusters in COMPRESSIONS:
+        if args.only in (None, f"{sparsity},{clusters}".lower()):
+            table.add_row(*measure(sparsity, clusters, args.images))
+    console = Console(width=160)
+    console.print(table)
+    commit = subprocess.run(["git", "-C", ROOT, "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
+    console.print(f"{date.today()}, commit {commit.stdout.strip()}, torch {torch.__version__}, {platform.machine()}")
+
+
+def measure(sparsity: float, clusters: int | None, images: int) -> list[str]:
+    model, started = cifar.mobilenet(), time.perf_counter()
+    training = list(cifar.calibration(128))
+    if sparsity or clusters is not None:
+        batches = [(x,) for x in torch.cat(training).split(64)]
+        model = ew.compress(model, batches[0], batches, sparsity=sparsity, clusters=clusters)
+    print(f"{sparsity} {clusters}: compressed in {time.perf_counter() - started:.0f} s", flush=True)
+    with torch.no_grad():
+        accuracies = [cifar.accuracy(model, images)]
+    calibration: list[Any] = [(x,) for x in training[:64]]
+    cells: list[str] = []
+    for target in TARGETS:
+        result = ew.compile(model, (training[0],), target, quantize="int8", calibration=calibration, evaluate=0,
+                            check=False, quiet=True)  # fmt: skip
+        (estimate,) = result.report.estimates
+        cells += [f"{estimate['weights']['encoded'] / 1024:,.0f} KiB", f"{estimate['cycles'] / 1e6:.3f} M"]
+        if target == TARGETS[0]:
+            accuracies.append(cifar.accuracy(result.run, images))
+            original = estimate["weights"]["original"]
+    shown = [f"{sparsity:.0%}", str(clusters or ""), *(f"{accuracy:.1f} %" for accuracy in accuracies)]
+    print(shown, cells, flush=True)
+    return [*shown, f"{original / (1 << 20):.2f}", *cells]
+
+
+if __name__ == "__main__":
+    main()
