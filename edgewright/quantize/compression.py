@@ -11,9 +11,10 @@ channel: int8 weights of a layer then take no more than ``clusters`` values.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,10 +22,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
+from edgewright.errors import UsageError
+
 _BLOCK = 64  # inputs whose pruning is decided together
 _DAMPING = 0.01  # share of the mean diagonal that is added to second moments, which few inputs leave singular
 _LEVELS = 127  # of int8, on each side of zero
-_MAX_COLUMNS = 65_536  # positions of an input that second moments are taken from
+_MAX_COLUMNS = 65_536  # positions of all inputs that second moments are taken from
 
 
 @dataclass(frozen=True)
@@ -48,18 +51,14 @@ class CompressedLayer:
 
 
 @dataclass
-class _BatchNormChange:
-    """Moments of a batch norm's input, per channel, in the original model."""
+class _Moments:
+    """Of a batch norm's input, per channel."""
 
     mean: Tensor
     variance: Tensor
 
 
 Calls = Sequence[Callable[[nn.Module], Any]]  # each calls the model with one input
-
-
-class _LayerReachedError(Exception):
-    """Ends a call of the model at the layer whose input is wanted."""
 
 
 def prunable(model: nn.Module, exclude: Sequence[str] = ()) -> dict[str, nn.Module]:
@@ -80,93 +79,98 @@ def _is_excluded(name: str, exclude: Sequence[str]) -> bool:
 def compress_weights(model: nn.Module, calls: Calls, compression: Compression) -> list[CompressedLayer]:
     """Compress the layers of ``model`` in place, which must be in evaluation mode."""
     layers = prunable(model, compression.exclude)
-    norms = {name: m for name, m in model.named_modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)}
-    done: list[CompressedLayer] = []
-    with torch.no_grad():
-        order = _execution_order(model, calls[0], {**layers, **norms})
-        tracked = [norms[name] for name in order if name in norms and norms[name].running_mean is not None]
-        original = dict(zip(tracked, _input_moments(model, calls, tracked), strict=True))
-        for name in order:
-            module = norms.get(name) or layers[name]
-            if name in layers:
-                done.append(_compress_layer(name, module, _second_moments(model, calls, module), compression))
-            elif done and module in original:
-                _follow(module, original[module], *_input_moments(model, calls, [module]))
-    return done
+    norms = {
+        name: module
+        for name, module in model.named_modules()
+        if isinstance(module, nn.modules.batchnorm._BatchNorm) and module.running_mean is not None
+    }
+    original: dict[str, _Moments] = {}
+    done: dict[str, CompressedLayer] = {}
+
+    def observe(name: str, inputs: Sequence[Tensor]) -> None:
+        original.setdefault(name, _moments(inputs))
+
+    def decide(name: str, inputs: Sequence[Tensor]) -> None:
+        if name in layers and name not in done:
+            layer = layers[name]
+            done[name] = _compress_layer(name, layer, _second_moments(layer, inputs), compression)
+        elif name in original and done:
+            _follow(norms[name], original.pop(name), _moments(inputs))
+
+    if norms:
+        _InLockstep(norms, observe).run(model, calls)
+    _InLockstep({**layers, **norms}, decide).run(model, calls)
+    return list(done.values())
 
 
-def _execution_order(model: nn.Module, call: Callable[[nn.Module], Any], modules: dict[str, nn.Module]) -> list[str]:
-    """Names in the order in which one call of the model first reaches their modules."""
-    reached: dict[str, None] = {}
-    hooks = [module.register_forward_pre_hook(lambda *_, name=name: reached.setdefault(name))
-             for name, module in modules.items()]  # fmt: skip
-    try:
-        call(model)
-    finally:
-        for hook in hooks:
-            hook.remove()
-    return list(reached)
+class _InLockstep:
+    """Runs calls of a model at the same time, each in a thread, and stops them all before a module of ``modules`` runs:
+    ``visit(name, inputs)`` then sees the module's inputs in all calls, and may change its weights."""
 
+    def __init__(self, modules: Mapping[str, nn.Module], visit: Callable[[str, Sequence[Tensor]], None]) -> None:
+        self.modules, self.visit = modules, visit
+        self.errors: list[BaseException] = []
+        self.arrived: dict[int, tuple[str, Tensor]] = {}
+        self.local, self.finished = threading.local(), False
 
-@contextmanager
-def _watch(module: nn.Module, receive: Callable[[Tensor], None]) -> Iterator[None]:
-    def hook(_: nn.Module, args: tuple[Any, ...]) -> None:
-        receive(args[0])
+    def run(self, model: nn.Module, calls: Calls) -> None:
+        self.barrier = threading.Barrier(len(calls), action=self._visit)
+        hooks = [module.register_forward_pre_hook(partial(self._wait, name)) for name, module in self.modules.items()]
+        threads = [threading.Thread(target=self._call, args=(model, n, call)) for n, call in enumerate(calls)]
+        count = torch.get_num_threads()
+        torch.set_num_threads(1 if len(calls) > 1 else count)  # each thread would have a pool of its own
+        try:
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        finally:
+            torch.set_num_threads(count)
+            for hook in hooks:
+                hook.remove()
+        if self.errors:
+            raise next((e for e in self.errors if not isinstance(e, threading.BrokenBarrierError)), self.errors[0])
 
-    handle = module.register_forward_pre_hook(hook)
-    try:
-        yield
-    finally:
-        handle.remove()
-
-
-def _run_to(model: nn.Module, calls: Calls, module: nn.Module, receive: Callable[[Tensor], None]) -> None:
-    """Pass ``module``'s input in each call to ``receive``; a module that is called again is watched the first time."""
-
-    def stop(x: Tensor) -> None:
-        receive(x)
-        raise _LayerReachedError
-
-    with _watch(module, stop):
-        for call in calls:
-            try:
+    def _call(self, model: nn.Module, number: int, call: Callable[[nn.Module], Any]) -> None:
+        self.local.number = number
+        try:
+            with torch.no_grad():
                 call(model)
-            except _LayerReachedError:
-                continue
+            self.finished = True
+            if self.barrier.n_waiting:  # in a layer that this call does not have
+                self.barrier.abort()
+        except BaseException as error:  # raised again by run()
+            self.errors.append(error)
+            self.barrier.abort()
+
+    def _wait(self, name: str, module: nn.Module, args: tuple[Any, ...]) -> None:
+        self.arrived[self.local.number] = name, args[0]
+        if self.finished:
+            self.barrier.abort()
+        try:
+            self.barrier.wait()
+        except threading.BrokenBarrierError:
+            rule = "must run the same layers for every input"
+            raise UsageError(f"compress: {name}", rule, remedy="Pass inputs that take the same branches.") from None
+
+    def _visit(self) -> None:
+        names = {name for name, _ in self.arrived.values()}
+        if len(names) > 1:
+            rule = "must run the same layers for every input"
+            raise UsageError(f"compress: {' and '.join(sorted(names))}", rule)
+        self.visit(names.pop(), [self.arrived[number][1] for number in sorted(self.arrived)])
 
 
 # ---------------------------------------------------------------------------------------------------------- batch norms
 
 
-def _input_moments(model: nn.Module, calls: Calls, norms: Sequence[nn.Module]) -> list[_BatchNormChange]:
-    """Mean and variance of the inputs of batch norms over all calls."""
-    if not norms:
-        return []
-    sums: dict[nn.Module, tuple[int, Tensor | float, Tensor | float]] = dict.fromkeys(norms, (0, 0.0, 0.0))
-
-    def receive(norm: nn.Module, x: Tensor) -> None:
-        rows = x.transpose(0, 1).flatten(1).double()
-        count, total, squares = sums[norm]
-        sums[norm] = count + rows.shape[1], total + rows.sum(1), squares + rows.square().sum(1)
-
-    if len(norms) == 1:
-        _run_to(model, calls, norms[0], lambda x: receive(norms[0], x))
-    else:
-        hooks = [norm.register_forward_pre_hook(lambda m, args: receive(m, args[0])) for norm in norms]
-        try:
-            for call in calls:
-                call(model)
-        finally:
-            for hook in hooks:
-                hook.remove()
-    found = []
-    for count, total, squares in sums.values():
-        mean = torch.as_tensor(total) / count
-        found.append(_BatchNormChange(mean, (torch.as_tensor(squares) / count - mean.square()).clamp(min=0)))
-    return found
+def _moments(inputs: Sequence[Tensor]) -> _Moments:
+    """Mean and variance of each channel."""
+    rows = torch.cat([x.transpose(0, 1).flatten(1) for x in inputs], 1).double()
+    return _Moments(rows.mean(1), rows.var(1, correction=0))
 
 
-def _follow(norm: nn.Module, before: _BatchNormChange, after: _BatchNormChange) -> None:
+def _follow(norm: nn.Module, before: _Moments, after: _Moments) -> None:
     """Move a batch norm's statistics by the change of its input's, which calibration data estimate better than the
     statistics themselves."""
     mean, variance, epsilon = norm.running_mean, norm.running_var, norm.eps
@@ -179,17 +183,15 @@ def _follow(norm: nn.Module, before: _BatchNormChange, after: _BatchNormChange) 
 # --------------------------------------------------------------------------------------------------------------- layers
 
 
-def _second_moments(model: nn.Module, calls: Calls, layer: nn.Module) -> Tensor:
+def _second_moments(layer: nn.Module, inputs: Sequence[Tensor]) -> Tensor:
     """X transposed times X, of the inputs of a layer's matrix product: [inputs, inputs]."""
-    moments: list[Tensor] = []
-
-    def receive(x: Tensor) -> None:
+    total: Tensor | None = None
+    for x in inputs:
         columns = _columns(layer, x)
-        rows = columns[:: max(1, len(columns) // _MAX_COLUMNS)]
-        moments[:] = [rows.T @ rows + (moments[0] if moments else 0)]
-
-    _run_to(model, calls, layer, receive)
-    return moments[0]
+        rows = columns[:: max(1, len(columns) * len(inputs) // _MAX_COLUMNS)]
+        total = rows.T @ rows if total is None else total + rows.T @ rows
+    assert total is not None
+    return total
 
 
 def _columns(layer: nn.Module, x: Tensor) -> Tensor:

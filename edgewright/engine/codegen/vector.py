@@ -212,7 +212,7 @@ class Int16Dot:
         if self.isa.dot and f.module.arch == X86:
             return f.call(f"llvm.x86.avx512.vpdpwssd.{lanes * 32}", total.type, total, x[0], w[0])
         if self.isa.dsp:
-            return smlad(f, *(f.bitcast(pairs, total.type) for pairs in (x[0], w[0])), total)
+            return smlad(f, f.bitcast(x[0], total.type), f.bitcast(w[0], total.type), total)
         return f.add(total, madd_int16(f, x[0], w[0]))
 
 
@@ -315,7 +315,7 @@ def pack_four_to_uint8(f: Function, four: Sequence[Reg], zero: Reg | None) -> Re
         low, high = const(0, kind), const(255, kind)
         narrow = [f.cast("trunc", int_min(f, int_max(f, x, low), high), vec(lanes, "i8")) for x in four]
         halves = [f.shuffle(a, b, range(2 * lanes)) for a, b in (narrow[:2], narrow[2:])]
-        return f.shuffle(*halves, range(4 * lanes))
+        return f.shuffle(halves[0], halves[1], range(4 * lanes))
     int16_pair = [pack_int16(f, four[0], four[1]), pack_int16(f, four[2], four[3])]
     if zero is not None:
         int16_pair = [saturating_add(f, w, zero) for w in int16_pair]

@@ -269,7 +269,7 @@ class _TapBlock(_Block):
         if not self.isa.dsp:
             wide = f.cast("zext", f.load(kind, x), total.type), f.cast("sext", f.load(kind, w), total.type)
             return f.add(total, f.op("mul", *wide))
-        word, lanes = f.load("i32", x), []
+        word, lanes = f.load("i32", x), list[Reg]()
         even, odd = f.op("and", word, EVEN_BYTES), f.op("and", f.op("lshr", word, 8), EVEN_BYTES)
         weights = extend_int8_pairs(f, f.load("i32", w, 0, 4))
         for half in ("llvm.arm.smlabb", "llvm.arm.smlatt"):
