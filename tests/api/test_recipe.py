@@ -42,7 +42,7 @@ def test_an_option_goes_over_a_recipe() -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("quantise = 'int8'", "must be one of modules, operators, quantize, targets"),
+        ("quantise = 'int8'", "must be one of compress, modules, operators, quantize, targets"),
         ("quantize = 8", "must be the name of a preset"),
         ("modules = 3", "table of names and precisions"),
         ("[modules]\na = 1", "table of names and precisions"),

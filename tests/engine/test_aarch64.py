@@ -39,6 +39,11 @@ def arm_python() -> None:
 
 
 def on_arm(tmp_path: Path, *arguments: str, cpu: str = "") -> list[dict[str, Any]]:
+    return [json.loads(line) for line in run_on_arm(tmp_path, "tests.support.aarch64_check", *arguments, cpu=cpu)]
+
+
+def run_on_arm(tmp_path: Path, module: str, *arguments: str, cpu: str = "") -> list[str]:
+    """The lines that a module of ours prints in the Arm Python."""
     told = {"PYTHONPATH": f"{REPO}:{FOLDER / 'site'}", "EDGEWRIGHT_CACHE": str(tmp_path), "OPENBLAS_NUM_THREADS": "1",
             "PYTHONDONTWRITEBYTECODE": "1", "EDGEWRIGHT_CPU": cpu}  # fmt: skip
     given = [word for name, value in told.items() for word in ("-E", f"{name}={value}")]
@@ -52,11 +57,11 @@ def on_arm(tmp_path: Path, *arguments: str, cpu: str = "") -> list[dict[str, Any
         str(FOLDER / "root/usr/bin/python3"),
     ]
     done = subprocess.run(
-        [*command, "-m", "tests.support.aarch64_check", *arguments],
+        [*command, "-m", module, *arguments],
         capture_output=True, text=True, timeout=1500, check=False, cwd=REPO,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    return done.stdout.splitlines()
 
 
 def check(found: list[dict[str, Any]]) -> None:

@@ -1,0 +1,30 @@
+"""Calls ``model_run`` of an AArch64 object file in this (Arm) Python, for inputs that are in a file one after the other;
+writes the outputs alike."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from pathlib import Path
+
+from edgewright.engine.jit.elf import Library, link
+
+
+def main(model: str, arena_size: str, inputs: str, outputs: str, count: str, output_size: str) -> None:
+    library = Library(link([Path(model).read_bytes()]))
+    run = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_void_p] * 3)(library.address("model_run"))
+    data, n = Path(inputs).read_bytes(), int(count)
+    size, found = len(data) // n, b""
+    memory = ctypes.create_string_buffer(b"\x5a" * (int(arena_size) + 64))
+    arena = -(-ctypes.addressof(memory) // 64) * 64
+    for k in range(n):
+        x = ctypes.create_string_buffer(data[k * size : (k + 1) * size], size)
+        y = ctypes.create_string_buffer(int(output_size))
+        pointers = [(ctypes.c_void_p * 1)(ctypes.addressof(buffer)) for buffer in (x, y)]
+        assert run(ctypes.addressof(pointers[0]), ctypes.addressof(pointers[1]), arena) == 0
+        found += y.raw
+    Path(outputs).write_bytes(found)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
