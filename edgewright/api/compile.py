@@ -240,6 +240,9 @@ class CompileSession:
         from edgewright.api.compress import compressed_copy, make_compression
 
         compression = make_compression(self.settings.recipe.compress, "recipe: compress")
+        if self.settings.train is not None:
+            remedy = "Compress first: compile(edgewright.compress(model, ...), ..., train=...)."
+            raise UsageError("recipe: compress", "does not go with train=", remedy=remedy)
         if not self.calls:
             raise UsageError("recipe: compress", "needs calibration data", remedy="Pass calibration=, or --calibrate.")
         small, self.compressed = compressed_copy(model, self.calls, compression)

@@ -1,5 +1,5 @@
-"""Calls ``model_run`` of an AArch64 object file in this (Arm) Python, for inputs that are in a file one after the other;
-writes the outputs alike."""
+"""Calls ``model_run`` of an AArch64 object file in this (Arm) Python, for each of the inputs in a file; writes the
+outputs alike."""
 
 from __future__ import annotations
 
