@@ -3,7 +3,8 @@
 Three parts of the data do not overlap: methods learn from three quarters of the calibration inputs; every fourth
 decides which methods are kept; the report measures on inputs that are neither. So the figures that a user sees are of
 data that nothing was chosen by. Methods are tried one after the other, each on top of those kept before it: as many
-quantizations as there are methods, and one more. The graph that won is the one that is compiled.
+quantizations as there are methods, and one more. The winner then learns from all calibration inputs, so that the file
+is the one that its name gives without a search.
 """
 
 from __future__ import annotations
@@ -57,11 +58,10 @@ class Session(Protocol):
 
 @dataclass(frozen=True)
 class Choice:
-    """What was chosen: the quantized graph, what was tried, and why layers of the graph are not quantized."""
+    """What was chosen, and what was tried."""
 
-    exported: ExportedProgram
+    recipe: Recipe
     trials: tuple[Trial, ...]
-    unquantized: dict[str, str]
 
 
 def is_best(recipe: Recipe) -> bool:
@@ -70,7 +70,7 @@ def is_best(recipe: Recipe) -> bool:
 
 
 def choose(session: Session, target: Target, recipe: Recipe) -> Choice:
-    """Quantize a model with the methods that are best on a part of its calibration data."""
+    """Choose the methods that are best on a part of the calibration data."""
     return _Search(session, target, recipe).run()
 
 
@@ -100,21 +100,22 @@ class _Search:
 
     def run(self) -> Choice:
         kept: tuple[str, ...] = ()
-        best, graph = self._try(kept)
+        best = self._try(kept)
         trials = [replace(best, kept=True)]
         for method in self._candidates():
             methods = tuple(name for name in METHODS if name in (*kept, method) and name != _EXCLUSIVE.get(method))
-            trial, exported = self._try(methods)
+            trial = self._try(methods)
             trials.append(replace(trial, kept=trial.better_than(best, _MARGIN)))
             if trials[-1].kept:
-                best, kept, graph = trial, methods, exported
-        log.info("%s: %s%s chose %s", self._target.name, self._preset, BEST, join_precision(self._preset, kept))
-        return Choice(graph, tuple(trials), self._pipeline.unquantized.get(self._target.name, {}))
+                best, kept = trial, methods
+        chosen = join_precision(self._preset, kept)
+        log.info("%s: %s%s chose %s", self._target.name, self._preset, BEST, chosen)
+        return Choice(replace(self._recipe, quantize=chosen), tuple(trials))
 
     def _candidates(self) -> Sequence[str]:
         return _STATELESS if writes_state(self._session.exported) else tuple(METHODS)
 
-    def _try(self, methods: tuple[str, ...]) -> tuple[Trial, ExportedProgram]:
+    def _try(self, methods: tuple[str, ...]) -> Trial:
         """Quantize with some methods, and measure."""
         precision = join_precision(self._preset, methods)
         exported = self._pipeline.run(self._target, replace(self._recipe, quantize=precision))
@@ -124,7 +125,7 @@ class _Search:
             figures = accuracy(self._nodes, pairs)
             decibels = figures.sqnr if figures.sqnr is not None else 100 * (figures.agreement or 0.0)
             metric = self._session.select_metric(model)
-        return Trial(precision, decibels, metric), exported
+        return Trial(precision, decibels, metric)
 
 
 def _callable(exported: ExportedProgram) -> Callable[..., Any]:

@@ -289,7 +289,7 @@ class CompileSession:
         recipe = self.settings.recipe.for_target(target.name)
         target = with_options(target, recipe.options)
         self.reference_results()  # rejects inputs that the model cannot run on before anything is compiled
-        quantized, trials, unquantized = self._quantize(target, recipe)
+        quantized, trials, unquantized = self.quantize(target, recipe)
         exported, io = self._integer_io(recipe, quantized)
         with self.stages("lower", f"{target.name}: lower"):
             pipeline, edge, simulated = self._lower(target, exported)
@@ -312,16 +312,18 @@ class CompileSession:
         }
         return result
 
-    def _quantize(self, target: Target, recipe: Recipe) -> tuple[ExportedProgram, tuple[Trial, ...], dict[str, str]]:
+    def quantize(self, target: Target, recipe: Recipe) -> tuple[ExportedProgram, tuple[Trial, ...], dict[str, str]]:
         """The quantized model, what was tried to choose it, and why layers are not quantized."""
+        trials: tuple[Trial, ...] = ()
         if is_best(recipe):
             choice = choose(self, target, recipe)
-            return choice.exported, choice.trials, choice.unquantized
-        if self.settings.select is not None:
+            recipe, trials = choice.recipe, choice.trials
+            self.quantization.statistics = ()  # of the preset without methods
+        elif self.settings.select is not None:
             rule = "is the metric that a preset chooses methods by, such as int8-best"
             raise UsageError("select", rule, value=recipe.quantize or FLOAT)
         exported = self.quantization.run(target, recipe)
-        return exported, (), self.quantization.unquantized.get(target.name, {})
+        return exported, trials, self.quantization.unquantized.get(target.name, {})
 
     def select_metric(self, model: Callable[..., Any]) -> float | None:
         """The metric of a quantized model that methods are chosen by; None without one."""

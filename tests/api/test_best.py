@@ -33,7 +33,7 @@ def test_what_is_kept_is_what_is_compiled() -> None:
     assert report.sqnr > plain.sqnr + 3
     assert report.evaluated_on == plain.evaluated_on == "held-out" and report.check.inputs
     assert f"chose {kept[-1].precision}: {kept[-1].score}, int8 " in result.summary
-    assert compiled().buffer == result.buffer
+    assert compiled(kept[-1].precision).buffer == result.buffer  # what the name gives, without a search
     assert report.to_dict()["trials"][0]["precision"] == "int8"
 
 
