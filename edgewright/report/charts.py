@@ -231,8 +231,15 @@ def roofline(steps: Sequence[Step], roofs: Roofs) -> str:
 
 
 def _kind(step: Step) -> str:
-    """The first operator of a step, which its multiply-accumulates are of."""
-    return step.name.partition("+")[0].partition(" (")[0]
+    """The operator that a step's multiply-accumulates are of: the first one that the engine fused, the last pass of a
+    layer.
+
+    >>> names = "conv2d+add", "33 pool, 2 dma, 2 conv", "dma, conv (interpreted)"
+    >>> [_kind(Step("#0", name, 1.0, 1.0)) for name in names]
+    ['conv2d', 'conv', 'conv']
+    """
+    last = step.name.partition(" (")[0].rpartition(", ")[2]
+    return last.lstrip("0123456789 ").partition("+")[0]
 
 
 def _kind_counts(points: Iterable[tuple[Step, float, float]]) -> dict[str, int]:

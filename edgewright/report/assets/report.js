@@ -278,7 +278,7 @@
     const canvas = make("canvas", { tabindex: "0", role: "application", "aria-label":
       "Graph. Arrow keys pan, plus and minus zoom, 0 fits, N and P select the next and previous operator, Enter opens or closes a module, slash searches." });
     const context = canvas.getContext("2d");
-    const detail = make("div", { class: "detail", "aria-live": "polite", tabindex: "0", role: "region", "aria-label": "Selected operator" });
+    const detail = make("div", { class: "detail", "aria-live": "polite", tabindex: "0", role: "region", "aria-label": `Selected operator of the ${graph.title}` });
     const search = make("input", { type: "search", placeholder: "name, operator, module, rule", "aria-label": "Search the graph" });
     const color = make("select", { "aria-label": "Color by" });
     for (const [key, m] of Object.entries(MEASURES)) {
