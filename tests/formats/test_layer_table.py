@@ -7,8 +7,16 @@ from typing import Any
 
 import pytest
 
-from edgewright.formats.layer_table import DelegateLayers, MethodLayers, parse_layers, write_layers
+from edgewright.formats.layer_table import (
+    DelegateLayers,
+    MethodLayers,
+    delegate_layers,
+    parse_layers,
+    write_layers,
+)
+from edgewright.formats.pte_reader import read_program
 from edgewright.ir.graph import Op, Origin
+from tests.support import golden
 
 MODULES = ["features.0.0", "features.0", "features.1.conv.0", "features.1.conv.1.0", "features.1", "head", ""]
 MEAN = Origin(node="mean_1", exported_nodes=("mean",))
@@ -40,6 +48,12 @@ def test_what_is_written_is_read() -> None:
     assert forward.delegates[3].origins == [] and names(methods["encode"].chains[0]) == ["features.0.0"]
     assert forward.delegate(9) == DelegateLayers() and forward.instruction(5, 5).module == ""
     assert forward.instruction(0, 7).node == "mean" and forward.instruction(0, 7).module == ""
+
+
+def test_a_delegate_without_a_table_has_no_layers() -> None:
+    program = read_program(golden.path("linear_fp32_xnnpack").read_bytes())
+    (delegate,) = program.execution_plan[0].delegates
+    assert delegate_layers(program)(delegate) == DelegateLayers()
 
 
 def test_the_table_is_small_and_deterministic() -> None:

@@ -24,8 +24,9 @@ from edgewright.formats.pte_reader import read_program
 from edgewright.formats.pte_writer import write_program
 from edgewright.formats.twin_reader import read_twin
 from edgewright.formats.twin_writer import write_twin
+from edgewright.formats.verify_program import verify_program
 from edgewright.ir.dtypes import to_scalar_type
-from edgewright.ir.graph import Graph, Op, Value
+from edgewright.ir.graph import Dim, Graph, GraphError, Op, QParams, Value
 from edgewright.runtime import Limits, Runtime, register_kernel, values
 from edgewright.runtime.shared_state import Guard
 from edgewright.runtime.tensor import TensorSlot
@@ -456,3 +457,42 @@ def test_an_execution_that_never_ended_is_known_in_a_forked_child() -> None:
 def test_a_tensor_without_memory_has_the_shape_that_it_may_take() -> None:
     slot = TensorSlot(FLOAT, (2, 3), (0, 1))
     assert slot.shape == (2, 3) and slot.array is None
+
+
+# ------------------------------------------------------------------------------------------- segments inside segments
+
+
+def test_a_part_of_a_segment_lies_within_it() -> None:
+    made = program(PlanBuilder())
+    outer = made.add_segment(b"0123456789abcdef", 16)
+    part = made.add_part(outer, 4, b"4567")
+    assert bytes(made.segment(part)) == b"4567"
+    assert made.segments is not None and made.segments[part].outer is made.segments[outer]
+    with pytest.raises(FormatError, match="a part of a segment"):
+        made.add_part(outer, 14, b"4567")
+
+
+def test_constants_are_in_a_segment_or_in_the_file_not_in_both() -> None:
+    made = read_program(golden.path("linear_fp32_portable").read_bytes())
+    made.constant_buffer = [schema.ConstantBuffer(storage=b"1234")]
+    with pytest.raises(FormatError, match="constant_buffer: must be empty when constants are in a segment"):
+        verify_program(made)
+
+
+def test_dynamic_quantization_of_a_twin_is_of_a_known_kind() -> None:
+    q = QParams(0.5, 0, np.dtype(np.int8), -128, 127, dynamic="per_token")
+    x = Value("x", np.dtype(np.int8), (2,), (0,), q=q)
+    header, rest = parts(write_twin({"g": Graph("g", [x], [x], [])}))
+    text = json.dumps(header).replace("per_token", "per_moon")
+    with pytest.raises(FormatError, match="must be per_token or per_tensor; got per_moon"):
+        read_twin(joined(json.loads(text), rest))
+
+
+def test_arguments_that_a_twin_cannot_hold_are_named() -> None:
+    x, y = (Value(name, np.dtype(np.float32), (2,), (0,)) for name in "xy")
+    scalar = Op("core.mul", {"self": x, "other": np.float32(2)}, [y])
+    assert b"core.mul" in write_twin({"g": Graph("g", [x], [y], [scalar])})
+    sized = Op("core.view", {"self": x, "size": [Dim("s", 1, 2)]}, [y])
+    assert b'"dim"' in write_twin({"g": Graph("g", [x], [y], [sized])})
+    with pytest.raises(GraphError, match=r"core\.mul: has an argument that a file cannot hold"):
+        write_twin({"g": Graph("g", [x], [y], [Op("core.mul", {"self": x, "other": object()}, [y])])})

@@ -15,6 +15,7 @@ from edgewright.backends.registry import InstalledBackend
 from edgewright.errors import (
     ExecutionError,
     FormatError,
+    InputError,
     LimitError,
     MissingDataError,
     MissingDelegateError,
@@ -26,6 +27,7 @@ from edgewright.formats.pte_reader import read_program
 from edgewright.formats.pte_writer import write_program
 from edgewright.formats.twin_writer import write_twin
 from edgewright.ir.graph import Graph, GraphError, Op, Value
+from edgewright.ir.numerics import FLOAT32
 from edgewright.runtime import (
     DelegateBase,
     Limits,
@@ -36,10 +38,10 @@ from edgewright.runtime import (
     register_delegate,
     registry,
 )
-from edgewright.runtime.delegates import DelegateBlob, make_delegate
+from edgewright.runtime.delegates import DelegateBlob, ResultSpec, invoke, make_delegate
 from edgewright.runtime.registry import register_kernel
 from edgewright.runtime.tensor import TensorSlot
-from edgewright.runtime.twin_delegate import TwinDelegate, embedded_twin, fit_inputs
+from edgewright.runtime.twin_delegate import TwinDelegate, embedded_twin, find_twin, fit_inputs
 from tests.support import golden
 from tests.support.build import PlanBuilder
 
@@ -462,3 +464,47 @@ def test_a_forked_child_may_load_methods_whatever_its_parent_did() -> None:
     with program._loading:
         program._renew()
         assert isinstance(program._loading, type(threading.Lock())) and not program._loading.locked()
+
+
+def test_a_delegate_is_called_without_a_program() -> None:
+    spec = ResultSpec(FLOAT, X.shape, (0, 1))
+    delegate = Fake(lambda x: [x * 2])
+    (made,) = invoke(delegate, [X], [(0, 1)], [spec])
+    assert np.array_equal(made, X * 2)
+    assert delegate.device_graph is None and delegate.numerics is FLOAT32
+
+
+def test_what_a_method_shows_of_its_file() -> None:
+    method = delegated(Fake(lambda x: [x]), outputs=1)
+    assert method.plan.name == "forward" and len(method.bound_steps) == 1
+    assert len(method.values) == len(method.plan.values)
+    assert method.memory_limit == Limits().memory
+    assert list(method.delegate_indices.values()) == [0]
+    assert [backend for backend, _ in method.delegate_runners()] == ["FakeBackend"]
+
+
+def test_inputs_whose_batch_is_missing_or_doubled_get_the_remedy() -> None:
+    method = RUNTIME.load_program(write_program(copier((1, 3)))).load_method()
+    with pytest.raises(InputError, match=r"(?s)must be .*Add the dimension of the batch: x\[None\]"):
+        method.execute([np.zeros(3, np.float32)])
+    with pytest.raises(InputError, match=r"(?s)must be .*Take an element of the batch: x\[0\]"):
+        method.execute([np.zeros((1, 1, 3), np.float32)])
+    with pytest.raises(InputError) as error:
+        method.execute([np.zeros(4, np.float32)])
+    assert "batch" not in str(error.value)
+
+
+def copier(shape: Sequence[int]) -> schema.Program:
+    """A program that returns its input, and frees another tensor."""
+    builder = PlanBuilder()
+    x = builder.input("float32", shape)
+    unused = builder.tensor("float32", shape)
+    builder.outputs = [x]
+    builder.instructions = [schema.FreeCall(value_index=unused)]
+    return builder.program()
+
+
+def test_a_twin_that_is_found_is_the_graph() -> None:
+    graph = Graph("toy")
+    blob = DelegateBlob("ToyBackend", b"blob", {}, {}, twin=lambda digest: graph)
+    assert find_twin(blob, "ToyBackend", "there is no simulator").graph is graph
