@@ -21,7 +21,7 @@ from typing import Any
 from edgewright.api.recipe import FLOAT, Recipe, apply_recipe, config_of
 from edgewright.backends import find_quantizer
 from edgewright.backends.targets import find_target
-from edgewright.errors import ExecutionError
+from edgewright.errors import ExecutionError, UsageError
 from edgewright.explore import tasks
 from edgewright.explore.cluster import Cluster
 from edgewright.explore.cost import time_of
@@ -60,7 +60,10 @@ def make_task(
     target = find_target(row.target)
     quantizer = find_quantizer(target.backend).for_target(target.argument)
     for name in precisions:
-        config_of(quantizer, name, target.name)
+        config_of(quantizer, name, target.name)  # raises for an unknown one, with the presets of the same width
+        if name not in (*quantizer.presets, FLOAT):
+            rule = f"to choose from must be one of {', '.join((*quantizer.presets, FLOAT))}"
+            raise UsageError("precision", rule, value=name, remedy="Methods and `higher` are for recipes.")
     apply_recipe(quantizer, fixed, modules, target.name)
     presets = [name for name in (*quantizer.presets, FLOAT) if not precisions or name in precisions]
     return Task(row, presets, fixed, goal, seed, trials)

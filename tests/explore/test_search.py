@@ -133,6 +133,7 @@ def test_a_recipe_decides_some_layers(tmp_path: Path) -> None:
         ({"minimize": "latenci"}, "Did you mean latency?"),
         ({"max_latency": 0.0}, "max_latency: must be more than 0"),
         ({"precisions": ["int9"]}, "Did you mean int8?"),
+        ({"precisions": ["higher"]}, "to choose from must be one of int8, dynamic, dynamic-w4, float; got higher"),
         ({"recipe": {"modules": {"block.frist": "int8"}}}, "Did you mean block.first?"),
         ({"recipe": {"modules": {"block": "a16w8"}}}, "must be a preset of xnnpack"),
         ({"recipe": {"operators": {"max_pol2d": "int8"}}}, "Did you mean max_pool2d?"),
