@@ -98,7 +98,11 @@ def _precisions(file: SweepFile) -> Iterator[Precision]:
         yield Precision(name, Recipe(None if name == FLOAT else name), ("quantize",), "quantize")
     for path in file.recipes:
         with file.at(("recipes",), path):
-            yield Precision(Path(path).stem, as_recipe(path, None), ("recipes",), "recipe")
+            recipe = as_recipe(path, None)
+            if recipe.compress:
+                remedy = "Name a factory that returns edgewright.compress(model, ...) among the models instead."
+                raise UsageError("recipe: compress", "is not for sweeps", remedy=remedy)
+            yield Precision(Path(path).stem, recipe, ("recipes",), "recipe")
 
 
 def _check_presets(file: SweepFile, targets: Sequence[Target], precisions: Sequence[Precision]) -> None:
@@ -240,10 +244,17 @@ def _rows(
             raise file.error(("options", "integer_io"), f"is for quantized models, not {precision.name}", remedy=remedy)
         yield Row(
             model.entry.name, target.name, precision.name, model.program, model.data,
-            {"quantize": recipe.quantize, "modules": dict(recipe.modules), "operators": dict(recipe.operators)},
-            options, model.entry.spec, model.entry.data.get("metric", ""), model.metric_source,
+            _plain(recipe), options, model.entry.spec, model.entry.data.get("metric", ""), model.metric_source,
             compiler_versions(target), (counts[0], counts[1]) if split else (1, 1),
         )  # fmt: skip
+
+
+def _plain(recipe: Recipe) -> dict[str, Any]:
+    """A target's recipe as a row has it; without options, the row is that of a preset with the same settings."""
+    plain: dict[str, Any] = {
+        "quantize": recipe.quantize, "modules": dict(recipe.modules), "operators": dict(recipe.operators),
+    }  # fmt: skip
+    return {**plain, "options": dict(recipe.options)} if recipe.options else plain
 
 
 def _with_both_names(one: Row, other: Row) -> Row:

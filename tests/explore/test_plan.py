@@ -94,6 +94,23 @@ def test_errors_before_any_work(old: str, new: str, message: str, tmp_path: Path
         plan(TEXT.replace(old, new), tmp_path)
 
 
+def test_options_of_a_targets_compiler_are_part_of_a_row(tmp_path: Path) -> None:
+    recipe = tmp_path / "fast.toml"
+    recipe.write_text('quantize = "int8"\n[targets.ethos-u55-128.options]\noptimise = "Performance"\n')
+    rows = plan(f'recipes = ["{recipe}"]\n{TEXT}', tmp_path)
+    (with_options,) = [r for r in rows if r.recipe.get("options")]
+    assert with_options.target == "ethos-u55-128" and with_options.recipe["options"] == {"optimise": "Performance"}
+    plain = next(r for r in rows if r.target == with_options.target and r.precision == "int8")
+    assert plain.key != with_options.key
+
+
+def test_recipes_that_compress_are_rejected(tmp_path: Path) -> None:
+    recipe = tmp_path / "pruned.toml"
+    recipe.write_text('quantize = "int8"\n[compress]\nsparsity = 0.5\n')
+    with pytest.raises(InputError, match=r"s.toml:1: recipe: compress: is not for sweeps"):
+        plan(f'recipes = ["{recipe}"]\n{TEXT}', tmp_path)
+
+
 def test_recipes_that_a_target_cannot_run_are_refused(tmp_path: Path) -> None:
     recipe = tmp_path / "raised.toml"
     text = f'recipes = ["{recipe}"]\n{TEXT}'
