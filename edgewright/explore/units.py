@@ -42,8 +42,9 @@ def recipe_of(assignment: Assignment, operators: Mapping[str, Iterable[str]], pr
 
     >>> recipe_of({"a.0": "int8", "a.1": "int8", "b": "a16w8", "c": "int8"}, {}, ["int8", "a16w8"]).modules
     {'b': 'a16w8'}
-    >>> recipe_of({"a.0": "a16w8", "a.1": "a16w8", "b": "int8"}, {}, ["int8", "a16w8"])
-    Recipe(quantize='a16w8', modules={'b': 'int8'}, operators={}, targets={}, options={})
+    >>> recipe = recipe_of({"a.0": "a16w8", "a.1": "a16w8", "b": "int8"}, {}, ["int8", "a16w8"])
+    >>> recipe.quantize, recipe.modules
+    ('a16w8', {'b': 'int8'})
     """
     count = Counter(assignment.values())
     base = min(count, key=lambda name: (-count[name], [*presets, FLOAT].index(name)), default=FLOAT)

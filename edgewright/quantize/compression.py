@@ -64,12 +64,11 @@ Calls = Sequence[Callable[[nn.Module], Any]]  # each calls the model with one in
 def prunable(model: nn.Module, exclude: Sequence[str] = ()) -> dict[str, nn.Module]:
     """Layers whose weights are compressed: convolutions without groups and linear layers. Depthwise convolutions are
     not: they have few weights, and each output depends on a few of them."""
-    kinds = (nn.Conv1d, nn.Conv2d, nn.Linear)
-    return {
-        name: module
-        for name, module in model.named_modules()
-        if isinstance(module, kinds) and getattr(module, "groups", 1) == 1 and not _is_excluded(name, exclude)
-    }
+    return {name: m for name, m in model.named_modules() if _is_prunable(m) and not _is_excluded(name, exclude)}
+
+
+def _is_prunable(module: nn.Module) -> bool:
+    return isinstance(module, nn.Linear) or (isinstance(module, nn.Conv1d | nn.Conv2d) and module.groups == 1)
 
 
 def _is_excluded(name: str, exclude: Sequence[str]) -> bool:

@@ -565,6 +565,15 @@ def _other_net() -> torch.nn.Module:
 
 
 _IMAGES = {"calibration": FOLDER, "images": ImageOptions((127.0,), (128.0,))}
+
+
+def _shift(prepared: torch.nn.Module) -> None:
+    """Training that changes weights."""
+    with torch.no_grad():
+        for parameter in prepared.parameters():
+            parameter.add_(0.01)
+
+
 # Of every option: what is passed without it, and with it.
 COMPILE: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "quantize": ({"float": True}, {}),
@@ -574,6 +583,8 @@ COMPILE: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "evaluate": ({}, {"evaluate": 0}),
     "original": ({}, {"original": _other_net()}),
     "metric": ({}, {"metric": lambda model: 0.5}),
+    "select": ({"quantize": "int8-best"}, {"quantize": "int8-best", "select": lambda model: 0.5}),
+    "train": ({}, {"train": _shift}),
     "simulate": ({"simulate": True}, {"simulate": False}),
     "images": (_IMAGES, {**_IMAGES, "images": ImageOptions((0.0,), (255.0,))}),
     "dynamic_shapes": ({}, {"dynamic_shapes": ({0: torch.export.Dim("n", min=1, max=4)},)}),

@@ -10,7 +10,7 @@ from unittest import mock
 
 import numpy as np
 import torch
-from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e, prepare_qat_pt2e
+from torchao.quantization.pt2e.quantize_pt2e import prepare_pt2e, prepare_qat_pt2e
 
 from edgewright.backends.qualcomm import (
     QnnPartitioner,
@@ -22,6 +22,7 @@ from edgewright.backends.qualcomm import (
 from edgewright.backends.qualcomm.delegate import CHOICE
 from edgewright.lowering.partition.report import PartitionReport
 from edgewright.program.edge import to_edge_transform_and_lower
+from edgewright.quantize.pt2e import convert_pt2e
 from edgewright.runtime import Runtime
 
 
