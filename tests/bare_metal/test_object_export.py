@@ -102,7 +102,8 @@ def test_networks_on_boards(target: str, name: str, tmp_path: Path) -> None:
     for x, execution in zip(inputs, run_on_board(target, tmp_path, inputs), strict=True):
         assert execution.output == expected_output(path, x).tobytes()
         assert 0 < execution.stack < 8192
-        assert about.macs < execution.instructions < 20 * about.macs
+        # At most 16 products an instruction, of Helium's VMLADAV on int8.
+        assert about.macs / 16 < execution.instructions < 20 * about.macs
 
 
 def test_npu_commands_are_passed_to_the_application(tmp_path: Path) -> None:
