@@ -113,8 +113,11 @@ _ACTIVATION_OBSERVERS: dict[str, Any] = {PERCENTILE: PercentileObserver, MSE: Ms
 
 
 def _with_least_error(spec: QuantizationSpec, epsilon: float) -> QuantizationSpec:
-    observer: Any = MseWeightObserver if spec.ch_axis is None else MseChannelWeightObserver
-    return replace(spec, observer_or_fake_quant_ctr=observer.with_args(eps=epsilon))
+    if spec.ch_axis is None:
+        observer: Any = MseWeightObserver.with_args(eps=epsilon)
+    else:  # torchao passes the axis only to classes with PerChannel in their names
+        observer = MseChannelWeightObserver.with_args(eps=epsilon, ch_axis=spec.ch_axis)
+    return replace(spec, observer_or_fake_quant_ctr=observer)
 
 
 def symmetric_config(

@@ -204,3 +204,12 @@ def test_models_with_state_are_refused() -> None:
     with pytest.raises(UsageError, match="method 'bias' for xnnpack: is for models without state"):
         ew.compile(Counter(), (torch.ones(1, 4),), "xnnpack", quantize="int8+bias", calibration=[torch.ones(1, 4)],
                    quiet=True)  # fmt: skip
+
+
+def test_weights_of_transposed_convolutions_have_a_scale_for_each_output() -> None:
+    """Their output channels are the second dimension."""
+    torch.manual_seed(0)
+    model, data = nn.ConvTranspose2d(6, 4, 2, stride=2).eval(), [(torch.randn(1, 6, 5, 5),) for _ in range(6)]
+    for target in ("xnnpack", "ethos-u55-128"):
+        result = ew.compile(model, data[0], target, quantize="int8+mse-weights", calibration=data, quiet=True)
+        assert result.report.coverage["macs"] == 1.0 and (result.report.sqnr or 0) > 25
