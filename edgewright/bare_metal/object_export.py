@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +16,7 @@ from edgewright.engine.compiler import make_plan
 from edgewright.engine.cross_target import CrossTarget, find_cross_target
 from edgewright.engine.graph.memory import BufferLifetime, allocate
 from edgewright.engine.object_file import Buffer, CpuCode, IndexGuard, NpuCall, Section, write_object
-from edgewright.engine.plan import Plan
+from edgewright.engine.plan import Address, Plan
 from edgewright.errors import LimitError, UnsupportedOperatorError, UsageError
 from edgewright.files import make_folder, write_file
 from edgewright.formats import schema
@@ -167,8 +168,18 @@ def _check_limits(
 def _check_size(option: str, what: str, needed: int, limit: int | None, sections: Sequence[Section]) -> None:
     if limit is None or needed <= limit:
         return
-    steps = [step for s in sections if isinstance(s, CpuCode) for step in s.plan.steps]
-    largest = max(steps, key=lambda step: step.bytes, default=None)
-    where = f" Largest layer: {largest.layer or largest.label} ({size(largest.bytes)})." if largest else ""
+    plans = [section.plan for section in sections if isinstance(section, CpuCode)]
+    sizes = [(weights if option == "--flash" else step.bytes, step.layer or step.label)
+             for plan in plans for step, weights in zip(plan.steps, _weight_bytes(plan), strict=True)]  # fmt: skip
+    largest, name = max(sizes, default=(0, ""))
+    where = f" Largest layer: {name} ({size(largest)})." if largest else ""
     remedy = "Quantize to int8, or reduce the width or the input size of the model."
     raise LimitError(option, f"{what} must fit in {size(limit)}", value=size(needed), remedy=f"{remedy}{where}")
+
+
+def _weight_bytes(plan: Plan) -> list[int]:
+    """Bytes of the constants that each step reads."""
+    reads = [[a.offset for a in step.args if isinstance(a, Address) and a.buffer == "weights"] for step in plan.steps]
+    offsets = sorted({offset for each in reads for offset in each})
+    ends = dict(itertools.zip_longest(offsets, offsets[1:], fillvalue=plan.weights.nbytes))
+    return [sum(ends[offset] - offset for offset in each) for each in reads]

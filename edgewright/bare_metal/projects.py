@@ -1,7 +1,7 @@
 """Project skeletons around an exported program: a runner on ExecuTorch's runtime, and a build file per build system.
 
 The runner and the CMake project are compiled and run in tests (``tests/interop/test_projects.py``). The Zephyr module
-and the ESP-IDF component say in their files that they were not built.
+and the ESP-IDF component are compiled there with stand-ins for these systems' CMake functions; their files say so.
 """
 
 from __future__ import annotations
@@ -272,7 +272,7 @@ def _libraries(about: Description) -> str:
 def _zephyr(about: Description, name: str) -> dict[str, str]:
     upper = name.upper()
     return {
-        "zephyr/module.yml": f"""# A Zephyr module. Not built: written from Zephyr's and ExecuTorch's documentation.
+        "zephyr/module.yml": f"""# A Zephyr module. Not built with Zephyr: written from its documentation.
 name: {name}
 build:
   cmake: zephyr
@@ -284,7 +284,8 @@ build:
 \thelp
 \t  Needs ExecuTorch's own module (https://github.com/pytorch/executorch, folder zephyr) in the workspace.
 """,
-        "zephyr/CMakeLists.txt": f"""# Not built: written from Zephyr's and ExecuTorch's documentation.
+        "zephyr/CMakeLists.txt": f"""# Not built with Zephyr: compiled with stand-ins for its functions,
+# as its documentation describes them.
 if(CONFIG_{upper})
   zephyr_library_named({name})
   zephyr_library_sources(../{name}.c ../{name}_runner.cpp)
@@ -303,7 +304,8 @@ KEEP(*(network_model_sec))
 
 def _esp_idf(about: Description, name: str) -> dict[str, str]:
     return {
-        "CMakeLists.txt": f"""# An ESP-IDF component. Not built: written from ESP-IDF's documentation.
+        "CMakeLists.txt": f"""# An ESP-IDF component. Not built with ESP-IDF: compiled with
+# stand-ins for its functions, as its documentation describes them.
 # Needs a component `executorch` with ExecuTorch's runtime and the kernels of selected_operators.yaml.
 idf_component_register(SRCS "{name}.c" "{name}_runner.cpp" INCLUDE_DIRS "." PRIV_REQUIRES executorch)
 # The bytes stay in flash, where ESP-IDF's linker script has constants.

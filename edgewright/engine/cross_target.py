@@ -25,6 +25,11 @@ class CrossTarget:
     def microcontroller(self) -> bool:
         return self.isa.compact
 
+    @property
+    def apple(self) -> bool:
+        """Whether the object file is Mach-O, instead of ELF."""
+        return "-apple-" in self.triple
+
 
 def _x86(name: str, level: str, lanes: int, registers: int) -> CrossTarget:
     features = "-prefer-256-bit" if lanes == 16 else ""
@@ -33,14 +38,20 @@ def _x86(name: str, level: str, lanes: int, registers: int) -> CrossTarget:
     return CrossTarget(name, "x86_64-unknown-linux-gnu", isa, summary)
 
 
+_AARCH64_SYSTEMS = {
+    "linux": "aarch64-unknown-linux-gnu", "android": "aarch64-unknown-linux-android",
+    "apple": "arm64-apple-macosx11.0.0", "ios": "arm64-apple-ios14.0.0",
+}  # fmt: skip
+_APPLE_SYSTEMS = {"apple": ", macOS 11 or later (Mach-O)", "ios": ", iOS 14 or later (Mach-O)"}
+
+
 def _aarch64(system: str, level: str) -> CrossTarget:
     features = {"neon": "+neon", "dotprod": "+neon,+dotprod", "i8mm": "+neon,+dotprod,+i8mm"}[level]
     isa = ISA(level, 4, 32, level != "neon", False, "generic", features, signed=level == "dotprod", arch="aarch64")
-    triple = {"linux": "aarch64-unknown-linux-gnu", "android": "aarch64-unknown-linux-android"}[system]
+    triple = _AARCH64_SYSTEMS[system]
     name = f"aarch64-{system}" + ("" if level == "neon" else f"+{level}")
-    return CrossTarget(
-        name, triple, isa, {"neon": "Armv8-A", "dotprod": "Armv8.2-A with dotprod", "i8mm": "Armv8.6-A"}[level]
-    )
+    summary = {"neon": "Armv8-A", "dotprod": "Armv8.2-A with dotprod", "i8mm": "Armv8.6-A"}[level]
+    return CrossTarget(name, triple, isa, summary + _APPLE_SYSTEMS.get(system, ""))
 
 
 def _cortex_m(name: str, architecture: str, features: str, summary: str, helium: bool = False) -> CrossTarget:
@@ -55,7 +66,7 @@ def _cortex_m(name: str, architecture: str, features: str, summary: str, helium:
 _TARGETS = (
     _x86("x86-64-v3", "avx2", 8, 16),
     _x86("x86-64-v4", "avx512", 16, 32),
-    *(_aarch64(system, level) for system in ("linux", "android") for level in ("neon", "dotprod", "i8mm")),
+    *(_aarch64(system, level) for system in _AARCH64_SYSTEMS for level in ("neon", "dotprod", "i8mm")),
     _cortex_m("cortex-m4", "v7em", "", "FPU (FPv4-SP) and DSP extension"),
     _cortex_m("cortex-m7", "v7em", "-fp64", "FPU (FPv5-SP)"),
     _cortex_m("cortex-m33", "v8m.main", "", "FPU (FPv5-SP) and DSP extension"),

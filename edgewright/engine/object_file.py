@@ -7,8 +7,7 @@ the application's function for an NPU. The arena holds a plan's arena and scratc
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,8 +16,9 @@ import numpy as np
 from edgewright.engine.codegen.builder import I64, PTR, Module, Reg, const
 from edgewright.engine.cross_target import CrossTarget
 from edgewright.engine.jit.elf import CodegenError
+from edgewright.engine.object_reader import mark_float_abi, read_object
 from edgewright.engine.plan import ALIGN, SLACK, Address, KernelArg, Plan, Step, TensorSpec
-from edgewright.engine.rounding_library import ROUNDING_FUNCTIONS
+from edgewright.engine.rounding_library import ROUNDING_FUNCTIONS, rounding_library
 from edgewright.errors import UnsupportedOperatorError
 
 OK, NULL_POINTER, MISALIGNED, INDEX_OUT_OF_RANGE, NPU_FAILED = 0, 1, 2, 3, 4  # results of NAME_run
@@ -26,15 +26,22 @@ _OPT_LEVEL = 2
 
 # What an object may call: copies, which compilers expect everywhere, and arithmetic that the processor has no
 # instruction for, from the compiler's run-time library (libgcc, compiler-rt).
-_COPIES = ("memcpy", "memmove", "memset")
-_EABI = (
+_COPIES = ("memcpy", "memmove", "memset", "bzero")  # bzero: on Apple's systems only
+_DOUBLES = ("add", "sub", "mul", "div", "eq", "ne", "lt", "le", "gt", "ge", "unord")
+RUNTIME_LIBRARY = (
     *(f"__aeabi_{name}{size}" for name in ("memcpy", "memmove", "memset", "memclr") for size in ("", "4", "8")),
     "__aeabi_lmul", "__aeabi_llsl", "__aeabi_llsr", "__aeabi_lasr", "__aeabi_ldivmod", "__aeabi_uldivmod",
     "__aeabi_dadd", "__aeabi_dsub", "__aeabi_dmul", "__aeabi_ddiv", "__aeabi_f2d", "__aeabi_d2f", "__aeabi_i2d",
     "__aeabi_ui2d", "__aeabi_l2d", "__aeabi_d2iz", "__aeabi_d2lz", "__aeabi_l2f", "__aeabi_ul2f", "__aeabi_f2lz",
     "__aeabi_dcmplt", "__aeabi_dcmple", "__aeabi_dcmpgt", "__aeabi_dcmpge", "__aeabi_dcmpeq", "__aeabi_dcmpun",
+    # Under the names that other architectures have, too: releases of LLVM differ in which they call.
+    *(f"__{name}df{3 if name in _DOUBLES[:4] else 2}" for name in _DOUBLES),
+    *(f"__{name}di3" for name in ("mul", "div", "mod", "udiv", "umod", "ashl", "lshr", "ashr")),
+    *(f"__fix{sign}{kinds}" for sign in ("", "uns") for kinds in ("dfsi", "dfdi", "sfdi")),
+    *(f"__float{sign}{kinds}" for sign in ("", "un") for kinds in ("sidf", "didf", "disf")),
+    "__extendsfdf2", "__truncdfsf2",
 )  # fmt: skip
-EXTERNAL_SYMBOLS = frozenset((*_COPIES, *_EABI))
+EXTERNAL_SYMBOLS = frozenset((*_COPIES, *RUNTIME_LIBRARY))
 
 
 @dataclass(frozen=True)
@@ -107,20 +114,21 @@ def write_object(sections: Sequence[Section], target: CrossTarget, name: str, ar
     module = _link_kernels(sections, target, machine, _MainModule(sections, target, name, arena_size).text())
     if target.isa.compact:
         _optimize(module, machine)
-    data = machine.emit_object(module)
+    data: bytes
     if target.isa.arch == "arm":
-        data = _mark_float_abi(data)
-    about = ElfFile(data)
+        data = mark_float_abi(_emit_with_rounding(module, machine))
+    else:
+        data = machine.emit_object(module)
+    about = read_object(data)
     allowed = EXTERNAL_SYMBOLS | {npu_hook(name)}
-    unknown = sorted(set(about.undefined) - allowed)
+    unknown = about.undefined - allowed
     if unknown:
-        rule = f"has no instructions for {', '.join(unknown)}"
+        rule = f"has no instructions for {', '.join(sorted(unknown))}"
         remedy = "Leave the operators that need it out of the model, or choose another target."
-        raise UnsupportedOperatorError(f"target {target.name}", rule, remedy=remedy)
-    sizes = about.section_sizes
-    rodata, code = (sum(size for section, size in sizes.items() if section.startswith(kind))
-                    for kind in (".rodata", ".text"))  # fmt: skip
-    return ObjectFile(data, arena_size, arena_alignment(target), code, rodata, tuple(sorted(set(about.undefined))))
+        callers = ", ".join(_callers(sections, machine, unknown))
+        raise UnsupportedOperatorError(f"target {target.name}", rule, value=callers, remedy=remedy)
+    alignment, external = arena_alignment(target), tuple(sorted(about.undefined))
+    return ObjectFile(data, arena_size, alignment, about.code_size, about.constants_size, external)
 
 
 def npu_hook(name: str) -> str:
@@ -141,6 +149,19 @@ def _target_machine(target: CrossTarget) -> Any:
     return kind.create_target_machine(target.isa.cpu, target.isa.features, _OPT_LEVEL, "pic", "small")
 
 
+def _callers(sections: Sequence[Section], machine: Any, symbols: frozenset[str]) -> Iterator[str]:
+    """The operators, with their layers, whose kernels call one of these functions."""
+    import llvmlite.binding as llvm
+
+    head = f'target triple = "{machine.triple}"\ntarget datalayout = "{machine.target_data}"\n'
+    for plan in (section.plan for section in sections if isinstance(section, CpuCode)):
+        for step in plan.steps:
+            source = plan.kernels[step.kernel]
+            kernel = llvm.parse_assembly(head + (source if isinstance(source, str) else source()))
+            if read_object(machine.emit_object(kernel)).undefined & symbols:
+                yield f"{step.label} in layer {step.layer}" if step.layer else step.label
+
+
 def _link_kernels(sections: Sequence[Section], target: CrossTarget, machine: Any, main: str) -> Any:
     """One module of the main function and all kernels, whose symbols become local."""
     import llvmlite.binding as llvm
@@ -156,8 +177,6 @@ def _link_kernels(sections: Sequence[Section], target: CrossTarget, machine: Any
         function = module.get_function(kernel)
         function.linkage = "internal"
         function.add_function_attribute("noinline")
-    if target.isa.cpu == "cortex-m4":
-        module.link_in(llvm.parse_assembly(head + ROUNDING_FUNCTIONS))
     module.verify()
     return module
 
@@ -170,6 +189,21 @@ def _optimize(module: Any, machine: Any) -> None:
     options.loop_unrolling = options.loop_vectorization = options.slp_vectorization = False
     builder = llvm.create_pass_builder(machine, options)
     builder.getModulePassManager().run(module, builder)
+
+
+def _emit_with_rounding(module: Any, machine: Any) -> bytes:
+    """Machine code, with the functions for rounding that it calls."""
+    import llvmlite.binding as llvm
+
+    copy = llvm.parse_bitcode(module.as_bitcode())  # emission changes the module
+    data: bytes = machine.emit_object(module)
+    missing = read_object(data).undefined & ROUNDING_FUNCTIONS
+    if not missing:
+        return data
+    head = f'target triple = "{copy.triple}"\ntarget datalayout = "{copy.data_layout}"\n'
+    copy.link_in(llvm.parse_assembly(head + rounding_library(missing)))
+    emitted: bytes = machine.emit_object(copy)
+    return emitted
 
 
 # ------------------------------------------------------------------------------------------------------- main function
@@ -199,9 +233,10 @@ class _MainModule:
         return self.module.text()
 
     def constant(self, name: str, data: bytes, slack: int = 0) -> Reg:
-        """A constant of its own linker section."""
+        """A constant; of its own linker section, where the format has them."""
         text = "".join(_ESCAPED[byte] for byte in data + bytes(slack))
-        kind, section = f"[{len(data) + slack} x i8]", f".rodata.{self.name}_{name}"
+        section = "__TEXT,__const" if self.target.apple else f".rodata.{self.name}_{name}"
+        kind = f"[{len(data) + slack} x i8]"
         self.module.declare(f'@{name} = internal constant {kind} c"{text}", section "{section}", align {ALIGN}')
         return Reg(f"@{name}", PTR)
 
@@ -330,62 +365,3 @@ class _CpuEmitter:
 
     def _caller(self, buffers: Sequence[Buffer], tensors: Sequence[TensorSpec], index: int) -> tuple[Reg, int]:
         return self.main.pointer(buffers[index]), tensors[index].nbytes
-
-
-# ---------------------------------------------------------------------------------------------------------------- ELF
-
-
-class ElfFile:
-    """Sections and undefined symbols of a relocatable object, of 32 or 64 bits (System V ABI, chapter 4)."""
-
-    _FORMATS: Mapping[int, tuple[str, str, str]] = {  # header from e_shoff on, section header, symbol
-        1: ("<16sHHIIIIIHHHHHH", "<IIIIIIIIII", "<IIIBBH"),
-        2: ("<16sHHIQQQIHHHHHH", "<IIQQQQIIQQ", "<IBBHQQ"),
-    }
-
-    def __init__(self, data: bytes) -> None:
-        if data[:4] != b"\x7fELF" or data[4] not in self._FORMATS:
-            raise CodegenError("object file", "must be ELF", remedy="Please report this.")
-        header, section, symbol = self._FORMATS[data[4]]
-        fields = struct.unpack_from(header, data)
-        offset, size, count, names = fields[6], fields[11], fields[12], fields[13]
-        rows = [struct.unpack_from(section, data, offset + size * k) for k in range(count)]
-        base = rows[names][4]
-
-        def text(at: int) -> str:
-            return data[at : data.index(b"\0", at)].decode()
-
-        self.section_sizes = {text(base + row[0]): row[5] for row in rows[1:]}
-        # Offsets of each section's header, and of its contents.
-        self.places = {text(base + row[0]): (offset + size * k, row[4]) for k, row in enumerate(rows)}
-        self.undefined: list[str] = []
-        for row in rows:
-            if row[1] == 2:  # SHT_SYMTAB
-                strings = rows[row[6]][4]
-                self.undefined += _undefined(data, row[4], row[5], symbol, strings, text)
-
-
-def _undefined(data: bytes, offset: int, size: int, symbol: str, strings: int, text: Any) -> Iterator[str]:
-    step, section = struct.calcsize(symbol), 5 if symbol == "<IIIBBH" else 3
-    for at in range(offset + step, offset + size, step):
-        fields = struct.unpack_from(symbol, data, at)
-        if fields[section] == 0 and fields[0]:
-            yield text(strings + fields[0])
-
-
-_VFP_ARGUMENTS, _NEITHER = 28, 3  # Tag_ABI_VFP_args, compatible with both
-
-
-def _mark_float_abi(data: bytes) -> bytes:
-    """State that no function takes or returns floating point, so that the object links with either calling convention
-    (Addenda to the ABI for the Arm Architecture, build attributes). The section is written again at the file's end."""
-    about = ElfFile(data)
-    header, offset = about.places[".ARM.attributes"]
-    attributes = bytearray(data[offset : offset + about.section_sizes[".ARM.attributes"]])
-    attributes += bytes((_VFP_ARGUMENTS, _NEITHER))
-    file_scope = attributes.index(b"\0", 5) + 1  # after the vendor's name: Tag_File and its length
-    for at in (1, file_scope + 1):
-        struct.pack_into("<I", attributes, at, struct.unpack_from("<I", attributes, at)[0] + 2)
-    result = bytearray(data)
-    struct.pack_into("<II", result, header + 16, len(data), len(attributes))  # sh_offset, sh_size
-    return bytes(result + attributes)

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from edgewright.files import write_file
@@ -52,28 +53,28 @@ class RunTime:
 
 @dataclass(frozen=True)
 class Row:
-    """One instruction over all runs, in milliseconds."""
+    """One instruction over all runs, in milliseconds; ``share`` is of the time of all instructions, by medians."""
 
     chain: int
     instruction: int
     name: str
     calls: int
     total_ms: float
-    mean_ms: float
+    median_ms: float
     share: float
     layer: str = ""
 
 
 @dataclass(frozen=True)
 class PartRow:
-    """One step inside a delegate over all runs, in milliseconds; ``share`` is of the total time."""
+    """One step inside a delegate over all runs, in milliseconds; ``share`` is of the time of all instructions."""
 
     chain: int
     instruction: int
     part: int
     name: str
     calls: int
-    mean_ms: float
+    median_ms: float
     share: float
     layer: str = ""
 
@@ -110,45 +111,50 @@ class Profile:
         return [part for run in self.runs for step in run.steps for part in step.parts]
 
     def rows(self) -> list[Row]:
-        """Time per instruction over all finished runs, in program order."""
-        totals: dict[tuple[str, int, int, str, str], list[int]] = {}
-        for run in self.runs:
-            for step in run.steps:
-                times = totals.setdefault((run.method, step.chain, step.instruction, step.name, step.layer), [])
-                times.append(step.end - step.start)
-        total = sum(sum(times) for times in totals.values()) or 1
+        """Time per instruction over all finished runs, in program order. Medians: the first run may compile, and others
+        may be interrupted."""
+        times = self._times()
+        total = sum(_typical(t) for t in times.values()) or 1
         return [
-            Row(chain, at, name, len(t), sum(t) / 1e6, sum(t) / len(t) / 1e6, sum(t) / total, layer)
-            for (_, chain, at, name, layer), t in sorted(totals.items())
+            Row(chain, at, name, len(t), sum(t) / 1e6, median(t) / 1e6, _typical(t) / total, layer)
+            for (_, chain, at, name, layer), t in sorted(times.items())
         ]
 
     def part_rows(self) -> list[PartRow]:
         """Time per step inside delegates, over all runs, in execution order."""
-        totals: dict[tuple[str, int, int, int, str, str], list[int]] = {}
-        total = 0
+        times: dict[tuple[str, int, int, int, str, str], list[int]] = {}
         for run in self.runs:
             for step in run.steps:
-                total += step.end - step.start
                 for at, part in enumerate(step.parts):
                     key = (run.method, step.chain, step.instruction, at, part.name, part.layer)
-                    totals.setdefault(key, []).append(part.end - part.start)
+                    times.setdefault(key, []).append(part.end - part.start)
+        total = sum(_typical(t) for t in self._times().values()) or 1
         return [
-            PartRow(chain, instruction, at, name, len(t), sum(t) / len(t) / 1e6, sum(t) / max(total, 1), layer)
-            for (_, chain, instruction, at, name, layer), t in sorted(totals.items())
+            PartRow(chain, instruction, at, name, len(t), median(t) / 1e6, _typical(t) / total, layer)
+            for (_, chain, instruction, at, name, layer), t in sorted(times.items())
         ]
+
+    def _times(self) -> dict[tuple[str, int, int, str, str], list[int]]:
+        """The times of every instruction, in nanoseconds."""
+        times: dict[tuple[str, int, int, str, str], list[int]] = {}
+        for run in self.runs:
+            for step in run.steps:
+                key = (run.method, step.chain, step.instruction, step.name, step.layer)
+                times.setdefault(key, []).append(step.end - step.start)
+        return times
 
     def __str__(self) -> str:
         rows, parts = self.rows(), self.part_rows()
         width = max((*(len(r.name) for r in rows), *(len(p.name) for p in parts)), default=4)
         layer = "layer" if any(r.layer for r in rows) or any(p.layer for p in parts) else ""
-        lines = [f"{'#':>8}  {'instruction':<{width}}  {'calls':>6}  {'mean time':>9}  {'share':>6}  {layer}".rstrip()]
+        lines = [f"{'#':>8}  {'instruction':<{width}}  {'calls':>6}  {'median':>9}  {'share':>6}  {layer}".rstrip()]
         for r in rows:
             lines.append(_format_row(str(r.instruction), r, width))
             inside = [p for p in parts if (p.chain, p.instruction) == (r.chain, r.instruction)]
             lines += [_format_row(f"{p.instruction}.{p.part}", p, width) for p in inside]
         seconds = [(run.end - run.start) / 1e9 for run in self.runs if run.end]
-        mean = sum(seconds) / len(seconds) if seconds else 0.0
-        return "\n".join([*lines, f"{len(seconds)} runs, {duration(mean)} each"])
+        typical = median(seconds) if seconds else 0.0
+        return "\n".join([*lines, f"{len(seconds)} runs, {duration(typical)} each (median)"])
 
     def etdump(self) -> etdump.ETDump:
         """The profile in the format of ExecuTorch's tools."""
@@ -178,8 +184,13 @@ class Profile:
         return write_file(path, [json.dumps(self.chrome_trace()).encode()])
 
 
+def _typical(times: list[int]) -> float:
+    """The time of all calls, if each took as long as the median."""
+    return median(times) * len(times)
+
+
 def _format_row(number: str, row: Row | PartRow, width: int) -> str:
-    figures = f"{row.calls:>6}  {duration(row.mean_ms / 1e3):>9}  {share(row.share):>6}"
+    figures = f"{row.calls:>6}  {duration(row.median_ms / 1e3):>9}  {share(row.share):>6}"
     return f"{number:>8}  {row.name:<{width}}  {figures}  {row.layer}".rstrip()
 
 

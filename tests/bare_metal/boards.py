@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
+
+from edgewright.engine.plan import TensorSpec
 
 FOLDER = Path(__file__).parent / "board"
 GCC, QEMU = "arm-none-eabi-gcc", "qemu-system-arm"
@@ -38,6 +40,9 @@ BOARDS = {
         "mps3-an547", "cortex-m55", (0x10000000, 512 << 10), (0x31000000, 2 << 20), (0x70000000, 16 << 20)
     ),
 }
+# QEMU has no Cortex-M85. Its Cortex-M55 has the same instructions, but those of pointer authentication, which LLVM
+# does not emit unasked.
+BOARDS["cortex-m85"] = BOARDS["cortex-m55"]
 
 
 @dataclass(frozen=True)
@@ -69,12 +74,39 @@ def run_on_board(
 
 
 def link_image(target: str, folder: Path, inputs: Sequence[np.ndarray], flags: tuple[str, ...] = ()) -> Path:
-    board = BOARDS[target]
     data = ", ".join(map(str, b"".join(x.tobytes() for x in inputs)))
     (folder / "input.h").write_text(
         f"#define RUNS {len(inputs)}\nstatic const unsigned char input_bytes[] = {{{data}}};\n"
     )
-    image = folder / "image.elf"
+    return link_program(target, folder / "image.elf", FOLDER / "runner.c", folder / "model.o", *flags)
+
+
+def run_graph_on_board(target: str, folder: Path, inputs: Sequence[np.ndarray], outputs: Sequence[TensorSpec],
+                       arena: int) -> list[bytes]:  # fmt: skip
+    """Boot ``model.o`` of ``folder``, of any number of inputs and outputs, and return the bytes of each output."""
+    data = b"".join(x.tobytes() for x in inputs)
+
+    def row(name: str, values: Iterable[int], kind: str = "uint32_t") -> str:
+        return f"static const {kind} {name}[] = {{{', '.join(map(str, values))}}};"
+
+    lines = [
+        "#include <stddef.h>", "#include <stdint.h>",
+        f"#define ARENA_SIZE {arena}", f"#define INPUTS {len(inputs)}", f"#define OUTPUTS {len(outputs)}",
+        f"#define INPUT_BYTES {len(data)}", f"#define OUTPUT_BYTES {sum(y.nbytes for y in outputs)}",
+        row("input_bytes", data, "unsigned char"),
+        row("input_sizes", (x.nbytes for x in inputs)), row("input_items", (x.itemsize for x in inputs)),
+        row("output_sizes", (y.nbytes for y in outputs)), row("output_items", (y.dtype.itemsize for y in outputs)),
+    ]  # fmt: skip
+    (folder / "ports.h").write_text("\n".join(lines) + "\n")
+    image = link_program(target, folder / "image.elf", FOLDER / "graph_runner.c", folder / "model.o")
+    found = [bytes.fromhex(line) for line in boot(target, image).splitlines()]
+    assert [len(each) for each in found] == [y.nbytes for y in outputs]
+    return found
+
+
+def link_program(target: str, image: Path, *sources: Path | str) -> Path:
+    """An image of ``sources``, one of which defines ``main``, with the start-up code."""
+    board = BOARDS[target]
     places = zip(
         ("flash_origin", "flash_length", "ram_origin", "ram_length", "rom_origin", "rom_length"),
         (*board.flash, *board.ram, *board.rom), strict=True,
@@ -82,8 +114,8 @@ def link_image(target: str, folder: Path, inputs: Sequence[np.ndarray], flags: t
     subprocess.run(
         [GCC, f"-mcpu={board.cpu}", "-mfloat-abi=hard", "-mthumb", "-O2", "-Wall", "-Werror", "-nostdlib",
          *(f"-Wl,--defsym={name}={value}" for name, value in places), "-Wl,--no-warn-rwx-segments",
-         "-T", str(FOLDER / "link.ld"), f"-I{folder}", "-o", str(image), str(FOLDER / "start.c"),
-         str(FOLDER / "runner.c"), str(folder / "model.o"), "-lgcc", *flags],
+         "-T", str(FOLDER / "link.ld"), f"-I{image.parent}", "-o", str(image),
+         str(FOLDER / "start.c"), *map(str, sources), "-lgcc"],
         check=True, capture_output=True, text=True,
     )  # fmt: skip
     return image
@@ -103,9 +135,13 @@ def boot(target: str, image: Path, *options: str) -> str:
 
 def count_instructions(target: str, folder: Path, inputs: Sequence[np.ndarray]) -> int:
     """Instructions of ``model.o`` that run, counted one by one in QEMU's trace."""
-    image, log = link_image(target, folder, inputs), folder / "trace.log"
-    code = _functions(image)
     names = {name for _, name in _functions(folder / "model.o")}
+    return trace_functions(target, link_image(target, folder, inputs), names)
+
+
+def trace_functions(target: str, image: Path, names: Collection[str]) -> int:
+    """Executed instructions from the first to the last of these functions, counted one by one in QEMU's trace."""
+    code, log = _functions(image), image.with_suffix(".log")
     first, last = (choose(at for at, name in code if name in names) for choose in (min, max))
     end = min((at for at, _ in code if at > last), default=last + 4096)
     boot(target, image, "-singlestep", "-d", "exec,nochain", "-D", str(log))

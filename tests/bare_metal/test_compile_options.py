@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -128,3 +129,21 @@ def test_a_program_for_a_cortex_m_has_no_other_kernels(tmp_path: Path) -> None:
     edge.to_executorch().save(tmp_path / "net.pte")
     called = {operator.key for operator in read_program(tmp_path / "net.pte").execution_plan[0].operators or ()}
     assert called and called <= kernel_set("cortex-m").keys and "aten::linear.out" not in called
+
+
+def test_commands_show_what_an_npu_does_for_each_layer(cli: Cli, tmp_path: Path) -> None:
+    """Vela's cycles and the bytes of operands, by the model's own names: the same in three commands."""
+    model = ("board_net:make", "--target", "ethos-u55-128", "--quantize", "int8")
+    explained = cli("explain", *model, "--json")
+    assert explained.code == 0, explained.err
+    (facts,) = json.loads(explained.out)
+    (row,) = facts["npu_layers"]
+    assert row["layer"].startswith("0") and "conv" in row["operator"] and row["macs"] == 36 * 4 * 27
+    assert row["cycles"] > 0
+    # The input, in 8 bits and with its pixels as Vela stores them, is read, and the result is written.
+    assert row["traffic"]["scratch"] >= 64 * 3 + 36 * 4 and row["traffic"]["constants"] > 4 * 27
+    assert cli(*COMPILE, "--target", "ethos-u55-128", "-o", "net.pte").code == 0
+    for command in (("size", "net.pte"), ("profile", "net.pte", "--repeat", "1")):
+        assert json.loads(cli(*command, "--json").out)["npu_layers"] == [row]
+    shown = cli("size", "net.pte").out
+    assert "NPU by layer" in shown and f"{row['cycles']:,}" in shown

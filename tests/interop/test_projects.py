@@ -68,6 +68,61 @@ def test_cmake_project_compiles_for_a_cortex_m(name: str, tmp_path: Path) -> Non
     assert any("ethosu_fast_scratch" in line for line in listed) == bool(about.pools.fast_scratch)
 
 
+STAND_INS = Path(__file__).parent / "build_systems"
+
+
+def export_project(kind: str, folder: Path) -> Path:
+    export_c(GOLDEN / "ethos_u" / "ethos_u55_128.pte", folder / "net", name="net", project=kind)
+    (folder / "top").mkdir()
+    shutil.copy(STAND_INS / f"{kind.replace('-', '_')}.cmake", folder / "top" / "CMakeLists.txt")
+    return folder / "net"
+
+
+def cross(compiler: str, flags: str) -> tuple[str, ...]:
+    if shutil.which(f"{compiler}-gcc") is None:
+        pytest.skip(f"{compiler}-gcc is not installed")
+    languages = {"C": ("gcc", f"{flags} -std=c99 {STRICT}"), "CXX": ("g++", f"{flags} -std=c++17 {STRICT}")}
+    options = [o for language, (name, text) in languages.items() for o in
+               (f"-DCMAKE_{language}_COMPILER={compiler}-{name}", f"-DCMAKE_{language}_FLAGS={text}")]  # fmt: skip
+    headers = package() / "include"
+    executorch = f"-DEXECUTORCH_INCLUDE_DIRS={headers};{headers / 'executorch/runtime/core/portable_type/c10'}"
+    return "-DCMAKE_SYSTEM_NAME=Generic", "-DCMAKE_TRY_COMPILE_TARGET_TYPE=STATIC_LIBRARY", *options, executorch
+
+
+def sections(compiler: str, file: Path) -> str:
+    return subprocess.run([f"{compiler}-objdump", "-h", file], capture_output=True, text=True, check=True).stdout
+
+
+def test_esp_idf_component_compiles_with_stand_ins(tmp_path: Path) -> None:
+    """Of ESP-IDF's functions; for the processor of an ESP32-C3 without the C++ runner, which needs a C++ library that
+    Debian's compiler lacks, and whole for a Cortex-M."""
+    component = export_project("esp-idf", tmp_path)
+    for compiler, flags, sources in (
+        ("riscv64-unknown-elf", "-march=rv32imc -mabi=ilp32 --specs=picolibc.specs", "[.]c$"),
+        ("arm-none-eabi", "-mcpu=cortex-m33 -mthumb -mfloat-abi=hard", ".*"),
+    ):
+        options = cross(compiler, flags)
+        build(tmp_path / "top", f"-DCOMPONENT={component}", f"-DSOURCES={sources}", *options)
+        shown = sections(compiler, tmp_path / "top" / "build" / "net" / "libidf_net.a")
+        assert ".rodata.net_pte" in shown
+        assert ("net_runner" in shown) == (compiler == "arm-none-eabi")
+        shutil.rmtree(tmp_path / "top" / "build")
+
+
+def test_zephyr_module_compiles_with_stand_ins(tmp_path: Path) -> None:
+    """Of Zephyr's functions; its fragment of a linker script places the program among constants."""
+    module = export_project("zephyr", tmp_path)
+    compiler = "arm-none-eabi"
+    build(tmp_path / "top", f"-DMODULE={module}", *cross(compiler, "-mcpu=cortex-m55 -mthumb -mfloat-abi=hard"))
+    folder, image = tmp_path / "top" / "build", tmp_path / "net.elf"
+    command = [f"{compiler}-ld", "-r", "-T", folder / "linker.ld", "--whole-archive", folder / "net" / "libnet.a"]
+    subprocess.run([*command, "-o", image], check=True)
+    shown = sections(compiler, image)
+    size = int(next(line for line in shown.splitlines() if " .rodata " in line).split()[2], 16)
+    assert "network_model_sec" not in shown
+    assert size >= (GOLDEN / "ethos_u" / "ethos_u55_128.pte").stat().st_size
+
+
 def test_other_projects_say_that_they_were_not_built(tmp_path: Path) -> None:
     for kind, file in (("zephyr", "zephyr/CMakeLists.txt"), ("esp-idf", "CMakeLists.txt")):
         export_c(GOLDEN / "ethos_u" / "ethos_u55_128.pte", tmp_path / kind, name="net", project=kind)

@@ -1,5 +1,5 @@
 """Calls ``model_run`` of an AArch64 object file in this (Arm) Python, for each of the inputs in a file; writes the
-outputs alike."""
+outputs alike. With ``offset``, the file is a position-independent image, and the function is there."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ import ctypes
 import sys
 from pathlib import Path
 
-from edgewright.engine.jit.elf import Library, link
+from edgewright.engine.jit.elf import CodeImage, Library, link
 
 
-def main(model: str, arena_size: str, inputs: str, outputs: str, count: str, output_size: str) -> None:
-    library = Library(link([Path(model).read_bytes()]))
+def main(
+    model: str, arena_size: str, inputs: str, outputs: str, count: str, output_size: str, offset: str = ""
+) -> None:  # fmt: skip
+    code = Path(model).read_bytes()
+    library = Library(CodeImage(code, {"model_run": int(offset)}) if offset else link([code]))
     run = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_void_p] * 3)(library.address("model_run"))
     data, n = Path(inputs).read_bytes(), int(count)
     size, found = len(data) // n, b""

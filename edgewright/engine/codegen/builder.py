@@ -78,10 +78,16 @@ Operand = Reg | int
 class Function:
     """One function, emitted from top to bottom into the current basic block."""
 
-    def __init__(self, module: Module, name: str, params: Sequence[tuple[str, str]], returns: str, exported: bool):
+    def __init__(
+        self, module: Module, name: str, params: Sequence[tuple[str, str]], returns: str, exported: bool, inline: bool
+    ) -> None:
         self.module, self.name, self.returns = module, name, returns
         self.params = {n: Reg("%" + n, t) for t, n in params}
-        linkage, attributes = ("", "nounwind") if exported else ("internal ", "noinline nounwind")
+        # LLVM inlines what is called once, which makes code smaller, if it may
+        inline = inline and module.arch in ARCHITECTURES_32
+        linkage, attributes = (
+            ("", "nounwind") if exported else ("internal ", f"{'' if inline else 'noinline '}nounwind")
+        )
         listed = ", ".join(f"{t} %{n}" for t, n in params)
         self.head = f"define {linkage}{returns} @{name}({listed}) {attributes} {{"
         self.lines = ["entry:"]
@@ -310,9 +316,11 @@ class Module:
         return Reg(f"@{name}", PTR)
 
     def function(
-        self, name: str, params: Sequence[tuple[str, str]], returns: str = "void", exported: bool = False
-    ) -> Function:
-        f = Function(self, name, params, returns, exported)
+        self, name: str, params: Sequence[tuple[str, str]], returns: str = "void", exported: bool = False,
+        inline: bool = True,
+    ) -> Function:  # fmt: skip
+        """``inline``: whether the code of microcontrollers may have the function inside its caller."""
+        f = Function(self, name, params, returns, exported, inline)
         self.functions[name] = f
         return f
 

@@ -160,7 +160,7 @@ class Int8Dot:
         if self.isa.dot:
             return (x,)
         if self.isa.dsp:
-            words = self.f.bitcast(x, vec(lane_count(x.type) // 4, "i32"))
+            words = self._words(x)
             odd = self.f.op("lshr", words, 8)
             return self.f.op("and", words, EVEN_BYTES), self.f.op("and", odd, EVEN_BYTES)
         int16 = self.f.bitcast(x, vec(lane_count(x.type) // 2, "i16"))
@@ -173,9 +173,13 @@ class Int8Dot:
         if self.isa.dot:
             return (w,)
         if self.isa.dsp:
-            return extend_int8_pairs(self.f, self.f.bitcast(w, vec(lane_count(w.type) // 4, "i32")))
+            return extend_int8_pairs(self.f, self._words(w))
         int16 = self.f.bitcast(w, vec(lane_count(w.type) // 2, "i16"))
         return self.f.op("ashr", self.f.op("shl", int16, 8), 8), self.f.op("ashr", int16, 8)
+
+    def _words(self, x: Reg) -> Reg:
+        """Bytes, or an int32 that holds four, as int32."""
+        return x if x.type == "i32" else self.f.bitcast(x, vec(lane_count(x.type) // 4, "i32"))
 
     def add(self, total: Reg, x: tuple[Reg, ...], w: tuple[Reg, ...]) -> Reg:
         lanes, f = lane_count(total.type), self.f
@@ -217,6 +221,12 @@ class Int16Dot:
 
 
 EVEN_BYTES = 0x00FF00FF
+
+
+def opaque(f: Function, pointer: Reg) -> Reg:
+    """The same pointer, of which LLVM knows nothing more: it stays in a register of its own, instead of becoming the
+    sum of a base and a common index, which takes more registers or instructions."""
+    return f.call("llvm.launder.invariant.group.p0", "ptr", pointer)
 
 
 def by_lane(f: Function, name: str, *operands: Reg) -> Reg:

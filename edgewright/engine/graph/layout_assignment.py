@@ -63,6 +63,7 @@ class LayoutAssignment:
         self.views: dict[Value, tuple[Op, Layout]] = {}  # strided views of another value
         # Values produced inside another: which one, and their storage as a function of its storage.
         self.parts: dict[Value, tuple[Value, Callable[[Storage], Storage]]] = {}
+        self.hosts: set[Value] = set()  # whose layout decided how another value is produced
 
     def assign(self) -> None:
         self._assign_borders()
@@ -196,8 +197,9 @@ class LayoutAssignment:
         fits = (
             producer is not None and producer.writes_layout(layout) and value not in fixed and len(readers[value]) == 1
         )
-        if fits and out not in self.context.storages and value.q is None:
+        if fits and out not in self.context.storages and value not in self.hosts and value.q is None:
             self.parts[value] = (out, lambda storage: replace(storage, value=value, layout=layout))
+            self.hosts.add(out)
 
     def _may_store_inside(self, value: Value, out: Value, producer: Lowering) -> bool:
         free = value not in (*self.context.storages, *self.aliases, *self.borders, *self.unpadded)

@@ -294,10 +294,10 @@ class _Tile:
         panel: DynamicGemmPanel,
         weights: DynamicGemmWeights,
         rows: QuantizedRows,
-        ahead: bool,
+        ahead: int,
     ) -> None:
         self.f, self.isa, self.count, self.panel, self.weights, self.rows = f, isa, count, panel, weights, rows
-        self.prefetch_distance = weights.size(panel.vectors * isa.lanes) if ahead else 0  # prefetch distance
+        self.ahead = ahead
         self.size = 4 * isa.lanes  # bytes of a vector
         self.int_vector, self.float_vector = vec(isa.lanes, "i32"), vec(isa.lanes, "float")
         self.dots = Int8Dot(f, isa)
@@ -311,8 +311,7 @@ class _Tile:
             loaded = [
                 f.load(vec(self.size, "i8"), weights, self.vector_offset(j, self.size), 4) for j in range(vectors)
             ]
-            for offset in range(0, vectors * self.size if self.prefetch_distance else 0, CACHE_LINE):
-                prefetch(f, weights, self.prefetch_distance + offset, into_l1=False)
+            self.prefetch(weights, vectors * self.size)
             for part, row in enumerate(self._unpack(loaded)):
                 for p in range(self.count):
                     x = f.load("i32", data, p * self.rows.pitch + 4 * part)
@@ -327,6 +326,10 @@ class _Tile:
             ]
 
         return f.loop(self.weights.times, [data, weights, *sums], step)
+
+    def prefetch(self, weights: Reg, size: int) -> None:
+        for offset in range(0, size if self.ahead else 0, CACHE_LINE):
+            prefetch(self.f, weights, self.ahead + offset, into_l1=False)
 
     def vector_offset(self, vector: int, size: int) -> int:
         """The offset of a vector's ``size`` bytes from those of the first stream."""
@@ -381,6 +384,7 @@ class _Tile:
         def block(_: Reg, now: list[Reg]) -> list[Reg]:
             data, weights, *totals = now
             data, weights, *sums = self.multiply(data, weights, [const(0, self.int_vector)] * count)
+            self.prefetch(weights, vectors * self.size // (2 if self.weights.short else 1))
             for j in range(vectors):
                 scale = self.scale(weights, j)
                 for at in range(j, count, vectors):
@@ -412,9 +416,9 @@ def emit_tile(
     out_step: int,
     second_step: int,
     epilogue: Epilogue,
-    ahead: bool = False,
+    ahead: int = 0,
 ) -> Function:
-    """Emit ``tile(data, weights, out, second)``. ``ahead``: prefetch the next panel into L2."""
+    """Emit ``tile(data, weights, out, second)``. ``ahead``: prefetch weights this many bytes ahead into L2."""
     name = f"tile_{count}_{panel.vectors}_{panel.used}"
     if name in module.functions:
         return module.functions[name]

@@ -138,7 +138,8 @@ def emit_tile(
     name = f"{prefix}tile_{pixels}_{shape}"
     if name in module.functions:
         return module.functions[name]
-    f = module.function(name, [(PTR, n) for n in ("data", "weights", "out", "second")])
+    # Alone, it has all registers.
+    f = module.function(name, [(PTR, n) for n in ("data", "weights", "out", "second")], inline=False)
     offsets = [4 * sum(panel.widths[:i]) for i in range(len(panel.widths))]
     types = [vec(width, "float") for width in panel.widths]
     bias = [f.load(t, f.arg("weights"), o, 16) for t, o in zip(types, offsets, strict=True)]

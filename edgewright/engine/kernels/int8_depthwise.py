@@ -15,7 +15,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, const, vec
-from edgewright.engine.codegen.vector import ARM, EVEN_BYTES, Int8Dot, extend_int8_pairs, interleave
+from edgewright.engine.codegen.vector import (
+    ARM,
+    EVEN_BYTES,
+    Int8Dot,
+    extend_int8_pairs,
+    interleave,
+    unpack_uint8_to_four,
+)
 from edgewright.engine.isa import ISA
 from edgewright.engine.kernels.int8_gemm import (
     EpilogueParams,
@@ -198,7 +205,9 @@ class _Block:
         factors = load_requantizers(f, row.epilogue, f.gep(self.weights, 4 * width), width // 4, 4, 16)
         emitter = Int8EpilogueEmitter(f, row.epilogue, f.gep(self.weights, 4 * width * (1 + row.epilogue.factor_words)))
         for p, four in enumerate(sums):
-            added = f.load(self.vector_type, residual, p * row.residual_pixel_stride) if row.epilogue.sum else None
+            added = None
+            if row.epilogue.sum:
+                added = unpack_uint8_to_four(f, f.load(self.vector_type, residual, p * row.residual_pixel_stride))
             f.store_first(emitter.store(four, factors, added), self.used, out, p * row.out_pixel_stride)
 
     def _kernel_row(self, data: Reg, dy: int, sums: list[list[Reg]]) -> None:
@@ -258,8 +267,8 @@ class _TapBlock(_Block):
         repeats = 4 // vectors  # a store takes four vectors, of which those beyond the first pixel's are not used
         added = None
         if row.epilogue.sum:
-            added = f.load(self.vector_type, residual)
-            added = f.shuffle(added, added, [i % width for i in range(16)])
+            loaded = f.load(self.vector_type, residual)
+            added = unpack_uint8_to_four(f, f.shuffle(loaded, loaded, [i % width for i in range(16)]))
         packed = emitter.store(sums * repeats, factors * repeats, added)
         f.store_first(f.shuffle(packed, packed, range(width)), self.used, out)
 

@@ -101,12 +101,12 @@ class Int8EpilogueEmitter:
     def _param(self, index: int, lanes: int, kind: str = "i32") -> Reg:
         return self.f.splat(self.f.load(kind, self.params, 4 * index, 4), lanes)
 
-    def store(self, sums: Sequence[Reg], factors: Sequence[Requantize], second: Reg | None) -> Reg:
+    def store(self, sums: Sequence[Reg], factors: Sequence[Requantize], second: Sequence[Reg] | None = None) -> Reg:
         f, epilogue = self.f, self.epilogue
         lanes = lane_count(sums[0].type)
         scaled = [factor(total) for total, factor in zip(sums, factors, strict=True)]
         if second is not None:
-            scaled = self._add(scaled, unpack_uint8_to_four(f, second), lanes)
+            scaled = self._add(scaled, second, lanes)
         x = pack_four_to_uint8(f, scaled, self._param(0, 2 * lanes, "i16") if epilogue.zero else None)
         if epilogue.low:
             x = int_max(f, x, self._param(1, 4 * lanes, "i8"), signed=False)
@@ -201,7 +201,7 @@ def join_pixels(f: Function, rows: Sequence[Reg], vectors: int) -> Reg:
 class Int8Panel:
     """``vectors`` (1, 2 or 4) of accumulators per pixel, whose first ``used`` bytes are stored.
 
-    The vectors are split into ``streams`` parts with weights stored one after the other, see ``gemm.Panel``.
+    The channels are split into ``streams`` parts with weights stored one after the other, see ``gemm.Panel``.
     """
 
     vectors: int
@@ -212,9 +212,13 @@ class Int8Panel:
 def make_panels(isa: ISA, pixel_bytes: int, vectors: int, pixels: int = 0) -> list[Int8Panel]:
     """Panels of ``vectors`` vectors for the ``pixel_bytes`` of a pixel, and a narrower one for the remainder.
 
-    For a single pixel every vector's weights are a stream of their own.
+    For a single pixel every vector's weights are a stream of their own; for several pixels with Arm's DSP extension,
+    each half of a vector's (``int8_gemm_dsp``).
     """
     lanes = isa.lanes
+    if isa.dsp:
+        streams = 1 if pixels == 1 else 2
+        return [Int8Panel(1, min(lanes, pixel_bytes - start), streams) for start in range(0, pixel_bytes, lanes)]
     full, rest = divmod(pixel_bytes, vectors * lanes)
     last = next((v for v in (1, 2, 4) if v * lanes >= rest and v <= vectors), vectors)
     full_panel = Int8Panel(vectors, vectors * lanes, vectors if pixels == 1 else 1)
@@ -231,7 +235,7 @@ def rank_tiles(
 ) -> tuple[tuple[int, int], ...]:
     """Candidate tiles (vectors, pixels), fastest first by a cost model of execution ports and caches."""
     if isa.arch == "arm":  # accumulators of all pixels and channels are general-purpose registers
-        return ((1, 1),)
+        return ((1, 2),) if isa.dsp and rows * columns > 1 else ((1, 1),)
     if rows * columns == 1:
         return ((4, 1),)
     max_pixels = {4: 6, 2: 14, 1: 24} if isa.registers >= 32 else {2: 4, 1: 8}
@@ -329,7 +333,8 @@ def emit_tile(module: Module, isa: ISA, pixels: int, panel: Int8Panel, window: W
         pixel_indices = [min(start + i, pixels - 1) for i in range(pixels_per_store)]
         four = [sums[p * panel.vectors + j] for p in pixel_indices for j in range(panel.vectors)]
         second = _load_second(f, isa, panel, pixel_indices, second_step) if epilogue.sum else None
-        packed = emitter.store(four, factors * pixels_per_store, second)
+        added = None if second is None else unpack_uint8_to_four(f, second)
+        packed = emitter.store(four, factors * pixels_per_store, added)
         for p, row in zip(dict.fromkeys(pixel_indices), split_pixels(f, packed, panel.vectors), strict=False):
             f.store_first(row, panel.used, f.arg("out"), p * out_step)
     f.ret()
@@ -373,11 +378,15 @@ def _accumulate_scalars(f: Function, pixels: int, window: Window, begin: Reg, bi
     sums = emit_window_loops(f, window, [f.arg("data"), begin, *first * pixels], step, window.depth)[2:]
     vectors = []
     for start in range(0, len(sums), lanes):
-        vector = Reg("poison", bias[0].type)
-        for lane, total in enumerate(sums[start : start + lanes]):
-            vector = f.emit(vector.type, f"insertelement {vector.type} {vector}, i32 {total}, i32 {lane}")
-        vectors.append(vector)
+        vectors.append(join_lanes(f, sums[start : start + lanes], bias[0].type))
     return vectors
+
+
+def join_lanes(f: Function, lanes: Sequence[Reg], kind: str) -> Reg:
+    vector = Reg("poison", kind)
+    for lane, value in enumerate(lanes):
+        vector = f.emit(kind, f"insertelement {kind} {vector}, {value.type} {value}, i32 {lane}")
+    return vector
 
 
 def accumulate_tile(

@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 
 from edgewright.engine.codegen.builder import PTR, Function, Module, Reg, const, vec
-from edgewright.engine.codegen.vector import Int16Dot
+from edgewright.engine.codegen.vector import Int16Dot, unpack_uint8_to_four
 from edgewright.engine.isa import ISA
 from edgewright.engine.kernels.gemm import Window
 from edgewright.engine.kernels.int8_gemm import (
@@ -135,7 +135,9 @@ def emit_output_transform(module: Module, lanes: int, outputs: OutputTiles, epil
                 at = (r * 4 + c) * patches.point
                 four = [f.load(kind, points, at + vector * j, 4) for j in range(4)]
                 residual_offset = r * outputs.residual_row + c * outputs.residual_pixel_stride
-                other = f.load(vec(4 * lanes, "i8"), second, residual_offset) if epilogue.sum else None
+                other = None
+                if epilogue.sum:
+                    other = unpack_uint8_to_four(f, f.load(vec(4 * lanes, "i8"), second, residual_offset))
                 f.store(finish.store(four, factors, other), out, r * patches.row + c * patches.pixel)
 
         store(0)

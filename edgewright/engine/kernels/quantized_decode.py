@@ -125,17 +125,18 @@ class QuantizedDecodeUnit(QuantizedAttentionUnit):
     # -------------------------------------------------------------------------------------------------- parameters
 
     def _load_parameters(self, batch: Reg, first: Reg) -> None:
-        """Scales and zero points of the block, by group. Scales of values that do not count may be anything, such as
-        NaN; they are 0 here."""
+        """Scales and zero points of the block, by group. Those of values that do not count may be anything, such as
+        NaN, which a weight of 0 does not cancel; they are 0 here."""
         f, spec = self.f, self.spec
         index = f.mul(f.add(f.op("mul", batch, self.size), first), spec.groups)
         copy = self._copy_parameters if spec.clamp or spec.groups > _MAX_SHUFFLED_GROUPS else self._shuffle_parameters
         for name in ("key", "value"):
             copy(getattr(self, f"{name}_scale"), self.at[f"{name}_scale"], index, first, 4)
             copy(getattr(self, f"{name}_zero"), self.at[f"{name}_zero"], index, first, 1)
-        end = f.gep(self.at["value_scale"], f.mul(self.keys_in_block, 4))
-        for group in range(spec.groups):
-            f.store(const(0, self.vector), end, group * spec.row)
+        for name in ("value_scale", "value_zero"):
+            end = f.gep(self.at[name], f.mul(self.keys_in_block, 4))
+            for group in range(spec.groups):
+                f.store(const(0, self.vector), end, group * spec.row)
 
     def _shuffle_parameters(self, source: Reg, target: Reg, index: Reg, first: Reg, item: int) -> None:
         """[keys, groups] to [groups, keys], as many keys at a time as a vector has lanes."""

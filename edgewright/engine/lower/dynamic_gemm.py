@@ -159,18 +159,20 @@ class DynamicQuantizedGemm(Lowering):
         grid: TileGrid,
         panels: list[dynamic_gemm.DynamicGemmPanel],
         prefetch: bool = False,
+        ahead: int = 0,
     ) -> list[PanelGroup]:
-        """Group equal panels into runs, each with the emitter of its tile function."""
+        """Group equal panels into runs, each with the emitter of its tile function. ``prefetch``: the next panel, in
+        the last rows; ``ahead``: this many bytes ahead, in all."""
         weights, rows, epilogue = self.weights, QuantizedRows(self.depth), self.epilogue
         runs, offset, column = [], 0, 0
         for panel in dict.fromkeys(panels):
             count, size = panels.count(panel), weights.size(panel.vectors * isa.lanes)
 
-            def tile(pixels: int, panel: dynamic_gemm.DynamicGemmPanel = panel) -> Function:
-                steps = (grid.out.pixel, grid.residual.pixel)
-                return dynamic_gemm.emit_tile(
-                    module, isa, pixels, panel, weights, rows, *steps, epilogue, prefetch and grid.late(pixels)
-                )
+            def tile(pixels: int, panel: dynamic_gemm.DynamicGemmPanel = panel, size: int = size) -> Function:
+                steps, distance = (grid.out.pixel, grid.residual.pixel), ahead
+                if prefetch and grid.late(pixels):
+                    distance = size
+                return dynamic_gemm.emit_tile(module, isa, pixels, panel, weights, rows, *steps, epilogue, distance)
 
             runs.append(PanelGroup(count, size, offset, 4 * column, 4 * panel.used, tile))
             offset, column = offset + count * size, column + count * panel.used

@@ -34,6 +34,9 @@ from edgewright.ir.graph import Value
 _TYPICAL_ROWS = 1024  # rows that tiles and panels are chosen for
 _LARGE = 128 << 10  # bytes of weights from which panels become the outer loop
 _RATE = 45.0  # approximate multiply-adds per nanosecond on one core
+# Bytes ahead of which a matrix-vector product prefetches weights. Hardware prefetchers start anew in every page and at
+# every matrix; the weights of the next step follow in memory, so prefetching beyond the end starts reading them early.
+_GEMV_AHEAD = 8 << 10
 _GEMV_RATE = 30.0  # of quantized weights, from memory
 
 
@@ -140,9 +143,10 @@ class DynamicShapeQuantizedLinear(DynamicQuantizedGemm):
         grid = TileGrid(1, 1, 1, PixelStrides(0, 0), PixelStrides(0, 0), PixelStrides(0, 0))
 
         def build(module: Module, name: str) -> None:
-            emit_tile_loops(module, name, grid, self.runs(module, isa, grid, panels), True, False)
+            runs = self.runs(module, isa, grid, panels, ahead=_GEMV_AHEAD)
+            emit_tile_loops(module, name, grid, runs, True, False)
 
-        spec = (tuple(panels), self.weights, self.depth, self.epilogue)
+        spec = (tuple(panels), self.weights, self.depth, self.epilogue, _GEMV_AHEAD)
         name = context.kernel("dynamic_quantized_gemv", spec, build)
         macs = self.depth * self.columns
         context.step(name, slots, len(panels), macs / _GEMV_RATE, macs)

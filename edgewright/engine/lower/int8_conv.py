@@ -11,7 +11,7 @@ from edgewright.engine.codegen.builder import Function, Module
 from edgewright.engine.codegen.requant import affine_of, clamp_limits, scale_of, storage_offset
 from edgewright.engine.graph.layout import Storage, padded_channels
 from edgewright.engine.graph.nodes import Node, is_quantized8
-from edgewright.engine.kernels import int8_depthwise, int8_gemm
+from edgewright.engine.kernels import int8_depthwise, int8_gemm, int8_gemm_dsp
 from edgewright.engine.kernels.gemm import Window
 from edgewright.engine.kernels.int8_gemm import EpilogueParams, Int8Epilogue
 from edgewright.engine.kernels.tile_loops import PanelGroup, emit_tile_loops
@@ -317,6 +317,8 @@ class Int8Conv(_Int8ConvLowering):
 
             def tile(pixels: int, panel: int8_gemm.Int8Panel = panel) -> Function:
                 steps = (grid.out.pixel, grid.residual.pixel)
+                if isa.dsp:
+                    return int8_gemm_dsp.emit_tile(module, isa, pixels, panel, window, *steps, requant)
                 return int8_gemm.emit_tile(
                     module, isa, pixels, panel, window, *steps, requant, prefetch and grid.late(pixels)
                 )

@@ -16,6 +16,7 @@ from edgewright.engine.codegen.requant import affine_of, clamp_limits
 from edgewright.engine.graph.layout import VIEW_KINDS, Border, Layout, Storage, broadcast_strides, dense_strides
 from edgewright.engine.graph.legalize import is_16bit_float
 from edgewright.engine.graph.nodes import Node, is_float32, is_quantized8
+from edgewright.engine.graph.verify_plan import PlanError
 from edgewright.engine.kernels.elementwise import (
     LoopNest,
     LoopOperand,
@@ -140,8 +141,9 @@ class Move(Lowering):
     def emit(self, context: LoweringContext) -> None:
         out = context.storage(self.node.out)
         for source, target in self._pieces(context, out):
-            if source.address == target.address:
-                continue  # its producer already wrote there
+            if source.address == target.address:  # its producer already wrote there
+                _check_same_elements(self.node.label, source, target)
+                continue
             flip_sign = source.raw != out.raw and out.value.q is not None and out.value.q.dtype == np.dtype(np.int8)
             emit_copy(context, source, target, flip_sign)
 
@@ -187,6 +189,15 @@ class Move(Lowering):
         broadcast = replace(source, layout=replace(source.layout, shape=out.layout.shape, strides=(0,) * len(ones)))
         emit_copy(context, broadcast, out)
         context.barrier = True
+
+
+def _check_same_elements(label: str, source: Storage, target: Storage) -> None:
+    """Raise unless a part of the result that is already in place has its elements where readers look for them."""
+    sides = [
+        tuple(s for n, s in zip(h.layout.shape, h.layout.strides, strict=True) if n != 1) for h in (source, target)
+    ]
+    if sides[0] != sides[1]:
+        raise PlanError(label, f"must find {source.value.name} with the strides {sides[1]}", value=sides[0])
 
 
 def concat_slice(out: Storage, dim: int, start: int, value: Value) -> Storage:

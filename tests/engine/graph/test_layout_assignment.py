@@ -19,6 +19,7 @@ from tests.engine.graphs import (
     biases,
     check_alike,
     compare,
+    constant,
     cpus,
     filters,
     graph,
@@ -161,3 +162,18 @@ def test_convolution_of_padded_pixels(kernel: tuple[int, int], cpu: str) -> None
     made = graph([x], [y], Op("core.hardswish", {"self": x}, [inside]), convolution)
     assert layouts(made, cpu)["inside"].strides[-2:] == (4096 + 64, 4)
     compare(made, [random(x)], cpu, 3e-5)
+
+
+@pytest.mark.parametrize("cpu", cpus())
+def test_value_between_two_moves_has_one_layout(cpu: str) -> None:
+    """Rows of 4096 bytes are padded in images. A producer that wrote such an image's layout, whose own result was then
+    stored with the strides of the next move, left elements where no reader looked."""
+    x, y, wide = real("x", 1, 4, 1024), real("y", 1, 4, 1024), real("wide", 1, 2, 2, 1024)
+    rows, mean = real("rows", 1, 4, 1024), real("mean", 1, 1024)
+    ops = (
+        Op("core.mul", {"self": x, "other": constant(random(real("c", 1024)))}, [y]),
+        Op("core.view", {"self": y, "size": [1, 2, 2, 1024]}, [wide]),
+        Op("core.view", {"self": wide, "size": [1, 4, 1024]}, [rows]),
+        Op("core.mean", {"self": rows, "dim": [1], "keepdim": False}, [mean]),
+    )
+    compare(graph([x], [mean], *ops), [random(x)], cpu)
