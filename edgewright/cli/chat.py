@@ -46,10 +46,12 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(args.model, "has no chat template", remedy="Pass --chat-template, or use edgewright generate.")
     with contextlib.suppress(ImportError):
         import readline  # noqa: F401  editing and history of lines, in input()
+    options = generation_options(args)
+    model.options(**options)  # a wrong one ends the command, and not each reply
     terminal = sys.stdin.isatty()
     if terminal and not args.quiet:
         console().print(f"{model.name}: context {model.context_length} tokens. /help lists commands.", style="dim")
-    Conversation(model, args.system, generation_options(args)).run("> " if terminal else "")
+    Conversation(model, args.system, options).run("> " if terminal else "")
     return 0
 
 

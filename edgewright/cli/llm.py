@@ -28,6 +28,7 @@ EXAMPLES = """examples:
   edgewright llm compile model.gguf -o phone.pte --target sm8650 --quantize 16a8w --max-context-len 1024
 """
 XNNPACK = "xnnpack"
+_SMALL = 500_000_000  # parameters: smaller models lose much to 4 bits
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,11 +40,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--target", default=XNNPACK, metavar="T", help="xnnpack (default), or a SoC of Qualcomm, such as sm8650")
     add(
         "--quantize", choices=(*LINEAR_PRECISIONS, *STATIC_PRECISIONS),
-        help="precision of linear layers (default: 8da4w; on Qualcomm's SoCs 16a4w)",
+        help="precision of linear layers (default: 8da4w, but int8 for less than 500 million parameters, unless they "
+             "are calibrated or have 4 bits already; on Qualcomm's SoCs 16a4w)",
     )  # fmt: skip
-    add(
-        "--group-size", type=int, choices=GROUP_SIZES, default=32, help="4-bit weights that share a scale (default: 32)"
-    )
+    add("--group-size", type=int, choices=GROUP_SIZES, help="4-bit weights that share a scale (default: 32)")
     add("--embedding", choices=TABLE_PRECISIONS, help="precision of the embedding (default: int8; fp32 with fp32)")
     add("--head", choices=TABLE_PRECISIONS, help="precision of the output head (default: int8; fp32 with fp32)")
     add(
@@ -97,15 +97,24 @@ def _compile_for_xnnpack(args: argparse.Namespace, checkpoint: Checkpoint, step:
                           ("--simulate-only", args.simulate_only)):  # fmt: skip
         if value:
             raise UsageError(option, "is for Qualcomm's SoCs", remedy="Add --target, such as sm8650.")
-    linear = args.quantize or "8da4w"
+    linear = args.quantize or _default_precision(checkpoint, args)
     if linear not in LINEAR_PRECISIONS:
         raise UsageError("--quantize", f"must be {', '.join(LINEAR_PRECISIONS)} for {XNNPACK}", value=linear)
     tables = "fp32" if linear == "fp32" else "int8"
-    precision = Precision(linear, args.group_size, args.embedding or tables, args.head or tables, args.kv_cache or "")
+    group_size, embedding, head = args.group_size or 32, args.embedding or tables, args.head or tables
+    precision = Precision(linear, group_size, embedding, head, args.kv_cache or "")
     return compile_checkpoint(
         checkpoint, args.output, precision, max_seq_len=args.max_seq_len, max_context_len=args.max_context_len,
         calibrate=args.calibrate, perplexity=args.perplexity, perplexity_tokens=args.perplexity_tokens, on_layer=step,
     )  # fmt: skip
+
+
+def _default_precision(checkpoint: Checkpoint, args: argparse.Namespace) -> str:
+    """4 bits, unless they cost a model much of its quality and nothing asks for them."""
+    tensors = checkpoint.tensors.values()
+    small = sum(tensor.elements for tensor in tensors) < _SMALL
+    asked = args.calibrate is not None or args.group_size is not None or any(t.kind == "Q4_0" for t in tensors)
+    return "int8" if small and not asked else "8da4w"
 
 
 def _compile_for_qualcomm(args: argparse.Namespace, checkpoint: Checkpoint, step: Callable[[], None]) -> LlmReport:
@@ -116,7 +125,7 @@ def _compile_for_qualcomm(args: argparse.Namespace, checkpoint: Checkpoint, step
         raise UsageError("--embedding", f"is not for {args.target}: it has 16 bits, as all activations do")
     if args.kv_cache is not None:
         raise UsageError("--kv-cache", f"is not for {args.target}", remedy="Use --kv-bits.")
-    precision = StaticPrecision(linear, args.group_size, args.head or "int8", args.kv_bits or 16)
+    precision = StaticPrecision(linear, args.group_size or 32, args.head or "int8", args.kv_bits or 16)
     sharing, simulate_only = not args.no_weight_sharing, args.simulate_only
     options = QualcommOptions(args.shards, weight_sharing=sharing, simulate_only=simulate_only)
     return compile_for_qualcomm(
@@ -175,6 +184,10 @@ def _show(report: LlmReport) -> None:
     out.print(", and ".join([written, *beside]), soft_wrap=True)
     if report.tokenizer is None:
         out.print("the checkpoint has no tokenizer: pass one to chat and generate", style="yellow", soft_wrap=True)
+    four_bits = any(part.precision.startswith("int4") for part in report.parts.values())
+    if report.target == XNNPACK and four_bits and report.parameters < _SMALL and not report.calibrated_tokens:
+        hint = "4 bits cost a small model much quality: --calibrate TEXT recovers a part of it, --quantize int8 most"
+        out.print(hint, style="yellow", soft_wrap=True)
 
 
 _ROUNDING = {

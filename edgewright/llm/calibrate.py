@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.llm.float_decoder import FloatDecoder, round_rows
+from edgewright.llm.float_decoder import FloatDecoder, linear, round_windows
 from edgewright.llm.gptq import round_calibrated
 from edgewright.llm.quantize_weights import QuantizedWeights
+from edgewright.llm.window_threads import each_window
 
 Array = np.ndarray[Any, Any]
 
@@ -49,7 +50,7 @@ class Calibration:
     def _project(self, names: Sequence[str], x: Array) -> list[Array]:
         """Round linear layers that read ``x``; their outputs, with the rounded weights."""
         checkpoint = self._decoder.checkpoint
-        inputs = round_rows(x)
+        inputs = round_windows(x)
         matrices = [checkpoint.load(name) for name in names]
         made = round_calibrated(np.concatenate(matrices), _products(inputs), self._group)
         outputs, at = [], 0
@@ -58,8 +59,7 @@ class Calibration:
             at += len(matrix)
             own = QuantizedWeights.of(matrix, made.integers[part], made.scales[part])
             self._rounded[name] = own
-            bias = checkpoint.bias(name)
-            outputs.append(inputs @ own.gather().T + (0 if bias is None else bias))
+            outputs.append(linear(inputs, own.gather(), checkpoint.bias(name)))
         checkpoint.release()
         return outputs
 
@@ -70,9 +70,14 @@ def _products(x: Array) -> Array:
     Rows are scaled to one length. The first tokens of a text have activations that are a thousand times as large as all
     others', and nothing else would count; the norm that follows each layer divides by the same size anyway.
     """
-    total = np.zeros((x.shape[-1], x.shape[-1]))
-    for window in x:
+
+    def products(window: Array) -> Array:
         squares = np.einsum("ij,ij->i", window, window)
         rows = window / np.sqrt(np.maximum(squares / window.shape[1], np.float32(1e-12)))[:, None]
-        total += rows.T @ rows
+        summed: Array = rows.T @ rows
+        return summed
+
+    total = np.zeros((x.shape[-1], x.shape[-1]))
+    for product in each_window(products, x):
+        total += product
     return total

@@ -18,6 +18,7 @@ from edgewright.ir.numerics import quantize_rows_int8
 from edgewright.llm.checkpoint import Checkpoint
 from edgewright.llm.config import DecoderConfig
 from edgewright.llm.rope import Rope
+from edgewright.llm.window_threads import map_windows
 
 Array = np.ndarray[Any, Any]
 
@@ -51,7 +52,8 @@ class FloatDecoder:
         hidden = hidden + projected
         normed = self.norm(hidden, f"{prefix}.ffn_norm")
         gate, up = project([f"{prefix}.gate", f"{prefix}.up"], normed)
-        (projected,) = project([f"{prefix}.down"], activate(gate, config.activation) * up)
+        hidden_rows = map_windows(lambda g, u: activate(g, config.activation) * u, gate, up)
+        (projected,) = project([f"{prefix}.down"], hidden_rows)
         if config.post_norms:
             projected = self.norm(projected, f"{prefix}.ffn_post_norm")
         return hidden + projected
@@ -70,19 +72,22 @@ class FloatDecoder:
 
     def _attention(self, layer: int, query: Array, key: Array, value: Array) -> Array:
         config = self.config
-        result = np.empty_like(query)
         scale = np.float32(config.attention_scale or 1 / math.sqrt(config.head_dim))
         group = config.heads // config.kv_heads
-        for window in range(len(query)):
-            q, k, v = (x[window].reshape(self.length, -1, config.head_dim) for x in (query, key, value))
+        mask, _ = self._mask(layer), self._table(config.layer_rope(layer))  # made once, not by each thread
+
+        def attend(*rows: Array) -> Array:
+            q, k, v = (x.reshape(self.length, -1, config.head_dim) for x in rows)
             q, k = self._rotate(layer, q, "q_norm"), self._rotate(layer, k, "k_norm")
-            attended = result[window].reshape(self.length, config.heads, config.head_dim)
+            attended = np.empty_like(q)
             for head in range(config.heads):
-                scores = (q[:, head] * scale) @ k[:, head // group].T + self._mask(layer)
+                scores = (q[:, head] * scale) @ k[:, head // group].T + mask
                 scores -= scores.max(1, keepdims=True)
                 np.exp(scores, out=scores)
                 attended[:, head] = scores @ v[:, head // group] / scores.sum(1, keepdims=True)
-        return result
+            return attended.reshape(self.length, -1)
+
+        return map_windows(attend, query, key, value)
 
     def _rotate(self, layer: int, x: Array, norm: str) -> Array:
         """Norm of heads and rotation of their halves, [length, heads, head_dim]."""
@@ -127,6 +132,16 @@ def activate(x: Array, activation: str) -> Array:
         erf = np.vectorize(math.erf, otypes=[np.float32])
         factor = np.float32(0.5) * (1 + erf(x * np.float32(0.5**0.5)))
     return x * factor
+
+
+def linear(x: Array, weights: Array, bias: Array | None) -> Array:
+    """A linear layer of windows [windows, length, columns]."""
+    return map_windows(lambda rows: rows @ weights.T + (0 if bias is None else bias), x)
+
+
+def round_windows(x: Array) -> Array:
+    """``round_rows`` of windows."""
+    return map_windows(round_rows, x)
 
 
 def round_rows(x: Array) -> Array:

@@ -34,9 +34,13 @@ def load(
     ``tokenizer``: a ``tokenizer.json``, for files without one. ``chat_template``: in jinja2's language, instead of the
     file's. ``threads`` and ``data``: as for other programs.
     """
+    place = text_path(path)
+    if place is not None and os.path.isdir(place):
+        rule, remedy = "is a folder, not a program", f"Of a checkpoint: edgewright llm compile {place} -o MODEL.pte."
+        raise UsageError(place, rule, remedy=remedy)
     program = Runtime(threads).load_program(path, data)
     description = read_description(program.program) or Description()
-    name = Path(text_path(path) or "model").stem
+    name = Path(place or "model").stem
     words = _load_tokenizer(path, program, tokenizer)
     source = description.chat_template if chat_template is None else chat_template
     template = ChatTemplate(source, description.special_tokens) if source else None

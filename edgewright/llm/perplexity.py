@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from edgewright.llm.checkpoint import Checkpoint
-from edgewright.llm.float_decoder import FloatDecoder, round_rows
+from edgewright.llm.float_decoder import FloatDecoder, linear, round_rows, round_windows
 from edgewright.llm.quantize_weights import QuantizedWeights, held_groups, nearest_groups, quantize_groups
 
 Array = np.ndarray[Any, Any]
@@ -116,11 +116,8 @@ def _searched(checkpoint: Checkpoint, name: str, group: int) -> Array:
 
 def _projection(decoder: FloatDecoder, variant: _Variant) -> Callable[[Sequence[str], Array], list[Array]]:
     def project(names: Sequence[str], x: Array) -> list[Array]:
-        inputs = round_rows(x) if variant.dynamic else x
-        outputs = []
-        for name in names:
-            bias = decoder.checkpoint.bias(name)
-            outputs.append(inputs @ variant.load(name).T + (0 if bias is None else bias))
+        inputs = round_windows(x) if variant.dynamic else x
+        outputs = [linear(inputs, variant.load(name), decoder.checkpoint.bias(name)) for name in names]
         decoder.checkpoint.release()
         return outputs
 

@@ -90,6 +90,15 @@ def make_shared_state(models: Path) -> None:
 
 def make_int8_cache(models: Path) -> None:
     """A language model of random weights, whose keys and values are int8 in the cache. Slow."""
+    _export_llama("llama_int8_cache_xnnpack.pte", "--max_seq_length", "32", "--quantize_kv_cache")
+
+
+def make_ring_cache(models: Path) -> None:
+    """A language model of random weights, whose first layer attends to the last 16 tokens, in a ring buffer. Slow."""
+    _export_llama("llama_ring_cache_xnnpack.pte", "--max_seq_length", "16", "--local_global_attention", "[16, 0]")
+
+
+def _export_llama(name: str, *more: str) -> None:
     import torch
     from executorch.examples.models.llama.export_llama_lib import build_args_parser, export_llama
     from executorch.extension.llm.export.config.llm_config import LlmConfig
@@ -99,11 +108,11 @@ def make_int8_cache(models: Path) -> None:
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         Path("params.json").write_text(json.dumps(sizes))
         torch.save(_random_llama(32, 64, 64, 2, 16), "checkpoint.pth")
-        options = "-c checkpoint.pth -p params.json -kv --use_sdpa_with_kv_cache --quantize_kv_cache -X -d fp32"
-        options += " --xnnpack-extended-ops --max_seq_length 32 --max_context_length 64 -n int8_cache.pte"
-        export_llama(LlmConfig.from_args(build_args_parser().parse_args(options.split())))
-        program = Path("int8_cache.pte").read_bytes()
-    write_file(Path(__file__).parent / "llama_int8_cache_xnnpack.pte", [program])
+        options = "-c checkpoint.pth -p params.json -kv --use_sdpa_with_kv_cache -X -d fp32"
+        options += f" --xnnpack-extended-ops --max_context_length 64 -n {name}"
+        export_llama(LlmConfig.from_args(build_args_parser().parse_args([*options.split(), *more])))
+        program = Path(name).read_bytes()
+    write_file(Path(__file__).parent / name, [program])
 
 
 def _random_llama(dim: int, hidden: int, words: int, layers: int, kv_dim: int) -> dict[str, Any]:
@@ -125,6 +134,7 @@ def _random_llama(dim: int, hidden: int, words: int, layers: int, kv_dim: int) -
 FILES: dict[str, Callable[[Path], None]] = {
     "images": make_images,
     "int8_cache": make_int8_cache,
+    "ring_cache": make_ring_cache,
     "shared_state": make_shared_state,
     "sizes": make_sizes,
     "xnnpack_sizes": make_xnnpack_sizes,

@@ -112,6 +112,14 @@ def test_files(cli: Cli, tiny_pte: Path, tmp_path: Path) -> None:
     assert cli("generate", tmp_path / "none.pte", "Hi").code == 3
 
 
+def test_a_checkpoint_must_be_compiled_first(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "m.gguf").write_bytes(b"GGUF\3" + bytes(64))
+    (tmp_path / "m" / "config.json").parent.mkdir()
+    for place in (tmp_path / "m.gguf", tmp_path / "m"):
+        result = cli("chat", place)
+        assert result.code and "edgewright llm compile" in " ".join(result.err.split())
+
+
 # --------------------------------------------------------------------------------------------------- Ctrl-C
 
 
@@ -192,6 +200,11 @@ def test_chat_commands(cli: Cli, script: Script, monkeypatch: pytest.MonkeyPatch
     for text in ("No reply yet.", "reply ", "A new conversation.", "Did you mean /reset?", "Ctrl-C  stops a reply"):
         assert text in result.err
     assert all(f"{name:<8}" in result.err for name in ("/reset", "/stats", "/help", "/exit"))
+
+
+def test_chat_refuses_a_wrong_option_at_once(cli: Cli, script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
+    result = talk(monkeypatch, cli, "one", arguments=("--temperature", "-1"))
+    assert result.code == 2 and "temperature: must be from 0 to 100" in result.err
 
 
 def test_a_message_that_fails_is_forgotten(cli: Cli, script: Script, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -143,7 +143,8 @@ def test_compiling_imports_no_torch(gguf_file: Path, tmp_path: Path) -> None:
 
 def test_the_command(cli: Cli, gguf_file: Path, tmp_path: Path) -> None:
     path = tmp_path / "m.pte"
-    result = cli("llm", "compile", gguf_file, "-o", path, "--max-seq-len", 8, "--max-context-len", 32, "--json")
+    result = cli("llm", "compile", gguf_file, "-o", path, "--max-seq-len", 8, "--max-context-len", 32, "--json",
+                 "--quantize", "8da4w")  # fmt: skip
     assert result.code == 0
     facts = json.loads(result.out)
     assert facts["bytes"] == path.stat().st_size and facts["family"] == "llama"
@@ -152,6 +153,19 @@ def test_the_command(cli: Cli, gguf_file: Path, tmp_path: Path) -> None:
     assert 0.05 < facts["parts"]["linear layers"]["relative_error"] < 0.12
     shown = cli("llm", "compile", gguf_file, "-o", path, "--quantize", "int8", "--head", "fp32").out
     assert "linear layers" in shown and "int8" in shown and "fp32" in shown and "tokenizer.json" in shown
+    assert "4 bits cost" not in shown
+    shown = cli("llm", "compile", gguf_file, "-o", path, "--quantize", "8da4w").out
+    assert "4 bits cost a small model much quality" in shown and "--calibrate" in shown
+
+
+def test_small_models_have_8_bits_unless_4_are_asked_for(cli: Cli, gguf_file: Path, tmp_path: Path) -> None:
+    def precision(*options: Any) -> str:
+        facts = json.loads(cli("llm", "compile", gguf_file, "-o", tmp_path / "m.pte", *options, "--json").out)
+        found: str = facts["parts"]["linear layers"]["precision"]
+        return found
+
+    assert precision() == "int8"
+    assert precision("--group-size", 32) == precision("--quantize", "8da4w") == "int4 groups of 32"
 
 
 REJECTED: dict[str, tuple[list[Any], int, str]] = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import threading
@@ -15,7 +16,7 @@ import openai
 import pytest
 
 from edgewright.errors import ExecutionError
-from edgewright.llm.server import LOOPBACK
+from edgewright.llm.server import LOOPBACK, create_app
 from edgewright.llm.server_requests import MAX_BODY_BYTES
 from tests.llm.fakes import Rows, Script, model
 from tests.llm.live_server import Live, serve, wait_until
@@ -213,6 +214,22 @@ def test_bodies_and_paths(live: Live) -> None:
     assert foreign.status_code == 403
     assert httpx.get(f"{live.url}/health", headers={"host": "localhost:1"}).status_code == 200
     assert httpx.get(f"{live.url}/health", headers={"host": "[::1]:1"}).status_code == 200
+
+
+def test_a_client_that_leaves_before_its_body_is_complete() -> None:
+    parts = iter([{"type": "http.request", "body": b'{"mod', "more_body": True}, {"type": "http.disconnect"}])
+    headers = [(b"host", b"localhost"), (b"content-type", b"application/json"), (b"content-length", b"100")]
+    scope = {"type": "http", "method": "POST", "path": "/v1/completions", "query_string": b"", "headers": headers}
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        return next(parts)
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    asyncio.run(create_app(model(Script("abc")))(scope, receive, send))  # raises nothing
+    assert sent[0]["status"] == 400
 
 
 def test_a_client_that_leaves_cancels() -> None:
