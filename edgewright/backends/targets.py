@@ -6,14 +6,19 @@ has one target, named after itself. Imports no torch.
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from edgewright.backends.info import BackendInfo
-from edgewright.backends.registry import discover, find_backend
-from edgewright.errors import UsageError
+from edgewright.backends.registry import discover, find_backend, find_provider
+from edgewright.errors import EdgewrightError, UsageError
+from edgewright.formats.schema import BackendDelegate
 from edgewright.hints import did_you_mean
+
+_FEW = 3  # names that a suggestion lists
 
 
 @dataclass(frozen=True)
@@ -66,6 +71,21 @@ def is_compile_spec(value: Any) -> bool:
     return not isinstance(value, str) and _from_spec(value) is not None
 
 
+def device_of(delegate: BackendDelegate) -> str:
+    """The name of the target that a delegate was compiled for, by its compile specs, with the remark that it is for
+    simulation only; its backend, if they name no device; its id, if no backend here has it."""
+    specs = delegate.compile_specs or ()
+    for text in (bytes(spec.value).decode("utf-8", "replace") for spec in specs if spec.key == "target"):
+        name, remark, rest = text.partition(" (")
+        if name.lower() in all_targets():
+            return f"{name.lower()}{remark}{rest}"
+    try:
+        return find_target(specs).name
+    except EdgewrightError:  # the specs name no device
+        info = find_provider(delegate.id, lambda _: True)
+        return delegate.id if info is None else info.name
+
+
 def _from_spec(spec: Any) -> Target | None:
     for info in discover().values():
         found = info.load_function(info.read_spec)(spec) if info.read_spec else None
@@ -109,6 +129,23 @@ def find_target(name: Any) -> Target:
     return target
 
 
+def search_targets(text: str) -> list[Target]:
+    """The targets whose name, backend or product contains a text; if none does, those that have all of its words.
+
+    >>> [target.name for target in search_targets("8 gen 3")]
+    ['sm8650']
+    """
+    words = text.lower().split()
+    described = {f"{t.name} {t.backend} {t.summary}".lower(): t for t in all_targets().values()}
+    exact = [target for about, target in described.items() if " ".join(words) in about]
+    return exact or [t for about, t in described.items() if all(re.search(rf"\b{re.escape(w)}", about) for w in words)]
+
+
 def _advice(name: str, names: Iterable[str]) -> str:
-    target = name.rpartition(":")[2].strip().lower()
-    return f"{did_you_mean(target, names, limit=3)} `edgewright targets` lists them all.".lstrip()
+    text = name.rpartition(":")[2].strip().lower()
+    hint = did_you_mean(text, names, limit=_FEW)
+    found = [target.name for target in search_targets(text)] if text and not hint else []
+    if len(found) > _FEW:
+        return f"`edgewright targets {shlex.quote(text)}` lists the {len(found)} that match."
+    hint = hint or (f"Did you mean {' or '.join(found)}?" if found else "")
+    return f"{hint} `edgewright targets` lists them all.".lstrip()

@@ -111,6 +111,12 @@ def seen(lower: Callable[[], Any], folder: str | None = None) -> Seen:
     return program.buffer, program.twin, report, printed.getvalue(), lines, files
 
 
+def require_about(error: Exception, name: str, value: Any, *words: str) -> None:
+    """A rejection is the answer to an option only if it is about it, not about the bench."""
+    about = (name, str(getattr(value, "name", value)), *words)
+    assert any(text in str(error) for text in about), f"{name}={value!r} is rejected for another reason: {error}"
+
+
 def lowered(program: ExportedProgram, partitioner: Callable[[], Any], folder: str | None = None) -> Seen:
     return seen(lambda: to_edge_transform_and_lower(program, partitioner=[partitioner()]), folder)
 

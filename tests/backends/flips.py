@@ -90,7 +90,7 @@ def _ethos_method(kind: type) -> Bench:
         if "dump_debug_info" in calls:
             spec = spec.dump_intermediate_artifacts_to(folder)
         for name, argument in calls.items():
-            spec = getattr(spec, name)(folder if argument == FOLDER else argument)
+            spec = getattr(spec, name)(folder if argument == FOLDER else argument) or spec
         return spec.build() if kind is ethos_u.ArmCompileSpecBuilder else spec
 
     return lambda **calls: bench.in_folder(lambda f: _ethos_lowered(lambda folder: made(folder, calls), f))
@@ -109,9 +109,13 @@ def _ethos_partitioner(**options: Any) -> Seen:
 
 
 def _ethos_quantizer(**options: Any) -> Seen:
-    quantizer = ethos_u.EthosUQuantizer(bench.ETHOS, **options)
-    quantizer.set_global(ethos_u.get_symmetric_quantization_config())
-    return lowered(quantized(quantizer), bench.PARTITIONERS["ethos_u"])
+    def lower() -> Any:
+        quantizer = ethos_u.EthosUQuantizer(bench.ETHOS, **options)
+        quantizer.set_global(ethos_u.get_symmetric_quantization_config())
+        partitioner = bench.PARTITIONERS["ethos_u"]()
+        return ew.to_edge_transform_and_lower(quantized(quantizer), partitioner=[partitioner])
+
+    return bench.seen(lower)
 
 
 def _ethos_config(function: Any, scale: float = 1.0) -> Bench:
@@ -438,7 +442,7 @@ FLIPS: dict[str, dict[str, Any]] = {
         "eps": 0.5, "act_symmetric": True,
     },
     "qualcomm.to_edge_transform_and_lower_to_qnn": {
-        "constant_methods": {"length": 3}, "dynamic_shapes": ({0: torch.export.Dim("n", max=8)},),
+        "constant_methods": {"length": 3}, "dynamic_shapes": ({2: torch.export.Dim.AUTO},),
         "skip_node_id_set": {"linear"}, "skip_node_op_set": {"aten.linear.default"}, "optimization_level": 1,
         "transform_passes": [_without_relu], "integer_state": False,
     },
@@ -480,6 +484,7 @@ SETTERS: dict[str, Callable[[Any], Any]] = {
     "set_global": lambda q: q.set_global(None),
     "set_module_name": lambda q: q.set_module_name("head", None),
     "set_module_type": lambda q: q.set_module_type(torch.nn.Linear, None),
+    "set_object_type": lambda q: q.set_object_type(torch.nn.functional.linear, None),
     "set_operator_type": lambda q: q.set_operator_type(aten.linear.default, None),
     "set_node_name": lambda q: q.set_node_name("linear", None),
     "set_node_target": lambda q: q.set_node_target(aten.linear.default, None),
@@ -509,6 +514,12 @@ def _other(quantizer: Any) -> Any:
     schemes = list(quantizer.presets.values())
     return other.set_global(schemes[-1]() if len(schemes) > 1 else symmetric_config(is_per_channel=False))
 
+
+# Words of the error that rejects an option, where it has neither the option's name nor the value.
+ABOUT: dict[str, tuple[str, ...]] = {
+    "nxp.calibrate_and_quantize.is_qat": ("train_fn: is required for quantization-aware training",),
+    "samsung.EnnPartitioner.compile_specs": ("Exynos AI LiteCore: is not installed",),  # None: for the Exynos 2500
+}
 
 # Options that cannot make a difference of their own, and why.
 EXEMPT = {
@@ -540,7 +551,8 @@ def _compiled(backend: str, folder: str, **options: Any) -> tuple[Any, ...]:
     options.setdefault("simulate", True if find_backend(backend).simulates else None)
     lines: list[str] = []
     with bench.logged(lines):
-        result = ew.compile(bench.Net(), X, target=TARGETS[backend], **{"quiet": True, **options})
+        inputs = options.pop("inputs", X)
+        result = ew.compile(bench.Net(), inputs, target=TARGETS[backend], **{"quiet": True, **options})
     report = result.report.to_dict()
     report = {name: value for name, value in report.items() if name not in ("stages", "host_ms")}
     methods = {name: r.to_dict() for name, r in result.report.methods.items()}
@@ -575,6 +587,7 @@ def _shift(prepared: torch.nn.Module) -> None:
 
 
 # Of every option: what is passed without it, and with it.
+TWO: dict[str, Any] = {"inputs": (X[0].repeat(2, 1, 1, 1),), "calibration": [(X[0].repeat(2, 1, 1, 1),)] * 6}
 COMPILE: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "quantize": ({"float": True}, {}),
     "calibration": ({}, {"calibration": CALLS[:1] * 6}),
@@ -587,7 +600,7 @@ COMPILE: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "train": ({}, {"train": _shift}),
     "simulate": ({"simulate": True}, {"simulate": False}),
     "images": (_IMAGES, {**_IMAGES, "images": ImageOptions((0.0,), (255.0,))}),
-    "dynamic_shapes": ({}, {"dynamic_shapes": ({0: torch.export.Dim("n", min=1, max=4)},)}),
+    "dynamic_shapes": (TWO, {**TWO, "dynamic_shapes": ({0: torch.export.Dim("n", min=1, max=4)},)}),
     "runtime": ({}, {"runtime": "android-1.3"}),
     "config": ({}, {"config": ew.ExecutorchBackendConfig(manifest=False)}),
     "integer_io": ({}, {"integer_io": True}),

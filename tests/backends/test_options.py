@@ -24,7 +24,7 @@ from edgewright.errors import EdgewrightError
 from edgewright.lowering.partition import Partitioner
 from edgewright.quantize.quantizer import TableQuantizer
 from tests.backends import flip_bench
-from tests.backends.flips import BENCHES, COMPILE, EXEMPT, EXEMPT_COMPILE, FLIPS, SETTERS, TARGETS, compiled
+from tests.backends.flips import ABOUT, BENCHES, COMPILE, EXEMPT, EXEMPT_COMPILE, FLIPS, SETTERS, TARGETS, compiled
 
 SETTING = ("set_", "setup_", "add_", "dump_", "with_", "register_")
 BACKENDS = [info.name for info in in_order()]
@@ -107,8 +107,9 @@ def flipped(path: str, name: str) -> None:
     bench, value = BENCHES[path], FLIPS[path][name]
     try:
         changed = bench(**{name: value})
-    except EdgewrightError:
-        return
+    except EdgewrightError as error:
+        flip_bench.require_about(error, name, value, *ABOUT.get(f"{path}.{name}", ()))
+        changed = None
     assert changed != baseline(path, name), f"{path}({name}={value!r}) makes no difference"
 
 
@@ -152,8 +153,9 @@ def test_a_setting_of_a_quantizer_makes_a_difference(option: str) -> None:
     rolled = name == "set_runtime"
     try:
         changed = flip_bench.with_quantizer(backend, SETTERS[name], **_model(rolled))
-    except EdgewrightError:
-        return
+    except EdgewrightError as error:
+        flip_bench.require_about(error, name, None)
+        changed = None
     assert changed != _quantized(backend, rolled), f"{option} makes no difference"
 
 
@@ -169,8 +171,9 @@ def test_an_option_of_compile_makes_a_difference(backend: str, option: str) -> N
     without = _compiled_without(backend, option if COMPILE[option][0] else "samples")
     try:
         changed = compiled(backend, **COMPILE[option][1])
-    except EdgewrightError:
-        return
+    except EdgewrightError as error:
+        flip_bench.require_about(error, option, COMPILE[option][1].get(option))
+        changed = None
     assert changed != without, f"compile({option}=...) for {backend} makes no difference"
 
 

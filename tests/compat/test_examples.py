@@ -115,3 +115,13 @@ def test_a_script_for_neutron_without_its_converter(tmp_path: Path) -> None:
     run(tmp_path, command, "--simulate-only", path=str(ROOT))
     method = Runtime.get().load_program(tmp_path / CASES[command][0]).load_method("forward")
     assert method.execute([np.ones((1, 3, 32, 32), np.float32)])[0].shape == (1, 10)
+
+
+@pytest.mark.slow
+def test_a_script_trains_for_neutron(tmp_path: Path) -> None:
+    """In batches of 20, where the exported program has one of 1."""
+    (command,) = (c for c in CASES if "nxp" in c)
+    told = run(tmp_path, f"{command} --use_qat", "--simulate-only", path=str(ROOT))
+    assert "two epochs of QAT training" in told
+    method = Runtime.get().load_program(tmp_path / CASES[command][0]).load_method("forward")
+    assert method.execute([np.ones((1, 3, 32, 32), np.float32)])[0].shape == (1, 10)

@@ -163,7 +163,27 @@ def test_debugging_information_beside_the_tosa_graph(exported: torch.export.Expo
     convolution = next(e for e in events if e["tosa_info"]["operator_name"] == "conv2d")
     assert convolution["aten_info"]["node_name"] == "conv2d" and convolution["torch_info"]["nn_module_stack"] == "0"
     with pytest.raises(UsageError, match=r"DebugMode\.JSON"):
-        spec.dump_debug_info(EthosUCompileSpec.DebugMode.TOSA)
+        spec.dump_debug_info("tosa")  # type: ignore[arg-type]
+
+
+def test_debugging_information_in_the_tosa_graph(exported: torch.export.ExportedProgram, tmp_path: Path) -> None:
+    from tosa.TosaGraph import TosaGraph
+
+    prepared = prepare_pt2e(exported.module(), _everywhere())
+    prepared(*X)
+    quantized = torch.export.export(convert_pt2e(prepared), X)
+    spec = EthosUCompileSpec("ethos-u55-128").dump_debug_info(EthosUCompileSpec.DebugMode.TOSA)
+    with pytest.raises(UsageError, match="needs a folder"):
+        to_edge_transform_and_lower(quantized, partitioner=[EthosUPartitioner(spec)])
+    spec.dump_intermediate_artifacts_to(tmp_path)
+    to_edge_transform_and_lower(quantized, partitioner=[EthosUPartitioner(spec)])
+    (graph,) = tmp_path.iterdir()
+    block = TosaGraph.GetRootAs(graph.read_bytes(), 0).Regions(0).Blocks(0)
+    operators = [block.Operators(i) for i in range(block.OperatorsLength())]
+    found = [json.loads(o.Location().Text()) for o in operators if o.Location() and o.Location().Text()]
+    assert {"conv2d", "linear"} <= {event["aten_info"]["node_name"] for event in found}
+    assert {"0", "3"} <= {event["torch_info"]["nn_module_stack"] for event in found}
+    assert [event["event_id"] for event in found] == list(range(len(found)))
 
 
 class Relus(torch.nn.Module):
@@ -216,9 +236,8 @@ def test_nothing_is_said_where_another_backend_takes_it(
 
 
 def test_options_of_neutron_that_have_no_effect_elsewhere() -> None:
-    for option in ("extra_flags", "system_config"):
-        with pytest.raises(UsageError, match=f"{option}: has no effect: "):
-            generate_neutron_compile_spec("imxrt700", **{option: "x"})
+    with pytest.raises(UsageError, match="system_config: has no effect: "):
+        generate_neutron_compile_spec("imxrt700", system_config="x")
     with pytest.raises(UsageError, match="must be operators that Neutron supports"):
         NeutronPartitioner(preserve_ops=[torch.ops.aten.histc.default])
     NeutronPartitioner(preserve_ops=[torch.ops.aten.linear.default])
@@ -251,29 +270,48 @@ class Finder:
         return (n for n in model.graph.nodes if "linear" in n.name)
 
 
-def test_choices_of_executorchs_passes() -> None:
+def test_choices_of_executorchs_passes(caplog: pytest.LogCaptureFixture) -> None:
+    """The table of a leaky ReLU, the softmax and the masks are what they are; a choice is answered with the reason."""
     with installed():
         from executorch.backends.arm.common.pipeline_config import (
             ArmPassPipelineConfig,
             LeakyReLULoweringConfig,
             QuantizeInfConfig,
+            SDPASafeSoftmaxGuardPolicy,
             SoftmaxDecompositionConfig,
         )
     spec = EthosUCompileSpec("ethos-u55-128")
-    spec.set_pass_pipeline_config(ArmPassPipelineConfig(leaky_relu=LeakyReLULoweringConfig.TABLE))
     assert ArmPassPipelineConfig().is_default()
-    with pytest.raises(UsageError, match=r"softmax: must be MASKED: .*; got STABLE"):
-        spec.set_pass_pipeline_config(ArmPassPipelineConfig(softmax=SoftmaxDecompositionConfig.STABLE))
-    with pytest.raises(UsageError, match="quantize_inf: must be "):
-        spec.set_pass_pipeline_config(ArmPassPipelineConfig(quantize_inf=QuantizeInfConfig(neg_inf=-100.0)))
+    spec.set_pass_pipeline_config(ArmPassPipelineConfig())
+    assert not caplog.records
+    config = ArmPassPipelineConfig(
+        SoftmaxDecompositionConfig.STABLE, LeakyReLULoweringConfig.TABLE, QuantizeInfConfig(neg_inf=-100.0),
+        SDPASafeSoftmaxGuardPolicy.REMOVE,
+    )  # fmt: skip
+    spec.set_pass_pipeline_config(config)
+    names = [r.getMessage().split(": ")[1].split("=")[0] for r in caplog.records]
+    assert names == ["softmax", "leaky_relu", "quantize_inf", "sdpa_safe_softmax_guard"]
+    assert all("makes no difference: " in r.getMessage() for r in caplog.records)
+    with pytest.raises(UsageError, match="must be a SoftmaxDecompositionConfig"):
+        spec.set_pass_pipeline_config(ArmPassPipelineConfig(softmax="stable"))
 
 
-def test_results_need_no_workaround_for_their_order() -> None:
+def test_results_need_no_workaround_for_their_order(caplog: pytest.LogCaptureFixture) -> None:
     spec = EthosUCompileSpec("ethos-u55-128")
     spec.set_output_order_workaround(False)
-    assert not spec.get_output_order_workaround()
-    with pytest.raises(UsageError, match="results are in the model's order without it"):
-        spec.set_output_order_workaround(True)
+    assert not spec.get_output_order_workaround() and not caplog.records
+    spec.set_output_order_workaround(True)
+    assert spec.get_output_order_workaround()
+    assert "results are in the model's order without it" in caplog.text
+    with pytest.raises(UsageError, match="must be True or False"):
+        spec.set_output_order_workaround(1)  # type: ignore[arg-type]
+
+
+def test_there_is_one_quantizer(exported: torch.export.ExportedProgram, caplog: pytest.LogCaptureFixture) -> None:
+    config, spec = get_symmetric_quantization_config(), EthosUCompileSpec("ethos-u55-128")
+    both = [EthosUQuantizer(spec, use_composable_quantizer=choice).set_global(config) for choice in (True, False)]
+    first, second = (prepare_pt2e(exported.module(), quantizer).code for quantizer in both)
+    assert first == second and "there is one quantizer" in caplog.text
 
 
 def test_the_pass_for_folded_biases_is_not_needed(exported: torch.export.ExportedProgram) -> None:

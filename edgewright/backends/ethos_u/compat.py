@@ -60,7 +60,7 @@ class QuantizeInfConfig:
 
 @dataclass
 class ArmPassPipelineConfig:
-    """ExecuTorch's choices of its passes. Those that cannot be made here are rejected when a compile spec gets them."""
+    """ExecuTorch's choices of its passes. None changes what is compiled here: a compile spec that gets one says why."""
 
     softmax: SoftmaxDecompositionConfig = SoftmaxDecompositionConfig.MASKED
     leaky_relu: LeakyReLULoweringConfig = LeakyReLULoweringConfig.DECOMPOSE
@@ -71,19 +71,25 @@ class ArmPassPipelineConfig:
         """True if nothing was chosen."""
         return self == ArmPassPipelineConfig()
 
-    def check(self) -> None:
-        """Raise for a choice that is not the default."""
+    def differences(self) -> list[str]:
+        """Every choice that is not the default, with the reason why it makes no difference. Raise for a value of
+        another type."""
+        sentences = []
         for item in fields(self):
             value, default = getattr(self, item.name), getattr(ArmPassPipelineConfig(), item.name)
-            if item.name in _FIXED and value != default:
-                rule = f"must be {getattr(default, 'name', default)}: {_FIXED[item.name]}"
-                subject = f"ArmPassPipelineConfig: {item.name}"
-                raise UsageError(subject, rule, value=getattr(value, "name", value), remedy="Leave it out.")
+            if not isinstance(value, type(default)):
+                rule = f"must be a {type(default).__name__}"
+                raise UsageError(f"ArmPassPipelineConfig: {item.name}", rule, value=value)
+            if value != default:
+                name = getattr(value, "name", value)
+                sentences.append(f"{item.name}={name} makes no difference: {_WITHOUT_CHOICE[item.name]}")
+        return sentences
 
 
-# Why a choice of ExecuTorch's passes cannot be made here. A leaky ReLU is a table, whichever of the two it names.
-_FIXED = {
-    "softmax": "masks that masked_fill or where select are added to the scores",
+# What happens here, whatever is chosen.
+_WITHOUT_CHOICE = {
+    "softmax": "the maximum is always subtracted, and masks are added to the scores",
+    "leaky_relu": "a quantized leaky ReLU is a table, the same for both",
     "quantize_inf": "infinite masks become finite, and do not widen the range that calibration finds",
     "sdpa_safe_softmax_guard": "rows that are masked completely are zero, as in torch",
 }

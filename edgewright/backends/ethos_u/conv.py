@@ -7,6 +7,7 @@ TOSA's TRANSPOSE_CONV2D, which multiplies inserted zeros.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from edgewright.backends.ethos_u.lower import (
     static_sizes,
     zero_of,
 )
+from edgewright.backends.ethos_u.rules import on_family
 from edgewright.backends.ethos_u.split_conv import exceeds_max_stride, is_transposed
 from edgewright.backends.table import conv_argument, conv_padding
 from edgewright.ir.graph import Array, Op, Value
@@ -120,7 +122,8 @@ def trim_unread(low: TosaLowering, x: Value, kernel: Sequence[int], stride: Sequ
 
 
 def convolution(low: TosaLowering, op: Op) -> None:
-    """1-D, 2-D and 3-D convolutions; 1-D inputs are images of height one, an unbatched input a batch of one."""
+    """1-D, 2-D and 3-D convolutions; 1-D inputs are images of height one, an unbatched input a batch of one. Where the
+    NPU convolves images only, the planes of a volume are its images."""
     x, weight, out = op.args["input"], op.args["weight"], result(op)
     rank = weight.data.ndim
     order = tuple(d for d in (0, *range(2, rank), 1))
@@ -129,11 +132,48 @@ def convolution(low: TosaLowering, op: Op) -> None:
     shape = [*([1] if len(x.shape) < rank else []), *image.bound]
     image = low.reshape(image, [shape[0], 1, *shape[1:]] if rank == 3 else shape)
     data = weight.data[:, :, None, :] if rank == 3 else weight.data
-    conv = (transposed_convolution if is_transposed(op) else _convolve)(low, op, image, data)
+    planes = rank == 5 and not on_family(low.target, "u85")
+    convolve = transposed_convolution if is_transposed(op) else _convolve_planes if planes else _convolve
+    conv = convolve(low, op, image, data)
     low.alias(out, order, low.reshape(conv, [out.bound[d] for d in order]))
 
 
-def _convolve(low: TosaLowering, op: Op, image: Value, data: Array) -> Value:
+def _convolve_planes(low: TosaLowering, op: Op, image: Value, data: Array) -> Value:
+    """A convolution of volumes for NPUs that convolve images only: every output plane is an image, and the input planes
+    that it reads are its channels. Input and result are NDHWC."""
+    (stride, *strides), (dilation, *dilations) = (conv_argument(op, name, 1) for name in ("stride", "dilation"))
+    (front, back), *pads = conv_padding(op)
+    if front or back:
+        image = pad_image(low, image, [front, back, 0, 0, 0, 0], zero_of(op.args["input"]))
+    taps = data.shape[2]
+    count = (image.bound[1] - (taps - 1) * dilation - 1) // stride + 1
+    read = [_every_plane(low, image, tap * dilation, count, stride) for tap in range(taps)]
+    n, depth, *size, channels = read[0].bound
+    shape = [n, depth, *size, taps * channels]
+    joined = read[0] if taps == 1 else low.node("concat", shape, image.dtype, inputs=read, axis=4)
+    images = low.reshape(joined, [n * depth, *size, taps * channels])
+    filters = data.transpose(0, 2, 1, 3, 4).reshape(data.shape[0], taps * data.shape[1], *data.shape[3:])
+    weight = replace(op.args["weight"], shape=filters.shape, data=filters)
+    args = {**op.args, "weight": weight, "stride": strides, "dilation": dilations}
+    convolved = _convolve(low, replace(op, args=args), images, filters, [side for both in pads for side in both])
+    return low.reshape(convolved, [n, depth, *convolved.bound[1:]])
+
+
+def _every_plane(low: TosaLowering, image: Value, start: int, count: int, stride: int) -> Value:
+    """``count`` planes of a volume, NDHWC, ``stride`` apart."""
+    n, planes, height, *rest = image.bound
+    if stride == 1:
+        return low.slice(image, [0, start, 0, 0, 0], [n, count, height, *rest])
+    missing = max(0, start + count * stride - planes)
+    if missing:  # behind the last plane, never read
+        image = pad_image(low, image, [0, missing, 0, 0, 0, 0], 0)
+    read = low.slice(image, [0, start, 0, 0, 0], [n, count * stride, height, *rest])
+    rows = low.reshape(read, [n, count, stride * height, *rest])
+    return low.slice(rows, [0] * 5, [n, count, height, *rest])
+
+
+def _convolve(low: TosaLowering, op: Op, image: Value, data: Array, padding: Sequence[int] | None = None) -> Value:
+    """``padding``: that of the image, in place of the operator's."""
     x = op.args["input"]
     units = accumulator_scales(op)
     stride, dilation = conv_argument(op, "stride", 1), conv_argument(op, "dilation", 1)
@@ -141,7 +181,7 @@ def _convolve(low: TosaLowering, op: Op, image: Value, data: Array) -> Value:
         exceeds_max_stride(op, low.target) and data.ndim == 4 and not is_depthwise(op)
     ):  # Vela does not split long strides with dilation
         data, dilation = dilate_filters(data, dilation), [1, 1]
-    pads = [side for both in conv_padding(op) for side in both]
+    pads = [side for both in conv_padding(op) for side in both] if padding is None else list(padding)
     image, pads = trim_unread(low, image, data.shape[2:], stride, dilation, pads)
     if any(pads) and exceeds_max_stride(op, low.target):  # Vela splits long strides only without padding
         image, pads = pad_image(low, image, pads, zero_of(x)), [0] * len(pads)

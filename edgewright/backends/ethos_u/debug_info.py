@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from edgewright.backends.ethos_u.target import EthosUCompileSpec
+from edgewright.backends.ethos_u.target import DebugMode, EthosUCompileSpec
 from edgewright.backends.ethos_u.vela import tosa_file_name
 from edgewright.errors import UsageError
 from edgewright.files import write_file
@@ -15,14 +15,27 @@ from edgewright.ir.graph import Graph, Op
 
 def save_debug_info(device: Graph, tosa: bytes, spec: EthosUCompileSpec) -> None:
     """Write a JSON file beside the delegate's TOSA graph, with the fields that ExecuTorch's has."""
-    if spec.intermediates is None:
-        remedy = "Call dump_intermediate_artifacts_to(folder) as well."
-        raise UsageError("dump_debug_info", "needs a folder to write to", remedy=remedy)
-    folder = Path(spec.intermediates)
+    folder = Path(_folder(spec))
     folder.mkdir(parents=True, exist_ok=True)
     events = [_event(number, op) for number, op in enumerate(device.ops)]
     name = Path(tosa_file_name(tosa)).with_suffix(".debug.json")
     write_file(folder / name, [json.dumps(events, indent=1).encode()])
+
+
+def locations(device: Graph, spec: EthosUCompileSpec) -> list[str] | None:
+    """What the TOSA graph has as the location of every operator; None for graphs without locations."""
+    if spec.debug_mode is not DebugMode.TOSA:
+        return None
+    _folder(spec)
+    events = [_event(number, op) for number, op in enumerate(device.ops)]
+    return [json.dumps({name: value for name, value in e.items() if name != "tosa_info"}) for e in events]
+
+
+def _folder(spec: EthosUCompileSpec) -> str:
+    if spec.intermediates is None:
+        remedy = "Call dump_intermediate_artifacts_to(folder) as well."
+        raise UsageError("dump_debug_info", "needs a folder to write to", remedy=remedy)
+    return spec.intermediates
 
 
 def _event(number: int, op: Op) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Lowering of comparison, logic, bitwise operators and select on integers and bools (U85)."""
+"""Lowering of comparison, logic, bitwise operators and select on integers and bools: on U85, and shifts on all."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,7 @@ from edgewright.backends.ethos_u.rules import (
     INTEGERS,
     all_quantized,
     constant_weights,
-    conv3d_unit,
+    conv3d_stride,
     int8_matmul,
     logic_unit,
     movable_types,
@@ -209,10 +210,15 @@ def resize_scale(op: Op, target: Any) -> object:
 @rule("argmax on U55 and U65 must be over at most 127 8-bit elements of one dimension")
 def argmax_size(op: Op, target: Any) -> object:
     x, dim = op.args["self"], op.args.get("dim")
-    if on_family(target, "u85") or not x.shape:
+    if argmax_fits(x.bound, x.dtype.itemsize, dim, spec=target):
         return OK
-    size = math.prod(x.bound) if dim is None else x.bound[dim]
-    return OK if x.dtype.itemsize == 1 and size <= 127 else f"{size} of {x.dtype}"
+    return f"{math.prod(x.bound) if dim is None else x.bound[dim]} of {x.dtype}"
+
+
+def argmax_fits(shape: Sequence[int], itemsize: int, dim: int | None = None, *, spec: Any) -> bool:
+    """Whether the NPU has an argmax over so many elements of so many bytes."""
+    size = math.prod(shape) if dim is None or not shape else shape[dim]
+    return on_family(spec, "u85") or (itemsize == 1 and size <= 127)
 
 
 BILINEAR = (resize_unit, all_quantized, consistent_scales, resize_scale)
@@ -357,6 +363,16 @@ def shift_range(op: Op, target: Any) -> object:
     return OK if 0 <= low <= high < 8 * dtype.itemsize else f"{low} to {high}"
 
 
+@rule("shifts on U55 and U65 must be of int32 tensors by constant amounts")
+def shift_unit(op: Op, target: Any) -> object:
+    x, amounts = op.args["self"], op.args["other"]
+    if on_family(target, "u85"):
+        return OK
+    if not isinstance(x, Value) or str(x.dtype) != "int32":
+        return getattr(x, "dtype", "a number")
+    return OK if not isinstance(amounts, Value) or amounts.constant else amounts.name
+
+
 @rule("selected operands must be quantized like the result, or have its unquantized type")
 def select_types(op: Op, target: Any) -> object:
     out = op.outputs[0]
@@ -445,7 +461,10 @@ _LOGIC_ROWS: tuple[OpSpec, ...] = (
     ),
     *(_logic_row(op, logic.logical, unquantized_types) for op in ("logical_and", "logical_or", "logical_xor")),
     *(_logic_row(op, logic.bitwise, integer_types) for op in ("bitwise_and", "bitwise_or", "bitwise_xor")),
-    *(_logic_row(op, logic.shift, integer_types, shift_range) for op in ("bitwise_left_shift", "bitwise_right_shift")),
+    *(
+        OpSpec(op, logic.shift, (shift_unit, integer_types, shift_range), ANY)
+        for op in ("bitwise_left_shift", "bitwise_right_shift")
+    ),
     _logic_row("logical_not", logic.invert, unquantized_types),
     _logic_row("bitwise_not", logic.invert, integer_types),
     _logic_row("where", logic.where, unquantized_types, select_types),
@@ -477,7 +496,7 @@ ROWS: tuple[OpSpec, ...] = (
         )
         for op in ("conv1d", "conv2d", "conv_transpose1d", "conv_transpose2d")
     ),
-    OpSpec("conv3d", conv.convolution, (constant_weights, conv3d_unit), INT, CLAMPS, legalize=legalize_convolution),
+    OpSpec("conv3d", conv.convolution, (constant_weights, conv3d_stride), INT, CLAMPS, legalize=legalize_convolution),
     OpSpec("linear", conv.linear, (constant_weights,), INT, CLAMPS),
     OpSpec("mm", conv.matmul, (int8_matmul,), INT),
     OpSpec("bmm", conv.matmul, (int8_matmul,), INT),

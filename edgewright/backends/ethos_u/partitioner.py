@@ -13,15 +13,15 @@ from torch import fx
 from torch.export import ExportedProgram
 
 from edgewright.backends.ethos_u.blob import ALIGNMENT, RANK, Blob, Tensor, write_blob
-from edgewright.backends.ethos_u.debug_info import save_debug_info
+from edgewright.backends.ethos_u.debug_info import locations, save_debug_info
 from edgewright.backends.ethos_u.dialect import DIALECT
 from edgewright.backends.ethos_u.estimates import name_layers
 from edgewright.backends.ethos_u.lower import TosaLowering
 from edgewright.backends.ethos_u.npu import supported, without_commands
-from edgewright.backends.ethos_u.ops import BACKEND, TABLES
+from edgewright.backends.ethos_u.ops import BACKEND, TABLES, argmax_fits
 from edgewright.backends.ethos_u.pass_layers import pass_layers
 from edgewright.backends.ethos_u.pool_scale import keep_input_scale
-from edgewright.backends.ethos_u.target import ACCELERATORS, EthosUCompileSpec
+from edgewright.backends.ethos_u.target import ACCELERATORS, DebugMode, EthosUCompileSpec
 from edgewright.backends.ethos_u.tosa_file import write_tosa
 from edgewright.backends.ethos_u.vela import compile_tosa
 from edgewright.backends.ethos_u.verify_vela import verify_commands
@@ -84,6 +84,7 @@ class EthosUPartitioner(Partitioner):
 
     def rewrite(self, exported: ExportedProgram) -> ExportedProgram:
         narrow_indices(exported.graph_module)
+        _narrow_argmax(exported.graph_module, self.compile_spec)
         return exported
 
     def program_specs(self) -> dict[str, bytes]:
@@ -106,8 +107,8 @@ class EthosUPartitioner(Partitioner):
             blob = uncompiled_blob(spec.target, device.inputs, device.outputs, hashlib.sha256(twin).digest())
             return LoweredBackendModule(self.backend.id, write_blob(blob), specs, {}, twin)
         inputs, outputs = ([value.nbytes for value in side] for side in (device.inputs, device.outputs))
-        tosa = write_tosa(device)
-        if spec.debug_mode is not None:
+        tosa = write_tosa(device, locations(device, spec))
+        if spec.debug_mode is DebugMode.JSON:
             save_debug_info(device, tosa, spec)
         compiled = compile_tosa(tosa, spec, inputs=inputs, outputs=outputs)
         if self.verify:
@@ -149,6 +150,28 @@ def narrow_indices(module: fx.GraphModule) -> None:
             cast = graph.call_function(aten._to_copy.default, (indices,), {"dtype": torch.int32})
         cast.meta = {**node.meta, "val": indices.meta["val"].to(torch.int32)}
         node.replace_input_with(indices, cast)
+    module.recompile()
+
+
+def _narrow_argmax(module: fx.GraphModule, spec: EthosUCompileSpec) -> None:
+    """Let the NPU compute int64 results of ``argmax`` as int32; a cast on the CPU widens them."""
+    graph = module.graph
+    for node in list(graph.nodes):
+        source: Any = node.args[0] if node.target is aten.argmax.default else None
+        if source is None or source.target is not torch.ops.quantized_decomposed.dequantize_per_tensor.default:
+            continue
+        dtypes, shape = [user.kwargs.get("dtype") for user in node.users], source.meta["val"].shape
+        fits = argmax_fits(shape, source.args[5].itemsize, *node.args[1:2], spec=spec)
+        if torch.int32 in dtypes or not fits:
+            continue
+        users, value = list(node.users), node.meta["val"]
+        with graph.inserting_after(node):
+            narrow = graph.call_function(aten._to_copy.default, (node,), {"dtype": torch.int32})
+        with graph.inserting_after(narrow):
+            wide = graph.call_function(aten._to_copy.default, (narrow,), {"dtype": torch.int64})
+        narrow.meta, wide.meta = {**node.meta, "val": value.to(torch.int32)}, dict(node.meta)
+        for user in users:
+            user.replace_input_with(node, wide)
     module.recompile()
 
 

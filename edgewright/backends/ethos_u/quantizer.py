@@ -10,6 +10,7 @@ from edgewright.backends.ethos_u.ops import BACKEND
 from edgewright.backends.ethos_u.partitioner import check_spec, narrow_indices
 from edgewright.backends.ethos_u.target import EthosUCompileSpec
 from edgewright.errors import UsageError
+from edgewright.logs import log_message
 from edgewright.quantize.quantizer import TableQuantizer
 from edgewright.quantize.recipes import QuantizationConfig, symmetric_config
 from edgewright.quantize.simplify import simplify_operators
@@ -68,6 +69,8 @@ def _reject_dynamic(is_dynamic: bool) -> None:
 class EthosUQuantizer(TableQuantizer):
     """Quantizes for an Ethos-U, through ``prepare_pt2e`` or ``prepare_qat_pt2e`` of torchao.
 
+    ``use_composable_quantizer=False``, which is deprecated in ExecuTorch, makes no difference.
+
     >>> from edgewright.backends.ethos_u import EthosUCompileSpec, EthosUQuantizer, get_symmetric_quantization_config
     >>> quantizer = EthosUQuantizer(EthosUCompileSpec("ethos-u55-128"))
     >>> quantizer = quantizer.set_global(get_symmetric_quantization_config(is_per_channel=True))
@@ -82,9 +85,11 @@ class EthosUQuantizer(TableQuantizer):
 
     def __init__(self, compile_spec: EthosUCompileSpec, use_composable_quantizer: bool = True) -> None:
         super().__init__()
-        if use_composable_quantizer is not True:
-            rule = "must be True: there is one quantizer, whose rules are those of the op table"
-            raise UsageError("use_composable_quantizer", rule, value=use_composable_quantizer, remedy="Leave it out.")
+        if not isinstance(use_composable_quantizer, bool):
+            raise UsageError("use_composable_quantizer", "must be True or False", value=use_composable_quantizer)
+        if not use_composable_quantizer:
+            reason = "there is one quantizer, whose rules are those of the op table"
+            log_message("warning", "backends.ethos_u", "use_composable_quantizer=False makes no difference: %s", reason)
         self.compile_spec = check_spec(compile_spec)
 
     @classmethod

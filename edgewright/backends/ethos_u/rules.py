@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.backends.ethos_u.split_conv import factor_stride, needs_split_stride
+from edgewright.backends.ethos_u.split_conv import MAX_STRIDE, factor_stride, needs_split_stride
 from edgewright.backends.rules import rule
 from edgewright.backends.table import OK, Rule, constant, conv_argument, max_rank, not_empty, static_shape, tensors
 from edgewright.ir.graph import Op, Value
@@ -111,9 +111,10 @@ def stride_limit(op: Op, target: Any) -> object:
     return strides if any(factor_stride(s) is None for s in strides) else OK
 
 
-@rule("3-D convolutions need a U85")
-def conv3d_unit(op: Op, target: Any) -> object:
-    return OK if target is None or target.family == "u85" else target.target
+@rule("strides of 3-D convolutions must be at most 3 in height and width on U55 and U65")
+def conv3d_stride(op: Op, target: Any) -> object:
+    strides = conv_argument(op, "stride", 1)[1:]
+    return OK if on_family(target, "u85") or max(strides) <= MAX_STRIDE else strides
 
 
 @rule("products of two computed matrices must be 8-bit on U55 and U65")

@@ -13,6 +13,7 @@ from edgewright.backends.ethos_u.vela_ini import check_section, lookup, read_ini
 from edgewright.backends.ethos_u.vela_options import SPEC, parse_flags
 from edgewright.errors import UsageError
 from edgewright.hints import not_among
+from edgewright.logs import log_message
 from edgewright.units import parse_size
 
 # Accelerator: family, multiply-accumulates per cycle and core, cores.
@@ -96,6 +97,7 @@ class EthosUCompileSpec:
     intermediates: str | None = field(default=None, compare=False)
     config_text: str = field(default="", init=False, repr=False)  # the user's own vela.ini; "" for Arm's
     debug_mode: DebugMode | None = field(default=None, init=False, compare=False, repr=False)
+    output_order_workaround: bool = field(default=False, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         flags = parse_flags(self.extra_flags)
@@ -197,27 +199,33 @@ class EthosUCompileSpec:
         return self
 
     def dump_debug_info(self, debug_mode: DebugMode | None) -> EthosUCompileSpec:
-        """Write, beside the TOSA graph of every delegate, which node, module and line of the model each of its
-        operators comes from (``DebugMode.JSON``). Changes this spec and returns it."""
-        if debug_mode not in (None, DebugMode.JSON):
-            rule = "must be DebugMode.JSON or None: TOSA graphs are written without debugging information inside"
-            raise UsageError("dump_debug_info", rule, value=getattr(debug_mode, "name", debug_mode))
+        """Write which node, module and line of the model each operator of a delegate comes from: in a file beside its
+        TOSA graph (``DebugMode.JSON``), or in the graph, as the operators' locations (``DebugMode.TOSA``). Changes this
+        spec and returns it."""
+        if debug_mode is not None and not isinstance(debug_mode, DebugMode):
+            rule = "must be DebugMode.JSON, DebugMode.TOSA or None"
+            raise UsageError("dump_debug_info", rule, value=debug_mode)
         self._set("debug_mode", debug_mode)
         return self
 
     def get_output_order_workaround(self) -> bool:
-        """False: results are in the model's order, whatever the order in which Vela returns them."""
-        return False
+        """What ``set_output_order_workaround`` set."""
+        return self.output_order_workaround
 
     def set_output_order_workaround(self, output_order_workaround: bool) -> None:
-        """Reject the workaround of ExecuTorch 1.1 and 1.2 for Vela's order of results, which needs none here."""
+        """ExecuTorch 1.1 and 1.2 work around Vela's order of results this way. It makes no difference here: results are
+        in the model's order, whatever the order in which Vela returns them."""
+        if not isinstance(output_order_workaround, bool):
+            raise UsageError("set_output_order_workaround", "must be True or False", value=output_order_workaround)
+        self._set("output_order_workaround", output_order_workaround)
         if output_order_workaround:
-            rule = "must be False: results are in the model's order without it"
-            raise UsageError("set_output_order_workaround", rule, value=output_order_workaround, remedy="Leave it out.")
+            reason = "makes no difference: results are in the model's order without it"
+            log_message("warning", "backends.ethos_u", "set_output_order_workaround %s", reason)
 
     def set_pass_pipeline_config(self, config: Any) -> None:
-        """Reject an ``ArmPassPipelineConfig`` with a choice that cannot be made here."""
-        config.check()
+        """Accept ExecuTorch's choices of its passes, and log why each of them makes no difference here."""
+        for sentence in config.differences():
+            log_message("warning", "backends.ethos_u", "ArmPassPipelineConfig: %s", sentence)
 
 
 EthosUCompileSpec.DebugMode = DebugMode  # type: ignore[attr-defined]  # where ExecuTorch's scripts look for it
@@ -300,7 +308,7 @@ class ArmCompileSpecBuilder:
         return self
 
     def dump_debug_info(self, debug_mode: DebugMode | None) -> ArmCompileSpecBuilder:
-        """Write where the operators of every delegate come from, beside its TOSA graph."""
+        """Write where the operators of every delegate come from, beside its TOSA graph or in it."""
         self._debug_mode = debug_mode
         return self
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import struct
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -36,9 +37,9 @@ def serializer() -> Any:
     return tosa_serializer
 
 
-def write_tosa(graph: Graph) -> bytes:
-    """Serialize the graph as TOSA 1.0."""
-    return _Writer(graph).run()
+def write_tosa(graph: Graph, locations: Sequence[str] | None = None) -> bytes:
+    """Serialize the graph as TOSA 1.0. ``locations``: the location of every operator, for debugging."""
+    return _Writer(graph, locations).run()
 
 
 def result_names(graph: Graph) -> list[str]:
@@ -53,9 +54,9 @@ def is_result(name: str) -> bool:
 
 
 class _Writer:
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, locations: Sequence[str] | None = None) -> None:
         self.ts = serializer()
-        self.graph = graph
+        self.graph, self.locations = graph, locations or [""] * len(graph.ops)
         self.file = self.ts.TosaSerializer("", self.ts.ConstMode.EMBED, *VERSION, False)
         self.block = self.file.currRegion.currBasicBlock
         self.names: dict[Value, str] = {}
@@ -65,20 +66,21 @@ class _Writer:
         for i, value in enumerate(self.graph.inputs):
             self.names[value] = f"input_{i}"
             self.file.addInputTensor(self._tensor(f"input_{i}", value))
-        for op, name in zip(self.graph.ops, result_names(self.graph), strict=True):
-            self._op(op, name)
+        for op, name, location in zip(self.graph.ops, result_names(self.graph), self.locations, strict=True):
+            self._op(op, name, location)
         for value in self.graph.outputs:
             self.file.addOutputTensor(self._tensor(self.names[value], value))
         return bytes(self.file.serialize())
 
-    def _op(self, op: Op, name: str) -> None:
+    def _op(self, op: Op, name: str, location: str) -> None:
         row = TOSA[op.kind.removeprefix(PREFIX)]
         operands = [name for operand in row.operands for name in self._operand(row, op, operand)]
         out = op.outputs[0]
         assert out is not None
         self.names[out] = name
         self.block.addTensor(name, list(out.bound), self._type(out))
-        self.file.addOperator(getattr(self.ts.Op, row.name.upper()), operands, [name], self._attribute(row, op))
+        where = (self.ts.TosaOpLocation(location),) if location else ()
+        self.file.addOperator(getattr(self.ts.Op, row.name.upper()), operands, [name], self._attribute(row, op), *where)
 
     # ------------------------------------------------------------------------------------------------- operands
 

@@ -8,7 +8,7 @@ import sys
 from importlib import import_module
 from typing import Any
 
-from edgewright.backends.nxp.sdk import EXCLUDED_PASSES
+from edgewright.backends.nxp.sdk import EXCLUDED_PASSES, UNKNOWN_OPTION
 
 
 def convert(tflite: bytes, request: dict[str, Any]) -> bytes:
@@ -25,6 +25,11 @@ def convert(tflite: bytes, request: dict[str, Any]) -> bytes:
         options.useProfiling = True
         options.dumpAfterImport = options.dumpAfterGenerate = "console"
         options.verbose = True
+    for name, value in request["extra"].items():
+        if not hasattr(options, name):
+            names = " ".join(n for n in dir(options) if not n.startswith("_"))
+            sys.exit(f"{UNKNOWN_OPTION}{name}; it has {names}")
+        setattr(options, name, value)
     return bytes(converter.convertModel(list(tflite), context))
 
 

@@ -19,6 +19,7 @@ from edgewright.backends.nxp.target import (
     DEFAULT,
     CustomDelegationOptions,
     NeutronTargetSpec,
+    converter_options,
     for_simulation,
     generate_neutron_compile_spec,
     read_options,
@@ -119,8 +120,9 @@ class NeutronPartitioner(Partitioner):
         self._keep_file(f"{tag}_pure.et.tflite", tflite)
         flags = ("fetch_constants_to_sram", "dump_kernel_selection_code", "use_profiling")
         converted = sdk.convert(
-            tflite, self.options.target, flavor=self.options.flavor, **{f: getattr(self.options, f) for f in flags}
-        )
+            tflite, self.options.target, flavor=self.options.flavor, extra=converter_options(self.options.flags),
+            **{f: getattr(self.options, f) for f in flags},
+        )  # fmt: skip
         self._write(f"{tag}_neutron.et.tflite", converted)
         names = dict(zip(converter_input.values(), unique_names(list(converter_input.values())), strict=True))
         inputs, outputs = ([names[v] for v in side] for side in (converter_input.inputs, converter_input.outputs))

@@ -7,6 +7,7 @@ them.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
     from edgewright.quantize.integer_io import IOQParams
+
+log = logging.getLogger("edgewright.nxp")
 
 _MAX_ITERATIONS = 10
 _aten = torch.ops.aten
@@ -188,6 +191,9 @@ class QuantizeFusedConvBnBiasAtenPass(PassBase):
         self, exported_program: Any = None, default_zero_bias: bool = False, symmetric_quant: bool = False
     ) -> None:
         super().__init__()
+        for name, chosen in (("default_zero_bias", default_zero_bias), ("symmetric_quant", symmetric_quant)):
+            if chosen:
+                log.warning("%s makes no difference: lowering gives biases the scale of the products", name)
 
     def call(self, graph_module: fx.GraphModule) -> PassResult:
         return PassResult(graph_module, False)

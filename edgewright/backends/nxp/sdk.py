@@ -10,15 +10,18 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Mapping
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
 from edgewright.errors import MissingError, UsageError, VendorError
+from edgewright.hints import not_among
 
 PACKAGE = "eiq_neutron_sdk"
 INSTALL = "pip install --index-url https://eiq.nxp.com/repository eiq-neutron-sdk"
 EXCLUDED_PASSES = "HoistSliceAboveTranspose,MergeTranspose"  # graph passes that the converter skips
+UNKNOWN_OPTION = "no such option of the converter: "
 _TIMEOUT_SECONDS = 3600
 _MAX_STDERR = 2000  # characters of the converter's output to show
 
@@ -55,10 +58,15 @@ def require(flavor: str | None = None) -> None:
         raise MissingError(package, "is not installed, and microcode for Neutron needs NXP's converter", remedy=remedy)
 
 
-def convert(tflite: bytes, target: str, *, flavor: str | None = None, **options: bool) -> bytes:
-    """Convert a TFLite file; returns the converter's TFLite file."""
+def convert(
+    tflite: bytes, target: str, *, flavor: str | None = None, extra: Mapping[str, bool | int | str] | None = None,
+    **options: bool,
+) -> bytes:  # fmt: skip
+    """Convert a TFLite file; returns the converter's TFLite file. ``extra``: further options of the converter by
+    name."""
     require(flavor)
-    request = json.dumps({"module": converter_name(flavor), "target": target, **options}, sort_keys=True)
+    fields = {"module": converter_name(flavor), "target": target, "extra": dict(extra or {}), **options}
+    request = json.dumps(fields, sort_keys=True)
     paths = os.pathsep.join(path for path in sys.path if path)
     process = subprocess.run(
         [sys.executable, "-m", "edgewright.backends.nxp.convert", request], input=tflite, capture_output=True,
@@ -66,5 +74,7 @@ def convert(tflite: bytes, target: str, *, flavor: str | None = None, **options:
     )  # fmt: skip
     if process.returncode:
         output = (process.stderr or process.stdout).decode("utf-8", "replace")[-_MAX_STDERR:]
+        if (unknown := re.search(rf"{UNKNOWN_OPTION}(\w+); it has (.*)", output)) is not None:
+            raise not_among("extra_flags: option of NXP's converter", unknown[1], unknown[2].split())
         raise VendorError("NXP's Neutron converter", "ended without a result", value=f"{process.returncode}: {output}")
     return process.stdout

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -118,9 +119,12 @@ def generate_neutron_compile_spec(
     dump_kernel_selection_code: bool = False, use_profiling: bool = False, *,
     neutron_converter_flavor: str | None = None, simulate_only: bool = False, numerics: str = "tflite",
 ) -> list[CompileSpec]:  # fmt: skip
-    """Compile spec for a chip. ``system_config`` and ``extra_flags`` are ExecuTorch's, have no effect there, and are
-    rejected here: Neutron has no system configurations, and its converter takes no flags.
+    """Compile spec for a chip. ``system_config`` is ExecuTorch's, has no effect there, and is rejected here: Neutron
+    has no system configurations.
 
+    ``extra_flags``: further options of NXP's converter, such as ``--min-num-ops-per-graph=2 --verbose``: each sets the
+    option of that name among the converter's ``compilationOpts`` (``minNumOpsPerGraph``, ``verbose``). ExecuTorch
+    writes them to the compile spec only.
     ``simulate_only``: compile without NXP's converter; the program runs on the host and never on the chip.
     ``neutron_converter_flavor``: use the package ``neutron_converter_<flavor>`` of older releases.
     ``numerics``: rounding on the host, of LiteRT's reference kernels (``tflite``) or of ``xnnpack``.
@@ -137,16 +141,14 @@ def generate_neutron_compile_spec(
         SIMULATE: simulate_only,
     }
     _check_options(flags, numerics)
-    for name, value, reason in (
-        ("system_config", system_config, "Neutron has no system configurations"),
-        ("extra_flags", extra_flags, "NXP's converter takes no flags"),
-    ):
-        if value:
-            raise UsageError(name, f"has no effect: {reason}", value=value, remedy="Leave it out.")
+    if system_config:
+        rule = "has no effect: Neutron has no system configurations"
+        raise UsageError("system_config", rule, value=system_config, remedy="Leave it out.")
+    converter_options(extra_flags or "")
     excluded = [] if operators_not_to_delegate is None else list(operators_not_to_delegate)
     specs: dict[str, str] = {
         "output_format": "tflite",
-        "compile_flags": "",
+        "compile_flags": extra_flags or "",
         "target": config + (SIMULATED if simulate_only else ""),
         "intermediates_dir": str(intermediates_dir),
         "operators_not_to_delegate": ",".join(excluded).replace("::", "_"),
@@ -157,6 +159,41 @@ def generate_neutron_compile_spec(
     if numerics != "tflite":
         specs[ROUNDING] = numerics
     return [CompileSpec(key=key, value=value.encode()) for key, value in specs.items()]
+
+
+def converter_options(flags: str) -> dict[str, bool | int | str]:
+    """Options of NXP's converter by name, from flags.
+
+    >>> converter_options("--min-num-ops-per-graph=2 --verbose")
+    {'minNumOpsPerGraph': 2, 'verbose': True}
+    """
+    if not isinstance(flags, str):
+        raise UsageError("extra_flags", "must be a string", value=flags)
+    options: dict[str, bool | int | str] = {}
+    for flag in flags.split():
+        name, assigned, text = flag.removeprefix("--").partition("=")
+        if re.fullmatch(r"[A-Za-z][\w-]{0,63}", name) is None:
+            rule = "must be options of NXP's converter: --name or --name=value, separated by spaces"
+            raise UsageError("extra_flags", rule, value=flag)
+        first, *rest = re.split("[-_]", name)
+        named = first + "".join(part[:1].upper() + part[1:] for part in rest)
+        if named in _SET_BY_NAME:
+            rule, remedy = "must not set what the compile spec has", f"Pass {_SET_BY_NAME[named]}=True instead."
+            raise UsageError("extra_flags", rule, value=flag, remedy=remedy)
+        options[named] = _parse_value(text) if assigned else True
+    return options
+
+
+_SET_BY_NAME = {
+    "fetchConstantsToSRAM": "fetch_constants_to_sram", "fetchConstantsToSram": "fetch_constants_to_sram",
+    "dumpKernelSelectionCode": "dump_kernel_selection_code", "useProfiling": "use_profiling",
+}  # fmt: skip
+
+
+def _parse_value(text: str) -> bool | int | str:
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    return int(text) if re.fullmatch(r"[+-]?\d{1,18}", text) else text
 
 
 def _check_options(flags: Mapping[str, Any], numerics: str) -> None:

@@ -105,6 +105,10 @@ class QnnConfig:
         for name in ("skip_delegate_node_ids", "skip_delegate_node_ops"):
             value = getattr(self, name)
             setattr(self, name, set(value.split(",")) if isinstance(value, str) and value else set(value or ()))
+        if self.target != "aarch64-android":
+            log.warning(
+                "target=%r is not used: phones run Android here, and everything else is this machine", self.target
+            )
         if self.seed is not None:
             torch.manual_seed(self.seed)
             np.random.seed(self.seed)
@@ -239,6 +243,14 @@ class SimpleADB:
         self.pte_path = [Path(ready) / p.name for p in paths] if ready else paths
         self.workspace, self._error_only = workspace, error_only
         self._phone: ScriptPhone | None = None
+        if runner is not None:
+            log.warning("runner=%r is not used: the runner is qnn_executor_runner of build_folder", runner)
+        if qnn_config.device is None:
+            for name in ("host", "skip_push"):
+                if getattr(qnn_config, name):
+                    log.warning("%s is not used without a device (-s SERIAL): the program runs on this machine", name)
+        if error_only and qnn_config.device is None:
+            log.warning("error_only is not used without a device (-s SERIAL): there is no runner's log to shorten")
         if qnn_config.device is not None:
             self._phone = ScriptPhone(
                 qnn_config.device, qnn_config.host, workspace, self.pte_path, qnn_config.build_folder,
@@ -252,6 +264,10 @@ class SimpleADB:
         self, inputs: Sequence[Any] | None = None, files: Any = None, backends: Any = None, init_env: bool = True
     ) -> None:
         """Set the inputs of the inferences, and push them to a phone with the program, its runner and the libraries."""
+        if backends is not None:
+            log.warning("backends is not used: the libraries of the HTP are pushed")
+        if not init_env:
+            log.warning("init_env=False is not used: skip_push of the configuration leaves out runner and libraries")
         if self._phone is not None:
             self._phone.push(inputs, list(files or ()), generate_inputs)
         elif files:
@@ -282,6 +298,8 @@ class SimpleADB:
         self, host_output_path: str, device_output_path: Any = None, callback: Callable[[], Any] | None = None
     ) -> None:
         """Write the outputs as raw files into ``outputs`` of a folder."""
+        if device_output_path is not None:
+            log.warning("device_output_path is not used: outputs are where execute() has written them")
         if self._phone is not None:
             self._phone.pull(Path(host_output_path))
         else:

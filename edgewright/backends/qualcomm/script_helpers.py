@@ -45,7 +45,10 @@ class QnnPassManager:
 
 
 def get_qnn_pass_manager_cls(backend_type: Any = None) -> type[QnnPassManager]:
-    """The same for every backend."""
+    """The one of the HTP, the only backend here."""
+    if backend_type is not None and getattr(backend_type, "name", backend_type) != "kHtpBackend":
+        name = getattr(backend_type, "name", backend_type)
+        raise UsageError("backend_type", "must be kHtpBackend: Edgewright compiles for the HTP", value=name)
     return QnnPassManager
 
 

@@ -117,17 +117,52 @@ def _product_node(
 ) -> Value:
     """Append a convolution or matrix product and its fused activation."""
     out, limits = output(op), op.args.get("limits")
+    if len({v.q.dtype.itemsize for v in (*inputs[:2], out) if v.q is not None}) > 1:
+        inputs = [_widen(low, inputs[0]), _widen(low, inputs[1]), *inputs[2:]]
     same_shape = tuple(shape) == out.bound
     fused = FUSED_ACTIVATIONS.get(limits) if limits is not None and kind != "FC" else None
     all_params = {**({"activation": fused} if fused else {}), **params}
     result = low.make(out) if same_shape else low.temporary(shape, out)
-    if limits is None or (out.q is not None and (fused or clamp_is_redundant(out.q, limits))):
-        low.node(kind, inputs, result, **quant_dtype_arg(result), **all_params)
-        return result
-    unclamped = low.temporary(shape, out)
-    low.node(kind, inputs, unclamped, **quant_dtype_arg(unclamped), **all_params)
-    low.clamp(unclamped, result, *limits)
+    needs_clamp = limits is not None and not (out.q is not None and (fused or clamp_is_redundant(out.q, limits)))
+    unclamped = low.temporary(shape, out) if needs_clamp else result
+    product = unclamped
+    if out.q is not None and inputs[0].q is not None and out.q.dtype.itemsize < inputs[0].q.dtype.itemsize:
+        product = low.temporary(shape, _as_16_bit(out))
+    low.node(kind, inputs, product, **quant_dtype_arg(product), **all_params)
+    if product is not unclamped:
+        low.convert(product, unclamped)
+    if limits is not None and needs_clamp:
+        low.clamp(unclamped, result, *limits)
     return result
+
+
+_FRACTION = 128  # of an 8-bit step: the 255 steps beside any zero point fit 16 bits
+
+
+def _as_16_bit(value: Value) -> Value:
+    """An 8-bit activation that 16 bits represent exactly."""
+    assert value.q is not None and isinstance(value.q.scale, float)  # activations have one scale
+    signed = value.q.dtype.kind == "i"
+    low, high, zero = (-32768, 32767, 0) if signed else (0, 65535, 32768)
+    dtype = np.dtype(np.int16 if signed else np.uint16)
+    q = replace(value.q, scale=value.q.scale / _FRACTION, zero_point=zero, dtype=dtype, qmin=low, qmax=high)
+    return replace(value, dtype=dtype, q=q)
+
+
+def _widen(low: EnnLowering, operand: Value) -> Value:
+    """An operand of a product in 16 bits, because ENN's products have operands and results of one type: between layers
+    of 8 and of 16 bits, the narrower are converted. Nothing is rounded: weights keep their integers, activations have
+    a fraction of their step."""
+    q = operand.q
+    if q is None or q.dtype.itemsize > 1:
+        return operand
+    if operand.data is None:
+        wide = low.temporary(operand.bound, _as_16_bit(operand))
+        low.convert(operand, wide)
+        return wide
+    signed = q.dtype.kind == "i"
+    dtype, (least, most) = (np.dtype(np.int16), (-32768, 32767)) if signed else (np.dtype(np.uint16), (0, 65535))
+    return low.constant(operand.data.astype(dtype), replace(q, dtype=dtype, qmin=least, qmax=most))
 
 
 def linear(low: EnnLowering, op: Op) -> None:

@@ -14,7 +14,7 @@ from edgewright.backends.samsung.estimates import estimate
 from edgewright.backends.samsung.lower import EnnLowering
 from edgewright.backends.samsung.norm import batch_norm_scale_shift
 from edgewright.backends.samsung.ops import BACKEND
-from edgewright.backends.samsung.target import KEY, REMEDY, TARGET, EnnTarget, gen_samsung_backend_compile_spec
+from edgewright.backends.samsung.target import KEY, TARGET, EnnTarget, gen_samsung_backend_compile_spec
 from edgewright.backends.samsung.worker import compile_graph
 from edgewright.errors import UsageError
 from edgewright.formats.schema import CompileSpec
@@ -35,7 +35,8 @@ _UNSIGNED_NOTE = "unsigned integers, which ExecuTorch does not pass to AI LiteCo
 class EnnPartitioner(Partitioner):
     """Delegates every operator that Exynos NPUs support.
 
-    ``compile_specs``: a list with the result of ``gen_samsung_backend_compile_spec``.
+    ``compile_specs``: a list with the result of ``gen_samsung_backend_compile_spec``; by default that of the Exynos
+    2500, E9955.
     """
 
     backend = BACKEND
@@ -44,10 +45,8 @@ class EnnPartitioner(Partitioner):
         self, compile_specs: Sequence[Any] | None = None, *, exclude: Sequence[Any] = (), verbose: bool = False
     ) -> None:
         super().__init__(exclude, verbose=verbose)
-        if compile_specs is None:
-            rule = "is required: AI LiteCore compiles for one chip"
-            raise UsageError("compile_specs", rule, remedy=f"EnnPartitioner(compile_specs). {REMEDY}")
-        self.compile_specs = list(compile_specs)
+        default = [gen_samsung_backend_compile_spec(DEFAULT)] if compile_specs is None else compile_specs
+        self.compile_specs = list(default)
         self._target = EnnTarget.of(self.compile_specs)
 
     @classmethod

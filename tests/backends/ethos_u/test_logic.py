@@ -30,7 +30,6 @@ TAKEN: list[tuple[Any, ...]] = [
     ("aten.ne.Scalar", places([1, 2, 3]), 2),
     ("aten.where.self", MASK, (3, 4), (1, 4)),
     ("aten.masked_fill.Scalar", (3, 4), MASK, -1.0),
-    ("aten.bitwise_left_shift.Tensor_Scalar", places([1, 2, -3]), 4),
     ("aten.bitwise_xor.Tensor", places([1, 2, 3]), places([7, -2, 0])),
     ("aten.index_select.default", (2, 3, 4), 1, places(2, 0, 0)),
     ("aten.gather.default", (3, 4), 1, places([0, 3], [1, 1]).astype(np.int64)),
@@ -48,6 +47,20 @@ def test_a_u85_gives_the_reference_models_integers(call: tuple[Any, ...]) -> Non
     outcome = check(case(*call), U85)
     assert not outcome.rejections
     assert outcome.steps == 0
+
+
+SHIFTS: list[tuple[Any, ...]] = [
+    ("aten.bitwise_left_shift.Tensor_Scalar", places([1, 2, -3]), 4),
+    ("aten.bitwise_left_shift.Tensor_Scalar", places([1, 2**30, -(2**31)]), 1),
+    ("aten.bitwise_right_shift.Tensor_Scalar", places([1, 2**30, -5], [-(2**31), 7, 2**31 - 1]), 1),
+]
+
+
+@pytest.mark.parametrize("target", [U55, "ethos-u65-256", U85])
+@pytest.mark.parametrize("call", SHIFTS, ids=lambda c: c[0][5:])
+def test_shifts_by_constants_on_every_npu(call: tuple[Any, ...], target: str) -> None:
+    outcome = check(case(*call), target)
+    assert not outcome.rejections and outcome.steps == 0
 
 
 @pytest.mark.parametrize("call", TAKEN, ids=lambda c: c[0][5:])
@@ -68,6 +81,18 @@ def test_others_refuse_them(call: tuple[Any, ...]) -> None:
 def test_refusals_say_the_rule_and_the_value(call: tuple[Any, ...], words: str) -> None:
     rejections = check(case(*call), U85).rejections
     assert any(words in text for text in rejections), rejections
+
+
+@pytest.mark.parametrize(
+    ("x", "amounts", "value"),
+    [(places([1, 2]).astype(np.int8), 2, "int8"), (places([1, 2]), places([1, 2]), "x1")],
+)
+def test_shifts_that_need_a_u85(x: Any, amounts: Any, value: str) -> None:
+    name = "Tensor" if isinstance(amounts, np.ndarray) else "Tensor_Scalar"
+    call = case(f"aten.bitwise_left_shift.{name}", x, amounts)
+    (text,) = check(call, U55).rejections
+    assert text.startswith("shifts on U55 and U65 must be of int32 tensors by constant amounts; got")
+    assert not check(call, U85).rejections
 
 
 @pytest.mark.parametrize("kind", ["gt", "ge", "lt", "le", "eq", "ne"])

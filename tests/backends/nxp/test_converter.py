@@ -16,8 +16,15 @@ import torch
 from torch import Tensor, nn
 
 from edgewright import read_program
-from edgewright.backends.nxp import NeutronPartitioner, NeutronQuantizer, NeutronTargetSpec, sdk
+from edgewright.backends.nxp import (
+    NeutronPartitioner,
+    NeutronQuantizer,
+    NeutronTargetSpec,
+    generate_neutron_compile_spec,
+    sdk,
+)
 from edgewright.backends.nxp.blob import Blob, read_blob, write_blob
+from edgewright.backends.nxp.target import converter_options
 from edgewright.errors import EdgewrightError, FormatError, MissingError, UsageError, VendorError
 from edgewright.program.edge import to_edge_transform_and_lower
 from edgewright.runtime import Runtime
@@ -109,6 +116,28 @@ def test_a_flavor_is_the_package_of_that_name(monkeypatch: pytest.MonkeyPatch, t
     assert specs["neutron_converter_flavor"] == b"SDK_25_06"
     with pytest.raises(UsageError, match="letters, digits and _"):
         _lowered(neutron_converter_flavor="../elsewhere")
+
+
+@pytest.mark.usefixtures("standin")
+def test_extra_flags_are_options_of_the_converter() -> None:
+    profiled = _payload(_lowered(extra_flags="--use-profiling-of-stand-in"))
+    assert read_blob(profiled).version == 1
+    with pytest.raises(UsageError, match=r"useProfilingOfStandin.*\n.*useProfilingOfStandIn"):
+        _lowered(extra_flags="--useProfilingOfStandin")
+
+
+@pytest.mark.parametrize(("flags", "words"), [
+    ("--use-profiling", "use_profiling=True"), ("fetchConstantsToSRAM", "fetch_constants_to_sram=True"),
+    ("--=3", "--name=value"), (7, "a string"),
+])  # fmt: skip
+def test_extra_flags_that_are_no_options(flags: Any, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        generate_neutron_compile_spec("imxrt700", extra_flags=flags)
+
+
+def test_values_of_extra_flags() -> None:
+    options = converter_options("--min-num-ops-per-graph=2 exclude_graph_passes=A,B --verbose --dump=false")
+    assert options == {"minNumOpsPerGraph": 2, "excludeGraphPasses": "A,B", "verbose": True, "dump": False}
 
 
 @pytest.mark.usefixtures("standin")

@@ -138,7 +138,7 @@ def test_a_program_for_this_machine_only_needs_no_library(make, monkeypatch) -> 
     model, inputs = make()
     program = bytes(lowered(model, inputs, simulate_only=True).buffer)
     said = manifest.read(read_program(program))
-    assert said is not None and said["targets"] == ["SM8650 (simulation only: will not run on the device)"]
+    assert said is not None and said["targets"] == ["sm8650 (simulation only: will not run on the device)"]
     found, method = run(program, inputs)
     assert how(method).endswith("this program is for this machine only")
     with torch.no_grad():

@@ -134,7 +134,7 @@ def test_the_manifest_says_that_a_file_is_for_this_machine_and_what_no_chip_is_k
     found = manifest.read(program)
     assert found is not None
     (target,) = found["targets"]
-    assert target.startswith("E9955 (simulation only: will not run on the chip") and note in target
+    assert target.startswith("e9955 (simulation only: will not run on the chip") and note in target
 
 
 def test_the_same_model_gives_the_same_bytes() -> None:

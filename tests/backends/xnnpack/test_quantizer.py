@@ -183,6 +183,9 @@ ALL = {"first.0", "second", "conv"}
         (quantizer().set_operator_type(aten.conv1d.default, None), ALL - {"conv"}),
         (quantizer().set_operator_type(aten.linear, None), {"conv"}),
         (XNNPACKQuantizer().set_operator_type("linear", CONFIG), {"first.0", "second"}),
+        (quantizer().set_object_type(nn.Linear, None), {"conv"}),
+        (quantizer().set_object_type(torch.nn.functional.linear, None), {"conv"}),
+        (quantizer().set_object_type(aten.conv1d.default, None), ALL - {"conv"}),
         (quantizer().set_module_name("fir", None), ALL),
         (quantizer().set_filter_function(lambda n: "conv" not in n.name), ALL - {"conv"}),
         (quantizer(is_dynamic=True), {"first.0", "second"}),
@@ -209,6 +212,8 @@ def test_settings_are_checked() -> None:
         XNNPACKQuantizer().set_global({"is_qat": True})  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="not in the op table"):
         XNNPACKQuantizer().set_operator_type("convolve", None)
+    with pytest.raises(UsageError, match="a class of modules, a function or an operator"):
+        XNNPACKQuantizer().set_object_type(7, None)
     with pytest.raises(UsageError, match="-128 <= low < high <= 127"):
         get_symmetric_quantization_config(weight_qmin=8, weight_qmax=-8)
 

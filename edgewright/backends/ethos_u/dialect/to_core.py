@@ -98,14 +98,20 @@ class TosaRewrite(GraphRewrite):
         out = self.new_value(x, (batch, high + top + bottom, wide + left + right, channels), zero)
         return out if self.pad(op, x, out, [0, top, left, 0], [0, bottom, right, 0], fill) else None
 
-    def fuse_rescale(self, op: Op) -> tuple[FixedPointScale, Value] | None:
-        """Fuse the RESCALE that is an accumulator's only reader, and a clamp after it; returns scaling and result."""
+    def fuse_rescale(self, op: Op, width: int | None = None) -> tuple[FixedPointScale, Value] | None:
+        """Fuse the RESCALE that is an accumulator's only reader, and a clamp after it; returns scaling and result.
+
+        ``width``: of the result, in bytes. Core's integer convolutions have results as wide as their input: between
+        layers of 8 and of 16 bits, accumulators and RESCALE stay apart.
+        """
         acc = result_of(op)
         rescale = self.only_reader(acc)
         if rescale is None or rescale.kind != f"{PREFIX}rescale" or rescale.args["input_zp"]:
             return None
         out = result_of(rescale)
         multiplier, shift = (rescale.args[name].data for name in ("multiplier", "shift"))
+        if out.dtype is None or width not in (None, out.dtype.itemsize):
+            return None
         if out.dtype not in INT_RANGES or multiplier is None or shift is None or multiplier.size != shift.size:
             return None
         if not rescale.args["per_channel"]:
@@ -316,7 +322,7 @@ def _operands(rw: TosaRewrite, op: Op, channels: int) -> dict[str, Any] | None:
 
 def _emit_requantized(rw: TosaRewrite, op: Op, kind: str, filters: Array, channels: int, **sizes: Any) -> bool:
     operands = _operands(rw, op, channels)
-    rescale = None if operands is None else rw.fuse_rescale(op)
+    rescale = None if operands is None else rw.fuse_rescale(op, op.args["input"].dtype.itemsize)
     if operands is None or rescale is None:
         return False
     scaling, out = rescale
@@ -393,7 +399,7 @@ def _conv3d(rw: TosaRewrite, op: Op) -> bool:
         return False
     filters, accumulators = plane.args["weight"].data, result_of(plane)
     operands = _operands(rw, plane, len(filters))
-    rescale = None if operands is None else rw.fuse_rescale(op)
+    rescale = None if operands is None else rw.fuse_rescale(op, x.dtype.itemsize)
     if operands is None or rescale is None:
         return _emit_accumulators(rw, plane, filters, acc in rw.outputs) and _emit_volume(rw, op, accumulators, acc)
     scaling, out = rescale

@@ -17,7 +17,7 @@ def getNeutronTarget(name):  # noqa: N802
 class CompilationContext:
     def __init__(self):
         self.targetOpts = None
-        self.compilationOpts = SimpleNamespace(useProfiling=False)
+        self.compilationOpts = SimpleNamespace(useProfiling=False, useProfilingOfStandIn=False)
 
 
 def convertModel(data, context):  # noqa: N802
@@ -33,7 +33,7 @@ def convertModel(data, context):  # noqa: N802
     print("converting")
     model = schema.ModelT.InitFromPackedBuf(bytearray(data), 0)
     if how != "refuse":
-        _wrap(model, options.useProfiling)
+        _wrap(model, options.useProfiling or options.useProfilingOfStandIn)
     builder = flatbuffers.Builder(1024)
     builder.Finish(model.Pack(builder), file_identifier=b"TFL3")
     return list(bytes(builder.Output()))
