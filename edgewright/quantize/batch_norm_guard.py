@@ -17,11 +17,19 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch.nn import functional
+from torchao.quantization.pt2e import qat_utils
 from torchao.quantization.pt2e import quantize_pt2e as torchao
 
 from edgewright.quantize.fold_batch_norm import LAYERS, NORMS, TRANSPOSED, groups_of, has_statistics
 
 aten = torch.ops.aten
+_TRAINED: dict[Any, Any] = {  # the kinds of convolutions that torchao trains with their norms, by what patterns call
+    functional.conv1d: aten.conv1d.default,
+    functional.conv2d: aten.conv2d.default,
+    functional.conv_transpose1d: aten.conv_transpose1d.default,
+    functional.conv_transpose2d: aten.conv_transpose2d.input,
+}
 _TORCHAO_FOLDS = ("_fuse_conv_bn_", "_fuse_linear_bn_")  # of torchao 0.18, the only supported release
 
 
@@ -31,6 +39,26 @@ def guard_torchao() -> None:
         fold = getattr(torchao, name)
         if not hasattr(fold, "__wrapped__"):
             setattr(torchao, name, _guard(fold))
+    _skip_absent_layers()
+
+
+def _skip_absent_layers() -> None:
+    """Wrap torchao's folding of trained batch norms, once: it exports 24 patterns for each of four kinds of
+    convolutions, for seconds, whether the model has that kind or not."""
+    search = qat_utils._fold_conv_bn_qat_helper
+    if hasattr(search, "__wrapped__"):
+        return
+
+    @wraps(search)
+    def search_present(module: fx.GraphModule, layer: Any, *args: Any, **kwargs: Any) -> fx.GraphModule:
+        targets = {node.target for node in module.graph.nodes}
+        is_present = _TRAINED.get(layer) in targets
+        if layer in _TRAINED and not is_present and not targets.isdisjoint(_TRAINED.values()):
+            return module  # the search for a kind that is there does the rest
+        found: fx.GraphModule = search(module, layer, *args, **kwargs)
+        return found
+
+    qat_utils._fold_conv_bn_qat_helper = search_present
 
 
 def _guard(fold: Callable[[fx.GraphModule], None]) -> Callable[[fx.GraphModule], None]:

@@ -112,7 +112,7 @@ class _ModuleFunctionalizer(ProgramFunctionalizer):
     def __init__(self, module: fx.GraphModule, rewriter: Rewriter, copies: bool) -> None:
         super().__init__(ModuleProgram(module), rewriter)
         self.copies = copies
-        # By name: the first node of an attribute or input, and its node in the new graph.
+        # By kind and name: the first node of an attribute or input, and its node in the new graph.
         self.states: dict[Any, tuple[fx.Node, Any]] = {}
 
     def visit(self, node: fx.Node) -> None:
@@ -120,13 +120,13 @@ class _ModuleFunctionalizer(ProgramFunctionalizer):
             self.rewriter.origin = None
             new = self.rewriter.graph.node_copy(node, self.aliases.read)
             self.aliases.define(node, new)
-        elif self.copies and node.op == "get_attr" and node.target in self.states:
-            self.aliases.define_same(node, self.states[node.target][0])
+        elif self.copies and node.op == "get_attr" and (node.op, node.target) in self.states:
+            self.aliases.define_same(node, self.states[node.op, node.target][0])
         else:
             super().visit(node)
             self._keep_name(node)
             if node.op in ("get_attr", "placeholder"):
-                self.states[node.target] = node, self.aliases.read(node)
+                self.states[node.op, node.target] = node, self.aliases.read(node)
 
     def add_constant(self, value: torch.Tensor) -> fx.Node:
         new = super().add_constant(value)

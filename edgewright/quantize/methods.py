@@ -11,6 +11,7 @@ from edgewright.hints import did_you_mean
 
 EQUALIZE, SMOOTH = "equalize", "smooth"
 PERCENTILE, MSE, MSE_WEIGHTS = "percentile", "mse", "mse-weights"
+HEADROOM = "headroom"
 ADAROUND, BIAS = "adaround", "bias"
 
 METHODS: dict[str, str] = {  # in the order of application
@@ -19,10 +20,12 @@ METHODS: dict[str, str] = {  # in the order of application
     PERCENTILE: "activations' ranges leave out the outermost elements",
     MSE: "activations' ranges have the least squared rounding error",
     MSE_WEIGHTS: "weights' ranges have the least squared rounding error",
+    HEADROOM: "16-bit activations' ranges are twice those of the calibration data",
     ADAROUND: "learns for each weight whether to round it up or down",
     BIAS: "corrects the mean error of each channel in the bias",
 }
 BEST = "-best"  # ending of a preset: tries methods, and keeps those that help
+STATEFUL = (PERCENTILE, MSE, MSE_WEIGHTS, HEADROOM)  # methods for models that write state, too
 _SEPARATOR = "+"
 _EXCLUSIVE = (PERCENTILE, MSE)
 

@@ -4,16 +4,20 @@ training patterns in models that were not trained."""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib import import_module
 from typing import Any
 
 from torch import fx
 from torchao.quantization.pt2e import FakeQuantizeBase
 from torchao.quantization.pt2e import quantize_pt2e as torchao
+from torchao.quantization.pt2e.constant_fold import ConstantFolder
 from torchao.quantization.pt2e.quantizer import Quantizer
 
 from edgewright.quantize.batch_norm_guard import hide_norms, norms_of, show_norms
 from edgewright.quantize.equivalence import float_copy, require_same_results
 from edgewright.quantize.nonfinite import report_nonfinite
+
+_folding = import_module("torchao.quantization.pt2e.constant_fold")  # the package has a function of this name
 
 
 def prepare_pt2e(
@@ -40,5 +44,15 @@ def convert_pt2e(calibrated: fx.GraphModule) -> fx.GraphModule:
     report_nonfinite(calibrated)
     trained = any(isinstance(module, FakeQuantizeBase) for module in calibrated.modules())
     hide_norms([] if trained else norms_of(calibrated.graph))
+    _folding.ConstantFolder = _QuantizingFolder  # type: ignore[attr-defined]
     converted: fx.GraphModule = torchao.convert_pt2e(calibrated)
     return show_norms(converted)
+
+
+class _QuantizingFolder(ConstantFolder):  # type: ignore[misc]
+    """Folds weights up to the operator that quantizes them. torchao's class dequantizes each of them again, to find
+    that this must not be folded: more time and memory than quantizing a large model takes otherwise."""
+
+    def _deduce_value(self, node: fx.Node) -> Any:
+        is_dequantize = "dequantize" in str(node.target) and self.is_impure(node)
+        return self.unknown_value if is_dequantize else super()._deduce_value(node)

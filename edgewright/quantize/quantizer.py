@@ -25,6 +25,7 @@ from edgewright.quantize.annotate import Annotator, annotate_io
 from edgewright.quantize.attention_masks import finite_masks
 from edgewright.quantize.batch_norm_guard import guard_torchao
 from edgewright.quantize.fold_batch_norm import fold_frozen_norms, foldable_norms
+from edgewright.quantize.free_batch import free_batch
 from edgewright.quantize.graph_module import rewrite_module
 from edgewright.quantize.recipes import QuantizationConfig, symmetric_config
 
@@ -96,6 +97,17 @@ class TableQuantizer(Quantizer):  # type: ignore[misc]
         self.by_operator[_operator_name(operator_type)] = _require_config(quantization_config)
         return self
 
+    def set_object_type(self, object_type: Any, quantization_config: QuantizationConfig | None) -> Self:
+        """Configure a class of modules (``torch.nn.Linear``), or a function (``torch.nn.functional.linear``,
+        ``operator.add``) or operator."""
+        if isinstance(object_type, type):
+            return self.set_module_type(object_type, quantization_config)
+        is_operator = isinstance(object_type, str | torch._ops.OpOverload | torch._ops.OpOverloadPacket)
+        if not is_operator and not callable(object_type):
+            rule = "must be a class of modules, a function or an operator"
+            raise UsageError("set_object_type", rule, value=object_type)
+        return self.set_operator_type(object_type if is_operator else object_type.__name__, quantization_config)
+
     def set_node_name(self, node_name: str, quantization_config: QuantizationConfig | None) -> Self:
         """Configure one node of the exported graph."""
         return self.set_node_finder(lambda node: node.name == node_name, quantization_config)
@@ -150,7 +162,7 @@ class TableQuantizer(Quantizer):  # type: ignore[misc]
         fold_weights(rewritten, trained=trained)  # what is written in place, such as a mask, is functional now
         if self.backend.max_rank is not None:
             reduce_rank(rewritten, self.backend.max_rank)
-        return finite_masks(fold_frozen_norms(rewritten, self._qat_batch_norms(rewritten)))
+        return free_batch(finite_masks(fold_frozen_norms(rewritten, self._qat_batch_norms(rewritten))))
 
     def _qat_batch_norms(self, model: fx.GraphModule) -> set[fx.Node]:
         """The batch norms that torchao fuses into their layers during training."""

@@ -3,7 +3,7 @@
 Activations are collected in a histogram. A percentile leaves out a fixed share of the elements at each end. The least
 squared error weighs what clipping costs against what finer steps gain; torchao's observer searches for it too, but one
 end at a time from the full range, and stops at the first step that does not help. Here all pairs of bounds of a grid
-are compared. Weights are not collected: every call has the same.
+are compared. Only headroom is wider than what was seen. Weights are not collected: every call has the same.
 """
 
 from __future__ import annotations
@@ -33,6 +33,14 @@ class PercentileObserver(FiniteRange, HistogramObserver):  # type: ignore[misc]
         return self.min_val + width * first, self.min_val + width * (last + 1)
 
 
+class HeadroomObserver(FiniteRange, HistogramObserver):  # type: ignore[misc]
+    """Twice the range of all that it saw. 16 bits can spare one: an element beyond the range costs more than the last
+    bit gains."""
+
+    def _non_linear_param_search(self) -> tuple[torch.Tensor, torch.Tensor]:
+        return self.min_val * 2, self.max_val * 2
+
+
 class MseObserver(FiniteRange, HistogramObserver):  # type: ignore[misc]
     """The range whose clipping and rounding have the least squared error together."""
 
@@ -47,26 +55,26 @@ class MseObserver(FiniteRange, HistogramObserver):  # type: ignore[misc]
         last = torch.linspace(high, max(0.0, low), _GRID, dtype=torch.float64) if high > 0 else torch.zeros(1).double()
         if self.qscheme == torch.per_tensor_symmetric:  # one bound decides
             last = torch.linspace(max(-low, high), 0, _GRID, dtype=torch.float64)[:-1]
-            pairs = [(-float(b), float(b)) for b in last]
-            errors = torch.stack([self._error(-last, last, centers, counts)])
+            bounds = torch.stack([-last, last], 1)
         else:
-            pairs = [(float(a), float(b)) for a in first for b in last]
-            errors = torch.stack([self._error(a.expand(len(last)), last, centers, counts) for a in first])
-        best = pairs[int(errors.argmin())]
+            bounds = torch.cartesian_prod(first, last)
+        best = bounds[int(self._errors(bounds, centers, counts).argmin())].tolist()
         kind = self.min_val.dtype
         return torch.tensor(max(best[0], low), dtype=kind), torch.tensor(min(best[1], high), dtype=kind)
 
-    def _error(
-        self, low: torch.Tensor, high: torch.Tensor, centers: torch.Tensor, counts: torch.Tensor
-    ) -> torch.Tensor:
+    def _errors(self, bounds: torch.Tensor, centers: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
         """The squared error of each range: of clipped elements their distance to the bound, of others a twelfth of a
-        squared step."""
+        squared step. Each bound is looked at once, however many ranges it is in."""
+        unique: Any = torch.unique
+        (low, of_low), (high, of_high) = (unique(bounds[:, end], return_inverse=True) for end in (0, 1))
         below = (low[:, None] - centers).clamp(min=0).square() @ counts
         above = (centers - high[:, None]).clamp(min=0).square() @ counts
-        inside = ((centers >= low[:, None]) & (centers <= high[:, None])).double() @ counts
-        step = (high - low) / (self.quant_max - self.quant_min)
-        error: torch.Tensor = below + above + inside * step.square() / 12
-        result: torch.Tensor = torch.where(high > low, error, torch.inf)
+        inside = (centers <= high[:, None]).double() @ counts
+        outside = (centers < low[:, None]).double() @ counts
+        width = bounds[:, 1] - bounds[:, 0]
+        step = width / (self.quant_max - self.quant_min)
+        error = below[of_low] + above[of_high] + (inside[of_high] - outside[of_low]) * step.square() / 12
+        result: torch.Tensor = torch.where(width > 0, error, torch.inf)
         return result
 
 

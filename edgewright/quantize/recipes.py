@@ -22,8 +22,9 @@ from edgewright.errors import UsageError
 from edgewright.quantize.attention_masks import MaskedObserver
 from edgewright.quantize.histogram import FiniteHistogramObserver
 from edgewright.quantize.known_ranges import KnownRangeObserver
-from edgewright.quantize.methods import MSE, MSE_WEIGHTS, PERCENTILE
+from edgewright.quantize.methods import HEADROOM, MSE, MSE_WEIGHTS, PERCENTILE
 from edgewright.quantize.range_observers import (
+    HeadroomObserver,
     MseChannelWeightObserver,
     MseObserver,
     MseWeightObserver,
@@ -49,6 +50,11 @@ class QuantizationConfig:
         return bool(self.activation.is_dynamic)
 
     @property
+    def is_16_bit(self) -> bool:
+        """True for activations of 16 bits."""
+        return self.activation.dtype in (torch.int16, torch.uint16)
+
+    @property
     def is_per_channel(self) -> bool:
         return self.weight.ch_axis is not None
 
@@ -64,7 +70,8 @@ class QuantizationConfig:
         """The config with the observers that the methods among these names choose; trained ranges stay as they are."""
         config = self
         for name, observer in _ACTIVATION_OBSERVERS.items():
-            if name in methods and not (self.is_dynamic or self.is_qat):
+            applies = not (self.is_dynamic or self.is_qat) and (self.is_16_bit or name != HEADROOM)
+            if name in methods and applies:
                 made: Any = observer.with_args(eps=self.epsilon)
                 config = replace(config, activation=replace(config.activation, observer_or_fake_quant_ctr=made))
         if MSE_WEIGHTS in methods and not self.is_qat:
@@ -109,7 +116,9 @@ class QuantizationConfig:
         return FixedQParamsQuantizationSpec(self.activation.dtype, scale, zero, first, last, torch.per_tensor_affine)
 
 
-_ACTIVATION_OBSERVERS: dict[str, Any] = {PERCENTILE: PercentileObserver, MSE: MseObserver}
+_ACTIVATION_OBSERVERS: dict[str, Any] = {  # the last one of those that apply
+    PERCENTILE: PercentileObserver, MSE: MseObserver, HEADROOM: HeadroomObserver
+}  # fmt: skip
 
 
 def _with_least_error(spec: QuantizationSpec, epsilon: float) -> QuantizationSpec:

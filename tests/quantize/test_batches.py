@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e, prepare_qat_pt2e
 
 import edgewright
 from edgewright.api.compile import CompileSession, Settings
@@ -19,6 +20,7 @@ from edgewright.backends.qualcomm.schemes import QuantDtype
 from edgewright.backends.samsung.export_utils import quantize_module
 from edgewright.errors import InputError
 from edgewright.quantize.batching import in_batches
+from tests.quantize.test_training import QUANTIZERS
 
 Batches = list[tuple[torch.Tensor, ...]]
 
@@ -75,6 +77,17 @@ def test_as_many_inputs_as_were_asked_for(images: torch.Tensor) -> None:
     assert (len(bench.calls), len(bench.evaluated)) == (4, 2)  # what is not calibrated with is measured on
 
 
+@pytest.mark.parametrize("is_qat", [False, True])
+@pytest.mark.parametrize("backend", QUANTIZERS)
+def test_a_prepared_model_runs_with_another_batch(backend: str, is_qat: bool, images: torch.Tensor) -> None:
+    """As with torchao's quantizers: training loops of ExecuTorch's scripts have a batch of their own."""
+    prepare = prepare_qat_pt2e if is_qat else prepare_pt2e
+    program = torch.export.export(Net().eval(), EXAMPLE)
+    prepared = prepare(program.module(check_guards=False), QUANTIZERS[backend](is_qat))
+    assert prepared(images).shape == (6, 5)
+    assert convert_pt2e(prepared)(images).shape == (6, 5)
+
+
 def test_what_is_no_whole_number_of_batches_is_refused(images: torch.Tensor) -> None:
     with pytest.raises(InputError, match="calibration input 0"):
         edgewright.compile(Net().eval(), (torch.zeros(4, 3, 4, 4),), quantize="int8", calibration=[(images,)])
@@ -97,3 +110,15 @@ def test_inputs_of_different_counts_stay_together(images: torch.Tensor) -> None:
     assert torch.equal(cut[2][1]["y"], images[4:])
     for given in ((images[:3],), {"y": images[:3]}), ((images[0],), {"y": images}), (("text",), {"y": images}):
         assert len(list(in_batches(graph, *given))) == 1  # type: ignore[arg-type]
+
+
+class Inferred(Net):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.last(self.conv(x).relu().view(x.shape[0], 2, -1).reshape(x.shape[0], -1))  # type: ignore[no-any-return]
+
+
+def test_views_with_an_inferred_size_of_their_own() -> None:
+    program = torch.export.export(Inferred().eval(), EXAMPLE)
+    prepared = prepare_pt2e(program.module(check_guards=False), NeutronQuantizer())
+    x = torch.randn(3, 3, 4, 4, generator=torch.Generator().manual_seed(2))
+    torch.testing.assert_close(prepared(x), Inferred().eval()(x))

@@ -201,9 +201,17 @@ class Counter(nn.Module):
 
 
 def test_models_with_state_are_refused() -> None:
-    with pytest.raises(UsageError, match="method 'bias' for xnnpack: is for models without state"):
-        ew.compile(Counter(), (torch.ones(1, 4),), "xnnpack", quantize="int8+bias", calibration=[torch.ones(1, 4)],
-                   quiet=True)  # fmt: skip
+    data = [torch.tensor([[1.0, -0.5, 0.25, 2.0]]) * (-1) ** n for n in range(8)]  # so that the total stays small
+    with pytest.raises(UsageError, match="method 'bias' for xnnpack: is for models without state") as error:
+        ew.compile(Counter(), data[0], "xnnpack", quantize="int8+bias", calibration=data, quiet=True)
+    assert "can have percentile, mse, mse-weights and headroom; a preset with -best tries these, as int8-best" in str(
+        error.value
+    )
+    for precision in ("int8+mse+mse-weights", "int8-best"):
+        result = ew.compile(
+            Counter(), data[0], "xnnpack", quantize=precision, calibration=data, evaluate=data[:4], quiet=True
+        )
+        assert result.report.sqnr is not None and result.report.sqnr > 25
 
 
 def test_weights_of_transposed_convolutions_have_a_scale_for_each_output() -> None:

@@ -264,3 +264,34 @@ def test_a_model_in_training_mode_is_told_to_be_exported_for_inference() -> None
     program = torch.export.export(model.train(), data[0])
     with pytest.raises(AccuracyError, match=r"module '1': (.|\n)*training mode.*export model.eval\(\)"):
         ew.compile(program, target="xnnpack", quantize="int8", calibration=data, quiet=True)
+
+
+class SameName(torch.nn.Module):
+    """An input that has a buffer's name. ``write``: how the buffer is written."""
+
+    state: torch.Tensor
+
+    def __init__(self, write: Callable[[torch.Tensor, torch.Tensor], object]) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.linear, self.write = torch.nn.Linear(4, 4), write
+        self.register_buffer("state", torch.ones(1, 4))
+
+    def forward(self, x: torch.Tensor, state: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = self.linear(x) + state * self.state
+        self.write(self.state, x)
+        return result
+
+
+@pytest.mark.parametrize(
+    "write",
+    [lambda buffer, x: None, lambda buffer, x: buffer.copy_(x), lambda buffer, x: buffer[:, :2].copy_(x[:, :2])],
+    ids=["constant", "state", "state written through a view"],
+)
+def test_an_input_may_have_a_buffers_name(write: Callable[[torch.Tensor, torch.Tensor], object]) -> None:
+    calls = [(torch.rand(1, 4), torch.rand(1, 4)) for _ in range(8)]
+    model = SameName(write).eval()
+    result = ew.compile(model, calls[0], "xnnpack", quantize="int8", calibration=calls, evaluate=0, quiet=True)
+    with torch.no_grad():
+        for call in calls:
+            torch.testing.assert_close(result.run(*call), model(*call), atol=0.05, rtol=0)

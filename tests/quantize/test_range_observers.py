@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+import edgewright as ew
 from edgewright.quantize.observer_statistics import collect, merge, observe_chunks
 from edgewright.quantize.range_observers import (
     MseChannelWeightObserver,
@@ -99,3 +100,24 @@ def test_chunks_are_merged(kind: type[torch.nn.Module]) -> None:
     scales = [float(m.observer.calculate_qparams()[0]) for m in (whole, merged)]
     assert scales[1] == pytest.approx(scales[0], rel=0.05)
     assert len(chunks) == 2 and collect(merged, "m").states
+
+
+def test_headroom_doubles_the_ranges_of_16_bit_activations() -> None:
+    """What is beyond the calibration data is not clamped; 8-bit activations keep their ranges."""
+    model, draw = torch.nn.Conv2d(3, 4, 3).eval(), torch.Generator().manual_seed(0)
+    data = [torch.randn(1, 3, 6, 6, generator=draw).sign() * 20 for _ in range(8)]  # beyond what the least scale has
+    larger = [1.9 * x for x in data]
+    errors = {}
+    for precision in ("int8", "int8+headroom", "a16w8", "a16w8+headroom"):
+        options = {"calibration": data, "evaluate": larger, "quiet": True}
+        errors[precision] = ew.compile(model, data[0], "ethos-u55-128", quantize=precision, **options)
+    assert errors["int8"].buffer == errors["int8+headroom"].buffer
+    assert errors["a16w8+headroom"].report.sqnr > 40 > errors["a16w8"].report.sqnr + 10
+
+
+def test_headroom_is_kept_unless_it_loses() -> None:
+    draw = torch.Generator().manual_seed(0)
+    model, data = torch.nn.Conv2d(3, 4, 3).eval(), [torch.randn(1, 3, 6, 6, generator=draw) for _ in range(8)]
+    for precision, has in (("a16w8-best", True), ("int8-best", False)):
+        result = ew.compile(model, data[0], "ethos-u55-128", quantize=precision, calibration=data, quiet=True)
+        assert any("headroom" in trial.precision for trial in result.report.trials if trial.kept) == has

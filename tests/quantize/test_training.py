@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from torchao.quantization.pt2e import move_exported_model_to_eval
+from torchao.quantization.pt2e import move_exported_model_to_eval, qat_utils
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e, prepare_qat_pt2e
 
 from edgewright import to_edge_transform_and_lower
@@ -165,3 +165,38 @@ def test_float_models_may_train_and_norms_without_statistics_are_for_inference()
     model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8, track_running_stats=False)).eval()
     made = quantized(prepare_pt2e, _xnnpack(False), model, convert=pt2e.convert_pt2e)
     to_edge_transform_and_lower(torch.export.export(made, (x,)), partitioner=[xnnpack.XnnpackPartitioner()])
+
+
+class SearchedError(Exception):
+    """torchao exports a pattern."""
+
+
+def _raise(*_: Any, **__: Any) -> None:
+    raise SearchedError
+
+
+def test_torchao_searches_for_convolutions_that_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Patterns of the other kinds took most of the ten seconds of a conversion after training."""
+    _xnnpack(True)
+    monkeypatch.setattr(qat_utils, "_get_aten_graph_module_for_pattern", _raise)
+    module: Any = torch.export.export(network(), (batches()[0],)).module()
+    for layer in (nn.functional.conv1d, nn.functional.conv_transpose1d, nn.functional.conv_transpose2d):
+        assert qat_utils._fold_conv_bn_qat_helper(module, layer, (), is_cuda=False) is module
+    with pytest.raises(SearchedError):
+        qat_utils._fold_conv_bn_qat_helper(module, nn.functional.conv2d, (), is_cuda=False)
+
+
+@pytest.mark.slow
+def test_the_shorter_search_finds_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    converted = []
+    _xnnpack(True)  # shortens the search
+    for search in (qat_utils._fold_conv_bn_qat_helper.__wrapped__, qat_utils._fold_conv_bn_qat_helper):
+        monkeypatch.setattr(qat_utils, "_fold_conv_bn_qat_helper", search)
+        torch.manual_seed(0)
+        prepared = prepare_qat_pt2e(torch.export.export(network(), (batches()[0],)).module(), _xnnpack(True))
+        for x in batches():
+            prepared(x)
+        converted.append(convert_pt2e(prepared))
+    complete, shorter = converted
+    assert shorter.code == complete.code and "batch_norm" not in shorter.code
+    assert all(torch.equal(a, b) for a, b in zip(*(m.state_dict().values() for m in converted), strict=True))
