@@ -21,7 +21,7 @@ from edgewright.api.compile import CompileSession, Metric, Settings, evaluate_me
 from edgewright.api.compile_report import EVALUATED
 from edgewright.api.data import MAX_SAMPLES
 from edgewright.api.progress import Stages
-from edgewright.api.quantization import quiet_warnings
+from edgewright.api.quantization import quiet_warnings, require_stateless
 from edgewright.api.recipe import Recipe, as_recipe
 from edgewright.backends import find_quantizer
 from edgewright.backends.targets import Target, find_target
@@ -43,6 +43,7 @@ from edgewright.explore.search_task import (
     BEST_RECIPE,
     TRIALS,
     Task,
+    named_methods,
     recipe_of_point,
     recipe_text,
     to_dict,
@@ -61,7 +62,8 @@ _NEEDS_DATA = "needs inputs to calibrate with, and others to measure on"
 class Request:
     """What the user asks for, in the user's terms. ``max_drop``: of the metric, as a number or in percent of the
     original's (``"0.5%"``). ``max_latency``: milliseconds. ``max_size``: bytes. ``minimize``: ``"latency"`` or
-    ``"size"``. ``precisions``: presets to choose from."""
+    ``"size"``. ``precisions``: presets to choose from. ``methods``: of better rounding, ``"best"`` or
+    ``"adaround+bias"``."""
 
     metric: Metric | str | None = None
     max_drop: float | str | None = None
@@ -73,6 +75,7 @@ class Request:
     precisions: tuple[str, ...] = ()
     seed: int = 0
     trials: int = TRIALS
+    methods: str = ""
 
     def check(self) -> None:
         """Reject what contradicts itself, before any work."""
@@ -181,7 +184,9 @@ def prepare(
     versions, own = compiler_versions(target), fixed or Recipe()
     draft = Row(name, target.name, "", "", "", versions=versions)
     modules = sorted(session.quantization.modules())
-    make_task(draft, Goal(), own, request.precisions, modules, request.seed, request.trials)
+    choice = (request.precisions, modules, request.seed, request.trials, request.methods)
+    make_task(draft, Goal(), own, *choice)
+    require_stateless(session.exported, named_methods(request.methods), target)
     metric_name, source, pickled, metric = _metric(request.metric)
     original = None
     if metric is not None:
@@ -198,7 +203,7 @@ def prepare(
         }
         store.put_inputs(inputs)
     goal = request.goal(original)
-    return make_task(row, goal, own, request.precisions, modules, request.seed, request.trials), pickled
+    return make_task(row, goal, own, *choice), pickled
 
 
 def _metric(metric: Metric | str | None) -> tuple[str, str, bytes, Metric | None]:
@@ -239,7 +244,8 @@ def search(
     model: Any, inputs: Any = None, target: str = "xnnpack", *, calibration: Any, metric: Metric | str | None = None,
     max_drop: float | str | None = None, min_sqnr: float | None = None, max_latency: float | None = None,
     max_size: float | None = None, minimize: str = "latency", better: str = "higher", precisions: Any = (),
-    recipe: Any = None, budget: float | None = None, trials: int = TRIALS, seed: int = 0, workers: int = 1,
+    recipe: Any = None, methods: str = "", budget: float | None = None, trials: int = TRIALS, seed: int = 0,
+    workers: int = 1,
     scheduler: str | None = None, output: str | os.PathLike[str] | None = None, quiet: bool = False, **options: Any,
 ) -> SearchResult:  # fmt: skip
     """Search the precision of each layer: the fastest program for a target that stays accurate, or the smallest.
@@ -250,12 +256,14 @@ def search(
     metric, ``min_sqnr`` (30 dB) of the outputs against the original, on inputs that are held out from calibration.
     ``max_latency``: milliseconds; ``max_size``: bytes. ``minimize``: ``"latency"`` or ``"size"``.
 
-    ``recipe``: exceptions that stay as they are. ``budget``: seconds; ``trials``: programs to compile at most.
-    ``workers``: processes; 1 is this one. ``output``: a folder that keeps everything, so that the next call with the
-    same arguments continues. The result is the same for any number of workers.
+    ``recipe``: exceptions that stay as they are. ``methods``: of better rounding, for all programs if they gain on the
+    first preset: ``"best"`` tries which, as ``quantize="int8-best"`` does; or ``"equalize+adaround"``. ``budget``:
+    seconds; ``trials``: programs to compile at most. ``workers``: processes; 1 is this one. ``output``: a folder that
+    keeps everything, so that the next call with the same arguments continues. The result is the same for any number of
+    workers.
     """
     request = Request(
-        metric, max_drop, min_sqnr, better, minimize, max_latency, max_size, tuple(precisions), seed, trials
+        metric, max_drop, min_sqnr, better, minimize, max_latency, max_size, tuple(precisions), seed, trials, methods
     )  # fmt: skip
     request.check()
     device = find_target(target)

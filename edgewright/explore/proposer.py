@@ -22,11 +22,13 @@ _MARGIN = 0.999  # of the predicted cost of the best program, which a proposal m
 
 @dataclass
 class Proposer:
-    """Chooses what to verify next. ``programs``: those in one precision that could be compiled."""
+    """Chooses what to verify next. ``programs``: those in one precision that could be compiled. ``methods``: of better
+    rounding, of all proposals."""
 
     task: Task
     sensitivity: Sensitivity
     programs: Mapping[str, Uniform]
+    methods: Sequence[str] = ()
     space: Space = field(init=False)
     _frontiers: dict[str, list[dict[str, str]]] = field(default_factory=dict)  # by the time of conversions
 
@@ -48,7 +50,7 @@ class Proposer:
         return self.space.uniform(preset)
 
     def recipe(self, assignment: Assignment) -> Recipe:
-        return recipe_of(assignment, self._operators, self.task.presets)
+        return recipe_of(assignment, self._operators, self.task.presets, self.methods)
 
     def next(
         self, verified: Sequence[Verified], found: Findings, known: Callable[[Assignment], bool]
@@ -57,8 +59,9 @@ class Proposer:
         goal = self.task.goal
         self.corrections.learn(verified)
         points = list(zip(verified, found.points, strict=True))
-        good = [self._power(v.assignment) for v, p in points if goal.is_accurate(p)]
-        bad = [self._power(v.assignment) for v, p in points if not goal.is_accurate(p)]
+        comparable = [(self._power(v.assignment), goal.is_accurate(p)) for v, p in points if v.proposable]
+        good = [power for power, is_accurate in comparable if is_accurate]
+        bad = [power for power, is_accurate in comparable if not is_accurate]
         fits = goal.is_fast if goal.smallest else goal.is_small
         usable = [(v, p) for v, p in points if goal.is_accurate(p) and fits(p)]
         best = min(usable, key=lambda pair: goal.cost(pair[1]), default=None)
@@ -66,7 +69,7 @@ class Proposer:
         if best is None:
             return self._most_precise(pool, bad)
         limit = self._cost(best[0].assignment) * _MARGIN  # predicted as well: both have the same bias
-        low = max((power for power in good if power < min(bad, default=float("inf"))), default=max(good))
+        low = max((power for power in good if power < min(bad, default=float("inf"))), default=max(good, default=0.0))
         high = min((power for power in bad if power > low), default=float("inf"))
         chosen = self._between([a for a in pool if self._cost(a) < limit], low, high)
         if len(chosen) < _AT_ONCE:

@@ -25,19 +25,20 @@ from edgewright.errors import ExecutionError, UsageError
 from edgewright.explore import tasks
 from edgewright.explore.cluster import Cluster
 from edgewright.explore.cost import time_of
-from edgewright.explore.goal import Findings, Goal, findings
+from edgewright.explore.goal import Findings, Goal, Point, findings
 from edgewright.explore.proposer import Proposer
 from edgewright.explore.rows import DONE, FAILED, Outcome, Row
 from edgewright.explore.runner import Runner
-from edgewright.explore.search_task import Task, describe, write_best
+from edgewright.explore.search_task import BEST_METHODS, Task, describe, named_methods, write_best
 from edgewright.explore.sensitivity import Sensitivity
 from edgewright.explore.space import Uniform, Verified
 from edgewright.explore.store import Store
 from edgewright.explore.sweep_file import Limits
 from edgewright.explore.units import Assignment
-from edgewright.quantize.evaluate import BEST
+from edgewright.quantize.evaluate import BEST as EQUAL
+from edgewright.quantize.methods import BEST, join_precision, split_precision
 
-_ATTEMPTS = 3  # to measure errors, if workers die
+_ATTEMPTS = 3  # to measure something, if workers die
 
 
 @dataclass(frozen=True)
@@ -52,11 +53,28 @@ class Progress:
 Report = Callable[[Progress], None]
 
 
+@dataclass(frozen=True)
+class _Measurement:
+    """What is measured once. ``name``: in the store; ``future``: None if it is there already."""
+
+    subject: str
+    name: str
+    submit: Callable[[], Any]
+    future: Any
+
+
 def make_task(
-    row: Row, goal: Goal, fixed: Recipe, precisions: Sequence[str], modules: Sequence[str], seed: int, trials: int
+    row: Row,
+    goal: Goal,
+    fixed: Recipe,
+    precisions: Sequence[str],
+    modules: Sequence[str],
+    seed: int,
+    trials: int,
+    methods: str = "",
 ) -> Task:
-    """Check the precisions and the recipe against the target. ``precisions``: to choose from; by default all of the
-    target."""
+    """Check the precisions, the methods and the recipe against the target. ``precisions``: to choose from; by default
+    all of the target."""
     target = find_target(row.target)
     quantizer = find_quantizer(target.backend).for_target(target.argument)
     for name in precisions:
@@ -66,7 +84,8 @@ def make_task(
             raise UsageError("precision", rule, value=name, remedy="Methods and `higher` are for recipes.")
     apply_recipe(quantizer, fixed, modules, target.name)
     presets = [name for name in (*quantizer.presets, FLOAT) if not precisions or name in precisions]
-    return Task(row, presets, fixed, goal, seed, trials)
+    named_methods(methods)  # raises for an unknown one
+    return Task(row, presets, fixed, goal, seed, trials, methods)
 
 
 class Search:
@@ -89,28 +108,69 @@ class Search:
         task = self._task
         self._store.set_meta("search", task.to_json())
         uniform = {preset: self._row(preset, Recipe(None if preset == FLOAT else preset)) for preset in task.presets}
-        future = self._start_measuring(uniform)
+        errors = self._measure_errors(uniform)
+        first = next((preset for preset in uniform if preset != FLOAT), "")
+        choice = self._choose_methods(first) if task.methods == BEST_METHODS and first else None
         self._verify(list(uniform.values()))
         done = {preset: row for preset, row in uniform.items() if self._outcome(row).status == DONE}
         if not done:
             failure = self._outcome(next(iter(uniform.values())))
             raise ExecutionError("search", "no precision can be compiled and measured", value=failure.error,
                                  remedy=failure.traceback)  # fmt: skip
-        proposer = Proposer(task, self._errors(future, uniform), self._uniform_programs(done))
+        methods = self._result(choice)["methods"] if choice is not None else named_methods(task.methods)
+        sensitivity = Sensitivity.from_dict(self._result(errors))
+        proposer = Proposer(task, sensitivity, self._uniform_programs(done))
         for preset, row in done.items():
             self._assignments[row.key] = proposer.uniform(preset)
+        if methods and first in done:
+            self._try_methods(proposer, first, methods)
         while proposer.space.choices and len(self._rows) < task.trials and self._has_time():
-            known = [self._verified(row) for row in self._rows if self._outcome(row).status == DONE]
+            known = [self._verified(row, proposer) for row in self._rows if self._outcome(row).status == DONE]
             rows = []
             for assignment in proposer.next(known, self._findings(), self._known(proposer)):
                 recipe = proposer.recipe(assignment)
-                row = self._row(describe(assignment), recipe)
+                row = self._row(self._name(assignment, proposer), recipe)
                 self._assignments[row.key] = assignment
                 rows.append(row)
             if not rows:
                 break
             self._verify(rows[: task.trials - len(self._rows)])
+        self._improve_best(proposer)
         return self._findings()
+
+    # ------------------------------------------------------------------------------------------------------ methods
+
+    def _try_methods(self, proposer: Proposer, preset: str, methods: Sequence[str]) -> None:
+        """Round a program in one precision by the methods; all proposals are unless it loses."""
+        before = self._point(self._row(preset, Recipe(preset)))
+        row = self._row(join_precision(preset, tuple(methods)), Recipe(join_precision(preset, tuple(methods))))
+        self._assignments[row.key] = proposer.uniform(preset)
+        self._verify([row])
+        after, goal = self._point(row), self._task.goal
+        if after is None or after.score is None or before is None or before.score is None:
+            return
+        if goal.gain(after.score) >= goal.gain(before.score):
+            proposer.methods = tuple(methods)
+
+    def _improve_best(self, proposer: Proposer) -> None:
+        """If the best is a program without methods, and they gain, it is verified with them, too: it takes as long."""
+        best = self._findings().best
+        if best is None or not proposer.methods or not self._has_time():
+            return
+        assignment = self._assignments[best.key]
+        recipe = proposer.recipe(assignment)
+        row = self._row(self._name(assignment, proposer), recipe)
+        if recipe.methods and row.key not in {known.key for known in self._rows}:
+            self._assignments[row.key] = assignment
+            self._verify([row])
+
+    @staticmethod
+    def _name(assignment: Assignment, proposer: Proposer) -> str:
+        name = describe(assignment)
+        return f"{name} +{'+'.join(proposer.methods)}" if proposer.recipe(assignment).methods else name
+
+    def _point(self, row: Row) -> Point | None:
+        return next((point for point in self._findings().points if point.key == row.key), None)
 
     # --------------------------------------------------------------------------------------------------------- rows
 
@@ -154,11 +214,13 @@ class Search:
         """True if another round is likely to end before the budget does."""
         return self._deadline is None or time.monotonic() + self._round_seconds <= self._deadline
 
-    def _verified(self, row: Row) -> Verified:
+    def _verified(self, row: Row, proposer: Proposer) -> Verified:
         figures = self._outcome(row).figures
         decibels = figures["sqnr"]
-        power = None if decibels is None or decibels >= BEST else 10 ** (-decibels / 10)
-        return Verified(self._assignments[row.key], time_of(figures), figures["bytes"], power)
+        power = None if decibels is None or decibels >= EQUAL else 10 ** (-decibels / 10)
+        assignment, methods = self._assignments[row.key], split_precision(row.recipe["quantize"] or FLOAT)[1]
+        same = methods == tuple(proposer.methods) or set(assignment.values()) == {FLOAT}
+        return Verified(assignment, time_of(figures), figures["bytes"], power, same)
 
     def _known(self, proposer: Proposer) -> Callable[[Assignment], bool]:
         keys = {row.key for row in self._rows}
@@ -166,44 +228,49 @@ class Search:
 
     # -------------------------------------------------------------------------------------------------- measurements
 
-    def _start_measuring(self, uniform: Mapping[str, Row]) -> Any:
-        """Measure the errors of layers on a worker, while others compile; None if the store has them."""
-        if self._store.meta(self._errors_name()):
-            return None
-        row = next(iter(uniform.values()))
+    def _measure_errors(self, uniform: Mapping[str, Row]) -> _Measurement:
         presets = [preset for preset in uniform if preset != FLOAT]
-        work = tasks.Work(row, imports=self._imports)
-        model, data = self._runner.input(row.program), self._runner.input(row.data)
-        key = f"errors-{row.model}-{row.target}-{row.key[:16]}-{time.monotonic_ns()}"
-        return self._cluster.client.submit(
-            tasks.measure_errors, work, model, data, presets, self._task.seed, key=key, pure=False, priority=10
-        )
+        row = next(iter(uniform.values()))
+        key = replace(self._row("", Recipe()), metric="", metric_source="").key
+        name = f"errors:{self._task.seed}:{','.join(self._task.presets)}:{key}"
+        return self._start("the errors of layers", name, tasks.measure_errors, row, presets, self._task.seed)
 
-    def _errors_name(self) -> str:
-        row = self._row("", Recipe())
-        return (
-            f"errors:{self._task.seed}:{','.join(self._task.presets)}:{replace(row, metric='', metric_source='').key}"
-        )
+    def _choose_methods(self, preset: str) -> _Measurement:
+        row = self._row("", Recipe(preset + BEST))
+        name = f"methods:{replace(row, metric='', metric_source='').key}"
+        return self._start("the best methods", name, tasks.choose_methods, row)
 
-    def _errors(self, future: Any, uniform: Mapping[str, Row]) -> Sensitivity:
-        attempts = 0
+    def _start(self, subject: str, name: str, function: Callable[..., Any], row: Row, *args: Any) -> _Measurement:
+        """Measure something on a worker, while others compile, unless the store has it."""
+
+        def submit() -> Any:
+            work = tasks.Work(row, imports=self._imports)
+            model, data = self._runner.input(row.program), self._runner.input(row.data)
+            label = function.__name__.replace("_", "-")
+            key = f"{label}-{row.model}-{row.target}-{row.key[:16]}-{time.monotonic_ns()}"
+            return self._cluster.client.submit(function, work, model, data, *args, key=key, pure=False, priority=10)
+
+        return _Measurement(subject, name, submit, None if self._store.meta(name) else submit())
+
+    def _result(self, measurement: _Measurement) -> Any:
+        """What was measured, as plain data. It is repeated if its worker dies."""
+        future, attempts = measurement.future, 0
         while future is not None:
             attempts += 1
             error = future.exception()
             result = None if error is not None else future.result()
             if isinstance(result, tasks.Failure):
-                raise ExecutionError("search", f"the errors of layers cannot be measured: {result.error}",
-                                     remedy=result.traceback)  # fmt: skip
+                rule = f"{measurement.subject} cannot be measured: {result.error}"
+                raise ExecutionError("search", rule, remedy=result.traceback)
             if result is not None:
                 contents = json.dumps(result, sort_keys=True, allow_nan=False).encode()
-                self._store.set_meta(self._errors_name(), self._store.put(contents))
+                self._store.set_meta(measurement.name, self._store.put(contents))
                 break
             if attempts == _ATTEMPTS:
-                rule = f"gave up to measure the errors of layers after {attempts} attempts"
+                rule = f"gave up to measure {measurement.subject} after {attempts} attempts"
                 raise ExecutionError("search", rule, value=str(error))
-            future = self._start_measuring(uniform)
-        digest = self._store.meta(self._errors_name())
-        return Sensitivity.from_dict(json.loads(self._store.get(digest)))
+            future = measurement.submit()
+        return json.loads(self._store.get(self._store.meta(measurement.name)))
 
     def _uniform_programs(self, done: Mapping[str, Row]) -> dict[str, Uniform]:
         result = {}

@@ -16,16 +16,19 @@ from edgewright.explore.rows import Row
 from edgewright.explore.store import Store
 from edgewright.explore.units import Assignment
 from edgewright.files import write_file
+from edgewright.quantize.methods import split_precision
 from edgewright.units import duration, size
 
 TRIALS = 16  # programs to compile, the ones in one precision included
+BEST_METHODS = "best"  # the methods that are best for the first preset
 BEST_RECIPE, BEST_PROGRAM = "best.toml", "best.pte"
 
 
 @dataclass(frozen=True)
 class Task:
     """What is searched. ``row``: of the model, without a recipe. ``presets``: of the target, floating point included.
-    ``fixed``: exceptions that the user decided, with the options of the target's compiler."""
+    ``fixed``: exceptions that the user decided, with the options of the target's compiler. ``methods``: of better
+    rounding, as they follow a preset (``"adaround+bias"``); ``"best"``: those that are best for the first preset."""
 
     row: Row
     presets: Sequence[str]
@@ -33,6 +36,7 @@ class Task:
     goal: Goal
     seed: int = 0
     trials: int = TRIALS
+    methods: str = ""
 
     @property
     def target(self) -> Target:
@@ -43,6 +47,7 @@ class Task:
         plain = {
             "row": json.loads(self.row.to_json()), "presets": list(self.presets), "goal": self.goal.to_dict(),
             "fixed": {**fixed, "options": dict(self.fixed.options)}, "seed": self.seed, "trials": self.trials,
+            "methods": self.methods,
         }  # fmt: skip
         return json.dumps(plain, sort_keys=True)
 
@@ -51,8 +56,16 @@ class Task:
         plain = json.loads(text)
         return cls(
             Row.from_json(json.dumps(plain["row"])), plain["presets"], Recipe(**plain["fixed"]), Goal(**plain["goal"]),
-            plain["seed"], plain["trials"],
+            plain["seed"], plain["trials"], plain.get("methods", ""),
         )  # fmt: skip
+
+
+def named_methods(methods: str) -> tuple[str, ...]:
+    """
+    >>> named_methods("bias+adaround"), named_methods("best"), named_methods("")
+    (('adaround', 'bias'), (), ())
+    """
+    return split_precision(f"int8+{methods}")[1] if methods not in ("", BEST_METHODS) else ()
 
 
 def describe(assignment: Assignment) -> str:

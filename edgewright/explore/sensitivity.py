@@ -4,13 +4,11 @@ Two sources are measured apart, each with everything else exact: the layer's wei
 Apart, because they meet differently in a mixed model: weights have the precision of their layer, and a result is
 rounded to the coarsest precision among the layer and its readers. An error is propagated through the exact model to
 the outputs, where its power is what counts: to first order errors of different layers are independent, so that powers
-add up.
+add up, and an error that is a tenth at the layer is a tenth at the outputs, so that one precision is propagated.
 """
 
 from __future__ import annotations
 
-import copy
-import hashlib
 import math
 import random
 from collections.abc import Mapping, Sequence
@@ -20,7 +18,7 @@ from typing import Any
 import torch
 
 from edgewright.api.compile import CompileSession
-from edgewright.api.layers import QuantizedLayer, QuantizedLayers, record
+from edgewright.api.layers import QuantizedLayer, QuantizedLayers, Recorded, record
 from edgewright.api.recipe import FLOAT, Recipe
 from edgewright.backends import find_quantizer
 from edgewright.backends.targets import Target
@@ -100,21 +98,8 @@ def measure(session: CompileSession, target: Target, presets: Sequence[str], see
 
 
 def _quantize(session: CompileSession, target: Target, preset: str) -> QuantizedLayers:
-    quantization = session.quantization
-    prepared = quantization.prepare(target, Recipe(preset))
-    quantization.calibrate(target, prepared)
-    exact = _without_observers(copy.deepcopy(prepared))
-    return QuantizedLayers(quantization.convert(target, prepared), exact)
-
-
-def _without_observers(prepared: Any) -> Any:
-    """A prepared module without its observers, which cost more than most layers."""
-    for node in list(prepared.graph.nodes):
-        if node.op == "call_module":
-            node.replace_all_uses_with(node.all_input_nodes[0])
-            prepared.graph.erase_node(node)
-    prepared.recompile()
-    return prepared
+    model = session.quantization.quantize(target, Recipe(preset))
+    return QuantizedLayers(model.converted, model.exact)
 
 
 def _describe(layers: QuantizedLayers, layer: QuantizedLayer) -> LayerErrors:
@@ -163,33 +148,36 @@ def _pair(model: QuantizedLayers, whole: QuantizedLayers, is_dynamic: bool) -> _
 
 
 def _add_errors(
-    results: Sequence[LayerErrors], quantized: Mapping[str, _Quantized], exact: dict[str, Any], count: int
+    results: Sequence[LayerErrors], quantized: Mapping[str, _Quantized], exact: Recorded, count: int
 ) -> None:
-    """Add the errors of one call. Presets that round equally are propagated once."""
-    known: dict[tuple[str, bytes], float] = {}
+    """Add the errors of one call. The first preset's error of a layer is propagated; to first order, the same source in
+    another preset has the power at the outputs that its power at the layer says."""
+    gains: dict[tuple[int, str], float] = {}  # of power, from a layer to the outputs
 
-    def power(model: QuantizedLayers, layer: QuantizedLayer, error: torch.Tensor) -> float:
-        if not bool(error.any()):
-            return 0.0
-        key = layer.name, hashlib.sha256(error.contiguous().numpy().tobytes()).digest()
-        if key not in known:
-            known[key] = _output_power(model, layer, error, exact)
-        return known[key] / count
+    def power(model: QuantizedLayers, layer: QuantizedLayer, position: int, source: str, error: torch.Tensor) -> float:
+        local = float(error.double().square().sum())
+        if local == 0.0 or not math.isfinite(local):
+            return 0.0 if local == 0.0 else _output_power(model, layer, error, exact) / count
+        key = position, source
+        if key not in gains:
+            gains[key] = _output_power(model, layer, error, exact) / local
+        return gains[key] * local / count
 
     for preset, each in quantized.items():
         for position, layer in each.layers:
             result, model = results[position], each.model
-            weights = power(model, layer, model.weight_error(layer, exact))
-            rounding = 0.0 if each.is_dynamic else power(model, layer, model.rounding_error(layer, exact))
+            weights = power(model, layer, position, "weights", model.weight_error(layer, exact))
+            if each.is_dynamic:
+                rounding = 0.0
+            else:
+                rounding = power(model, layer, position, "rounding", model.rounding_error(layer, exact))
             result.weight_error[preset] = result.weight_error.get(preset, 0.0) + weights
             result.rounding_error[preset] = result.rounding_error.get(preset, 0.0) + rounding
             if rounding and model.rounds(layer, exact):
                 result.moves = False
 
 
-def _output_power(
-    layers: QuantizedLayers, layer: QuantizedLayer, error: torch.Tensor, exact: Mapping[str, Any]
-) -> float:
+def _output_power(layers: QuantizedLayers, layer: QuantizedLayer, error: torch.Tensor, exact: Recorded) -> float:
     """The power of the error that a layer's error causes at the outputs, relative to theirs; of an output without
     floats, at the layer itself."""
     total, found = 0.0, False

@@ -120,12 +120,14 @@ def _tensors(sensitivity: Sensitivity) -> list[Tensor]:
 
 @dataclass(frozen=True)
 class Verified:
-    """A program: its assignment, what was predicted of it is known from the space, and what it is."""
+    """A program: its assignment, what was predicted of it is known from the space, and what it is. ``proposable``: it
+    is rounded by the methods that proposals are rounded by, so that its error says something about theirs."""
 
     assignment: Assignment
     milliseconds: float | None
     bytes: int
     power: float | None  # of its error, from the measured SQNR
+    proposable: bool = True
 
 
 class Corrections:
@@ -146,7 +148,8 @@ class Corrections:
             self.time = statistics.median(beyond) if beyond else 0.0
             self._space.conversion = self._rate(verified)
         self.size = _ratio((v.bytes, p.size) for v, p in zip(verified, predicted, strict=True))
-        self.power = _ratio((v.power, p.power) for v, p in zip(verified, predicted, strict=True))
+        pairs = zip(verified, predicted, strict=True)
+        self.power = _ratio((v.power, p.power) for v, p in pairs if v.proposable)
 
     def _rate(self, verified: Sequence[Verified]) -> float:
         """Least squares of what conversions add to the time of units."""

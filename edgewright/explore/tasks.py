@@ -137,6 +137,20 @@ def measure_errors(
     return _guarded(work, "errors", run)
 
 
+def choose_methods(work: Work, model: bytes, data: bytes) -> Mapping[str, Any] | Failure:
+    """The methods that are best for the row's recipe, chosen on a part of the calibration data."""
+
+    def run() -> Mapping[str, Any]:
+        from edgewright.api.best import choose
+        from edgewright.backends.targets import find_target
+
+        session = _session(work, model, data)
+        choice = choose(session, find_target(work.row.target), session.settings.recipe.for_target(work.row.target))
+        return {"methods": choice.recipe.methods}
+
+    return _guarded(work, "methods", run)
+
+
 # ----------------------------------------------------------------------------------------------------------- parts
 
 

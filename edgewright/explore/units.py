@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from edgewright.api.recipe import FLOAT, Recipe
+from edgewright.quantize.methods import join_precision
 
 OPERATOR = "operator "  # prefix of units that are operators outside of any module
 Assignment = Mapping[str, str]
@@ -36,17 +37,24 @@ class _Node:
         return own.union(*(child.precisions() for child in self.children.values()))
 
 
-def recipe_of(assignment: Assignment, operators: Mapping[str, Iterable[str]], presets: Sequence[str]) -> Recipe:
+def recipe_of(
+    assignment: Assignment, operators: Mapping[str, Iterable[str]], presets: Sequence[str], methods: Sequence[str] = ()
+) -> Recipe:
     """The shortest recipe of an assignment. ``operators``: of each module's unit, by name in the op table. ``presets``:
-    those of the target in their order, which decides between equally short recipes.
+    those of the target in their order, which decides between equally short recipes. ``methods``: of better rounding;
+    they follow a preset, so that floating point is then the exception even if it is what most units have.
 
     >>> recipe_of({"a.0": "int8", "a.1": "int8", "b": "a16w8", "c": "int8"}, {}, ["int8", "a16w8"]).modules
     {'b': 'a16w8'}
     >>> recipe = recipe_of({"a.0": "a16w8", "a.1": "a16w8", "b": "int8"}, {}, ["int8", "a16w8"])
     >>> recipe.quantize, recipe.modules
     ('a16w8', {'b': 'int8'})
+    >>> recipe_of({"a": "float", "b": "float", "c": "int8"}, {}, ["int8"], ["bias"]).quantize
+    'int8+bias'
     """
     count = Counter(assignment.values())
+    if methods and len(count) > 1:
+        del count[FLOAT]
     base = min(count, key=lambda name: (-count[name], [*presets, FLOAT].index(name)), default=FLOAT)
     others = {
         unit.removeprefix(OPERATOR): precision
@@ -63,7 +71,7 @@ def recipe_of(assignment: Assignment, operators: Mapping[str, Iterable[str]], pr
     exposed = {unit for unit, names in operators.items() if set(names) & others.keys()}
     modules: dict[str, str] = {}
     _add_entries(root, "", None, base, exposed, modules)
-    return Recipe(None if base == FLOAT else base, modules, others)
+    return Recipe(None if base == FLOAT else join_precision(base, tuple(methods)), modules, others)
 
 
 def _add_entries(

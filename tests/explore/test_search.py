@@ -120,6 +120,38 @@ def test_a_recipe_decides_some_layers(tmp_path: Path) -> None:
         assert point.recipe["modules"]["block"] == "float" and point.recipe["operators"]["max_pool2d"] == "float"
 
 
+def test_methods_that_gain_round_proposals_and_the_best() -> None:
+    result = search(
+        methods="mse-weights+adaround", min_sqnr=50, minimize="size", precisions=["int8", "float"], trials=5
+    )
+    by_name = {point.name: point for point in result.points}
+    assert by_name["int8+mse-weights+adaround"].sqnr > by_name["int8"].sqnr
+    mixed = [point for point in result.points if ", " in point.name]
+    assert mixed and all(point.recipe["quantize"] == "int8+mse-weights+adaround" for point in mixed)
+    assert result.best.within_limits and result.recipe.for_target("xnnpack").methods == ("mse-weights", "adaround")
+    again = ew.compile(search_nets.small(), torch.zeros(1, 1, 8, 8), recipe=result.recipe,
+                       calibration=search_nets.data(), quiet=True)  # fmt: skip
+    assert again.buffer == result.program
+
+
+def test_methods_that_do_not_gain_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def choose(work: Any, *inputs: Any) -> Any:
+        assert work.row.recipe["quantize"] == "int8-best"
+        return {"methods": ["percentile"]}
+
+    monkeypatch.setattr(tasks, "choose_methods", choose)
+    result = search(methods="best", min_sqnr=190, precisions=["int8", "float"], trials=4)
+    by_name = {point.name: point for point in result.points}
+    assert by_name["int8+percentile"].sqnr < by_name["int8"].sqnr
+    assert not any("percentile" in name for name in by_name if name != "int8+percentile")
+
+
+def test_the_best_methods_are_chosen_on_calibration_data() -> None:
+    result = search(methods="best", min_sqnr=10, minimize="size", precisions=["int8", "float"], trials=4)
+    plain = next(point for point in result.points if point.name == "int8")
+    assert result.best.bytes == plain.bytes and result.best.sqnr >= plain.sqnr
+
+
 # ------------------------------------------------------------------------------------------------------ bad input
 
 
@@ -140,6 +172,8 @@ def test_a_recipe_decides_some_layers(tmp_path: Path) -> None:
         ({"metric": f"{NETS}:eror"}, "Did you mean error?"),
         ({"calibration": search_nets.data(1)}, "needs inputs to calibrate with, and others to measure on"),
         ({"sampels": 3}, "Did you mean samples?"),
+        ({"methods": "adaruond"}, "Did you mean adaround?"),
+        ({"methods": "mse+percentile"}, "must have one of the methods percentile and mse"),
     ],
 )
 def test_bad_input_is_rejected_before_any_program_is_compiled(
