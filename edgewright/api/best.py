@@ -5,11 +5,16 @@ decides which methods are kept; the report measures on inputs that are neither. 
 data that nothing was chosen by. Methods are tried one after the other, each on top of those kept before it: as many
 quantizations as there are methods, and one more. The winner then learns from all calibration inputs, so that the file
 is the one that its name gives without a search.
+
+A few dozen inputs say little about a small gain, above all where it is one input's. So a method must gain more than the
+standard error of its gain, which a jackknife over the inputs estimates. Headroom of 16-bit ranges is the exception: it
+is for elements beyond the ranges, which so few inputs may not have, and is kept unless it loses.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
@@ -17,14 +22,16 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 from torch.export import ExportedProgram
 
-from edgewright.api.accuracy import accuracy
+from edgewright.api.accuracy import Accuracy, AccuracyMeter
 from edgewright.api.compile_report import Trial
 from edgewright.api.data import Call, Samples, hold_out
 from edgewright.api.graph_interpreter import GraphInterpreter
+from edgewright.api.recipe import config_of
+from edgewright.backends import find_quantizer
 from edgewright.errors import UsageError
 from edgewright.frontend.buffers import preserve_buffers, writes_state
 from edgewright.quantize.batching import one_thread
-from edgewright.quantize.methods import BEST, METHODS, MSE, MSE_WEIGHTS, PERCENTILE, join_precision
+from edgewright.quantize.methods import BEST, HEADROOM, METHODS, MSE, PERCENTILE, STATEFUL, join_precision
 
 if TYPE_CHECKING:
     from edgewright.api.progress import Stages
@@ -36,7 +43,6 @@ log = logging.getLogger("edgewright.api")
 
 _FEWEST = 4  # calibration inputs
 _MARGIN = 0.05  # decibels that a method must gain
-_STATELESS = (PERCENTILE, MSE, MSE_WEIGHTS)  # methods for models that write state, too
 _EXCLUSIVE = {PERCENTILE: MSE, MSE: PERCENTILE}
 
 
@@ -62,6 +68,31 @@ class Choice:
 
     recipe: Recipe
     trials: tuple[Trial, ...]
+
+
+@dataclass(frozen=True)
+class _Tried:
+    """A trial, and its decibels without each of the inputs."""
+
+    trial: Trial
+    without: tuple[float, ...]
+
+    def gains_over(self, other: _Tried) -> bool:
+        return self.trial.better_than(other.trial, max(_MARGIN, standard_error(self.without, other.without)))
+
+
+def standard_error(one: Sequence[float], other: Sequence[float]) -> float:
+    """The standard error of a difference that was measured without each of n inputs, by the jackknife.
+
+    >>> standard_error([30.0, 30.0], [29.0, 29.0]), standard_error([30.0, 34.0], [30.0, 30.0])
+    (0.0, 2.0)
+    """
+    differences = [a - b for a, b in zip(one, other, strict=True)]
+    count = len(differences)
+    if count < 2:
+        return 0.0
+    mean = sum(differences) / count
+    return math.sqrt((count - 1) / count * sum((d - mean) ** 2 for d in differences))
 
 
 def is_best(recipe: Recipe) -> bool:
@@ -101,31 +132,50 @@ class _Search:
     def run(self) -> Choice:
         kept: tuple[str, ...] = ()
         best = self._try(kept)
-        trials = [replace(best, kept=True)]
+        trials = [replace(best.trial, kept=True)]
         for method in self._candidates():
             methods = tuple(name for name in METHODS if name in (*kept, method) and name != _EXCLUSIVE.get(method))
-            trial = self._try(methods)
-            trials.append(replace(trial, kept=trial.better_than(best, _MARGIN)))
-            if trials[-1].kept:
-                best, kept = trial, methods
+            tried = self._try(methods)
+            # Headroom is for inputs that are not here: it is kept unless it loses.
+            gains = tried.gains_over(best) if method != HEADROOM else not best.gains_over(tried)
+            trials.append(replace(tried.trial, kept=gains))
+            if gains:
+                best, kept = tried, methods
         chosen = join_precision(self._preset, kept)
         log.info("%s: %s%s chose %s", self._target.name, self._preset, BEST, chosen)
         return Choice(replace(self._recipe, quantize=chosen), tuple(trials))
 
     def _candidates(self) -> Sequence[str]:
-        return _STATELESS if writes_state(self._session.exported) else tuple(METHODS)
+        """Methods that the model can have; headroom only where activations have 16 bits."""
+        methods = STATEFUL if writes_state(self._session.exported) else tuple(METHODS)
+        quantizer = find_quantizer(self._target.backend).for_target(self._target.argument)
+        precisions = {self._preset, *self._recipe.modules.values(), *self._recipe.operators.values()}
+        configs = [config_of(quantizer, precision, self._target.name) for precision in precisions]
+        has_16_bit = any(config is not None and config.is_16_bit for config in configs)
+        return [name for name in methods if has_16_bit or name != HEADROOM]
 
-    def _try(self, methods: tuple[str, ...]) -> Trial:
+    def _try(self, methods: tuple[str, ...]) -> _Tried:
         """Quantize with some methods, and measure."""
         precision = join_precision(self._preset, methods)
         exported = self._pipeline.run(self._target, replace(self._recipe, quantize=precision))
         with self._session.stages("choose", f"{self._target.name}: measure {precision}"), one_thread():
             model = _callable(exported)
-            pairs = list(zip(self._expected, self._session.results_of(self._calls, model), strict=True))
-            figures = accuracy(self._nodes, pairs)
-            decibels = figures.sqnr if figures.sqnr is not None else 100 * (figures.agreement or 0.0)
+            meters = []
+            for expected, actual in zip(self._expected, self._session.results_of(self._calls, model), strict=True):
+                meters.append(AccuracyMeter(self._nodes))
+                meters[-1].add(expected, actual)
             metric = self._session.select_metric(model)
-        return Trial(precision, decibels, metric)
+        without = tuple(_score(meters[:n] + meters[n + 1 :]) for n in range(len(meters))) if len(meters) > 1 else ()
+        return _Tried(Trial(precision, _score(meters), metric), without)
+
+
+def _score(meters: Sequence[AccuracyMeter]) -> float:
+    """The decibels of some inputs; of discrete outputs, the percentage that is equal."""
+    total = AccuracyMeter()
+    for meter in meters:
+        total.merge(meter)
+    figures: Accuracy = total.result()
+    return figures.sqnr if figures.sqnr is not None else 100 * (figures.agreement or 0.0)
 
 
 def _callable(exported: ExportedProgram) -> Callable[..., Any]:

@@ -14,12 +14,12 @@ from torch.export import ExportedProgram
 from edgewright.api.graph_interpreter import GraphInterpreter, RoundingNoise
 from edgewright.api.quantized_graph import has_discontinuities
 from edgewright.backends.table import Rounding
+from edgewright.files import write_file
 from edgewright.runtime.method import Method
 from edgewright.runtime.program import Runtime
 
 _SEEDS = range(1, 5)  # with few outputs, a single draw may contain hardly any rounding error
 MORE_SEEDS = range(5, 21)  # further draws for layers that exceed the worst of the first
-_LARGE = 1 << 28  # bytes from which a program is mapped from a file instead of held in memory twice
 Lower = Callable[[ExportedProgram], Any]
 
 
@@ -44,22 +44,21 @@ class CheckedMethod:
 
 
 def load(program: Any, method: str = "forward") -> Method:
-    """Load a method of a finished program on the host, with its own state."""
-    data = list(program.data_files.values())
-    return Runtime.get().load_program(program.buffer, data or None, twin=program.twin).load_method(method)
+    """Load a method of a finished program on the host, with its own state. Large programs are mapped from a file, as on
+    a device; it is removed at once, and what is mapped remains."""
+    if not program.is_large:
+        data = list(program.data_files.values())
+        return Runtime.get().load_program(program.buffer, data or None, twin=program.twin).load_method(method)
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        path = Path(folder) / "m.pte"
+        write_file(path, program.chunks(), durable=False)
+        paths = program.write_tensor_data_to_file(folder)
+        return Runtime.get().load_program(path, paths or None, twin=program.twin).load_method(method)
 
 
 def run_file(program: Any, method: str, calls: Sequence[Sequence[Any]]) -> list[list[Any]]:
-    """A program's outputs for consecutive calls. Large programs are mapped from a file, as on a device."""
-    stored = sum(segment.size for segment in program.executorch_program.segments)
-    if stored < _LARGE:
-        return _outputs(load(program, method), calls)
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        path = Path(folder) / "m.pte"
-        program.save(path)
-        data = program.write_tensor_data_to_file(folder)
-        loaded = Runtime.get().load_program(path, data or None, twin=program.twin).load_method(method)
-        return _outputs(loaded, calls)
+    """A program's outputs for consecutive calls."""
+    return _outputs(load(program, method), calls)
 
 
 def _outputs(method: Method, calls: Sequence[Sequence[Any]]) -> list[list[Any]]:

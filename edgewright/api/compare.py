@@ -27,10 +27,11 @@ from edgewright.api.checked_method import load
 from edgewright.api.compile import CompileSession
 from edgewright.api.compile_report import measured_on
 from edgewright.api.data import Call
-from edgewright.api.layers import QuantizedLayer, QuantizedLayers, record, result_names
+from edgewright.api.layers import QuantizedLayer, QuantizedLayers, Recorded, record, result_names
 from edgewright.api.recipe import HIGHER, Recipe, higher
 from edgewright.backends.targets import Target
 from edgewright.errors import VendorError
+from edgewright.frontend.buffers import preserve_buffers
 from edgewright.quantize.evaluate import BEST, Sqnr
 
 log = logging.getLogger("edgewright.api")
@@ -134,19 +135,15 @@ class Comparison:
         return {**fields, "raise": self.modules_to_raise(), "tried": tried, "layers": layers}
 
 
-def compare(session: CompileSession, target: Target, *, device: bool = True) -> Comparison:
-    """Quantize for a target, and measure every layer on the evaluation data."""
+def compare(session: CompileSession, target: Target, *, device: bool = True, inputs: int | None = None) -> Comparison:
+    """Quantize for a target, and measure every layer on the evaluation data, at most ``inputs`` of it."""
     recipe = session.settings.recipe.for_target(target.name)
-    quantization = session.quantization
-    prepared = quantization.prepare(target, recipe)
-    quantization.calibrate(target, prepared)
-    exact = copy.deepcopy(prepared)
-    converted = quantization.convert(target, prepared)
-    layers = QuantizedLayers(converted, exact)
+    model = session.quantization.quantize(target, recipe)
+    layers = QuantizedLayers(model.converted, model.exact)
     comparison = Comparison(target.name, recipe.quantize or "float", higher=higher(_presets(target)))
-    comparison.samples, comparison.evaluated_on = len(session.evaluated), session.samples.origin
-    on_device = _make_device_run(session, target, converted, layers, comparison) if device else None
-    _measure(session, target, layers, on_device, comparison)
+    comparison.samples, comparison.evaluated_on = len(session.evaluated[:inputs]), session.samples.origin
+    on_device = _make_device_run(session, target, model.converted, layers, comparison) if device else None
+    _measure(session, target, model.key, layers, on_device, comparison)
     total = sum(_noise_power(layer.effect) for layer in comparison.layers) or 1.0
     for layer in comparison.layers:
         layer.share = _noise_power(layer.effect) / total
@@ -172,26 +169,25 @@ def _recommend(session: CompileSession, target: Target, comparison: Comparison) 
 def _attempt(session: CompileSession, target: Target, comparison: Comparison, modules: list[str]) -> Attempt:
     quantization = session.quantization
     recipe = comparison.raising(session.settings.recipe, modules).for_target(target.name)
-    prepared = quantization.prepare(target, recipe)
-    quantization.calibrate(target, prepared)
-    converted = quantization.convert(target, prepared)
-    fake = _sqnr(session, target, lambda call: converted(*call.args, **call.kwargs))
+    converted = quantization.quantize(target, recipe).converted
+    fake = _sqnr(session, target, comparison.samples, lambda call: converted(*call.args, **call.kwargs))
     if comparison.device is None:
         return Attempt(modules, fake)
     exported = quantization.export(target, converted)
     with session.stages("lower", f"{target.name}: lower, raised"):
         edge, _ = session.lower_for(target, exported)
         method = load(edge.to_executorch())
-    device = _sqnr(session, target, lambda call: method.execute(call.leaves()))
+    device = _sqnr(session, target, comparison.samples, lambda call: method.execute(call.leaves()))
     method.close()
     return Attempt(modules, fake, device)
 
 
-def _sqnr(session: CompileSession, target: Target, run: Callable[[Call], Any]) -> float:
-    """The SQNR of all outputs of a model against the original."""
-    measure = Sqnr()
-    with torch.no_grad(), session.stages("compare", f"{target.name}: raised", total=len(session.evaluated)) as step:
-        for call, expected in zip(session.evaluated, session.reference_results(), strict=True):
+def _sqnr(session: CompileSession, target: Target, inputs: int, run: Callable[[Call], Any]) -> float:
+    """The SQNR of all outputs of a model against the original, on as many inputs."""
+    measure, pairs = Sqnr(), list(zip(session.evaluated, session.reference_results(), strict=True))[:inputs]
+    stage = session.stages("compare", f"{target.name}: raised", total=inputs)
+    with stage as step, torch.no_grad(), preserve_buffers(session.exported):
+        for call, expected in pairs:
             for one, other in zip(expected, torch.utils._pytree.tree_leaves(run(call)), strict=True):
                 measure.add(one, other)
             step()
@@ -215,47 +211,74 @@ def _noise_power(decibels: float) -> float:
 DeviceRun = Callable[[Sequence[Any]], dict[str, Any]]
 
 
+@dataclass
 class _Meters:
     """Measurements of one layer, over all calls."""
 
-    def __init__(self) -> None:
-        self.introduced, self.effect, self.fake, self.device = Sqnr(), Sqnr(), Sqnr(), Sqnr()
+    introduced: Sqnr = field(default_factory=Sqnr)
+    effect: Sqnr = field(default_factory=Sqnr)
+    fake: Sqnr = field(default_factory=Sqnr)
+
+
+@dataclass
+class Measured:
+    """What does not depend on the device: measurements of each layer, and of the model's outputs."""
+
+    layers: dict[str, _Meters]
+    outputs: Sqnr = field(default_factory=Sqnr)
 
 
 def _measure(
     session: CompileSession,
     target: Target,
+    key: str,
     layers: QuantizedLayers,
     on_device: DeviceRun | None,
     comparison: Comparison,
 ) -> None:
-    meters = {layer.name: _Meters() for layer in layers.all}
-    fake_outputs, device_outputs = Sqnr(), Sqnr()
-    calls = [call.leaves() for call in session.evaluated]
-    total = len(calls) * len(layers.all)
-    with session.stages("compare", f"{target.name}: layers", total=total) as step, torch.no_grad():
-        for leaves in calls:
+    measured: Measured | None = session.measured.get(key)
+    known = measured is not None  # of a target that quantizes alike
+    measured = measured or Measured({layer.name: _Meters() for layer in layers.all})
+    device, device_outputs = {layer.name: Sqnr() for layer in layers.all}, Sqnr()
+    calls = [call.leaves() for call in session.evaluated[: comparison.samples]]
+    total = 0 if known else len(calls) * len(layers.all)
+    stage = session.stages("compare", f"{target.name}: layers", total=total)
+    with stage as step, torch.no_grad(), preserve_buffers(session.exported):
+        for leaves in calls if not known or on_device is not None else ():
             exact = record(layers.exact, leaves)
-            fake = record(layers.converted, leaves)
-            run = on_device(leaves) if on_device is not None else None
-            outputs = result_names(layers.exact)
-            for name in outputs:
-                fake_outputs.add(exact[name], fake[layers.hardware_node(name)])
-            for name, value in zip(outputs, run["outputs"] if run else (), strict=False):
+            if not known:
+                _measure_call(layers, leaves, exact, measured, step)
+            if on_device is None:
+                continue
+            run = on_device(leaves)
+            for name, value in zip(result_names(layers.exact), run["outputs"], strict=False):
                 device_outputs.add(exact[name], value)
-            for layer in layers.all:
-                meter, result = meters[layer.name], layers.with_only_quantized(layer, exact)
-                meter.introduced.add(exact[layer.name], result)
-                meter.fake.add(exact[layer.name], fake[layer.result])
-                for name, value in layers.outputs_with(layer, result, exact).items():
-                    meter.effect.add(exact[name], value)
-                if run is not None and layer.name in run["layers"]:
-                    meter.device.add(exact[layer.name], run["layers"][layer.name])
-                step()
-    _warn_nonfinite(target, {"quantized model": fake_outputs, "file": device_outputs})
-    comparison.fake = fake_outputs.decibels
+            for name, value in run["layers"].items():
+                device[name].add(exact[name], value)
+    session.measured[key] = measured
+    _warn_nonfinite(target, {"quantized model": measured.outputs, "file": device_outputs})
+    comparison.fake = measured.outputs.decibels
     comparison.device = None if on_device is None else device_outputs.decibels
-    comparison.layers = [_layer_error(layer, meters[layer.name], layers.readers(layer)) for layer in layers.all]
+    comparison.layers = [
+        _layer_error(layer, measured.layers[layer.name], device[layer.name], layers.readers(layer))
+        for layer in layers.all
+    ]
+
+
+def _measure_call(
+    layers: QuantizedLayers, leaves: Sequence[Any], exact: Recorded, measured: Measured, step: Any
+) -> None:
+    """Measure every layer on one of the evaluation inputs."""
+    fake = record(layers.converted, leaves)
+    for name in result_names(layers.exact):
+        measured.outputs.add(exact[name], fake[layers.hardware_node(name)])
+    for layer in layers.all:
+        meters, result = measured.layers[layer.name], layers.with_only_quantized(layer, exact)
+        meters.introduced.add(exact[layer.name], result)
+        meters.fake.add(exact[layer.name], fake[layer.result])
+        for name, value in layers.outputs_with(layer, result, exact).items():
+            meters.effect.add(exact[name], value)
+        step()
 
 
 def _warn_nonfinite(target: Target, measures: Mapping[str, Sqnr]) -> None:
@@ -265,13 +288,12 @@ def _warn_nonfinite(target: Target, measures: Mapping[str, Sqnr]) -> None:
             log.warning(message, target.name, measure.mismatched, measure.elements, name)
 
 
-def _layer_error(layer: QuantizedLayer, meter: _Meters, readers: Sequence[QuantizedLayer]) -> LayerError:
-    has_device = meter.device.signal > 0 or meter.device.noise > 0
+def _layer_error(layer: QuantizedLayer, meters: _Meters, device: Sqnr, readers: Sequence[QuantizedLayer]) -> LayerError:
+    has_device = device.signal > 0 or device.noise > 0
     modules = [r.module for r in readers if r.module]
     return LayerError(
-        layer.name, layer.module, layer.operator, meter.introduced.decibels, meter.effect.decibels,
-        meter.fake.decibels, meter.device.decibels if has_device else None, readers=modules,
-        nodes=layer.nodes,
+        layer.name, layer.module, layer.operator, meters.introduced.decibels, meters.effect.decibels,
+        meters.fake.decibels, device.decibels if has_device else None, readers=modules, nodes=layer.nodes,
     )  # fmt: skip
 
 

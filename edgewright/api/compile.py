@@ -206,6 +206,7 @@ class CompileSession:
         if settings.train is not None:
             self.quantization.trainer = self._trainer(model, settings.train)
         self._reference_results: list[list[Any]] | None = None
+        self.measured: dict[str, Any] = {}  # errors of layers (``compare``), by the key of the quantized model
 
     def _compare_with(self, original: Any) -> None:
         """Set the model that results are compared with: the user's, or the float model it was quantized from."""
@@ -295,7 +296,7 @@ class CompileSession:
             pipeline, edge, simulated = self._lower(target, exported)
             edge.quantized_io = io.facts()
             program = pipeline.finish(edge)
-        report = CompileReport(target.name, target.backend, _precision(recipe), simulated, len(program.buffer))
+        report = CompileReport(target.name, target.backend, _precision(recipe), simulated, program.size)
         report.methods, report.program, report.trials = edge.partition_reports, program, trials
         for method in report.methods.values():
             method.unquantized = unquantized

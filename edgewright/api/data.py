@@ -158,9 +158,12 @@ def _match_example(source: str, value: Any, example: Any) -> Any:
     if value.dim() + 1 == example.dim() and tuple(value.shape) == tuple(example.shape[1:]):
         value = value.unsqueeze(0)
     if value.dim() != example.dim():
-        raise InputError(source, f"must have the rank of the example, {list(example.shape)}", value=list(value.shape))
+        remedy = f"Reshape it to {['N', *example.shape[1:]]}, N samples of the model's input.".replace("'", "")
+        rule = f"must have the rank of the example, {list(example.shape)}"
+        raise InputError(source, rule, value=list(value.shape), remedy=remedy)
     if value.dtype != example.dtype:
-        remedy = f"Convert it: x.to({example.dtype})."
+        name = str(example.dtype).removeprefix("torch.")
+        remedy = f"Convert it: x.to({example.dtype}), or x.astype('{name}') of an array."
         raise InputError(source, f"must be {example.dtype}", value=str(value.dtype), remedy=remedy)
     return value
 

@@ -21,6 +21,7 @@ CompileReport = Any  # edgewright.api.compile_report imports this module
 Comparison = Any  # edgewright.api.compare needs torch
 Check = Any
 _DELEGATE = re.compile(r"^(?:[^. ]+\.)?[^. ]+ \d+\.")  # before a module: the method if there are several, the delegate
+_INSTALLED = re.compile(r"^(?:[A-Za-z]:)?[^:]*[/\\](?:site|dist)-packages[/\\]")
 _SHOWN = 8  # reasons in the overview
 _ABOUT = "The exported model's operators by module, with what runs them or every rule that rejected them."
 
@@ -170,7 +171,6 @@ def _add_device_layers(file: FileReport, estimates: Sequence[Mapping[str, Any]])
 def model_graph(report: PartitionReport, several: bool) -> GraphView:
     """The graph that a partitioner saw, in topological order."""
     order = _topological([v.detail.inputs for v in report.verdicts])
-    here = f"{os.getcwd()}{os.sep}"  # pages are passed on: they do not say where the user's files are
     position = {old: new for new, old in enumerate(order)}
     view = GraphView(f"model {report.method}" if several else "model", _ABOUT, total=len(order))
     for old in order[:MAX_NODES]:
@@ -180,11 +180,20 @@ def model_graph(report: PartitionReport, several: bool) -> GraphView:
             Node(
                 verdict.node, verdict.operator, verdict.module, verdict.backend or CPU,
                 tuple(position[i] for i in detail.inputs), detail.results, detail.quantization,
-                detail.source.replace(here, ""),
+                _shown_source(detail.source),
                 list(verdict.rejections), verdict.macs, verdict.bytes, detail.weights,
             )
         )  # fmt: skip
     return view
+
+
+def _shown_source(source: str) -> str:
+    """A source line without the folder of the user, or of installed packages: pages are passed on.
+
+    >>> _shown_source("/home/me/lib/python3.11/site-packages/torch/nn/modules/conv.py:565: return ...")
+    'torch/nn/modules/conv.py:565: return ...'
+    """
+    return _INSTALLED.sub("", source.replace(f"{os.getcwd()}{os.sep}", ""))
 
 
 def _topological(inputs: Sequence[Sequence[int]]) -> list[int]:
@@ -227,5 +236,6 @@ def add_comparison(file: FileReport, comparison: Comparison) -> None:
     modules = comparison.modules_to_raise()
     if modules:
         file.next_steps.append(
-            f"raise {', '.join(modules)}: {comparison.fake:.1f} dB become {comparison.raised:.1f} dB"
+            f"raise {', '.join(modules)} to {comparison.higher}: the SQNR of {comparison.fake:.1f} dB becomes"
+            f" {comparison.raised:.1f} dB"
         )

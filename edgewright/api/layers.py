@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,10 +20,20 @@ from edgewright.api.quantized_graph import (
     is_weight,
     operator_name,
 )
+from edgewright.frontend.mutation import written_names
 from edgewright.frontend.origin import module_path
 from edgewright.ir.aten.ops import OPS
 
 Values = dict[str, torch.Tensor]
+
+
+class Recorded(Values):
+    """The results of a call by node name. ``state``: of each buffer that the module writes, the contents in the order
+    of execution, each with the name of the node that wrote it; the first was there before the call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.state: dict[str, list[tuple[str, torch.Tensor]]] = {}
 
 
 @dataclass(frozen=True)
@@ -55,6 +66,23 @@ class QuantizedLayers:
         inputs = [n for n in converted.graph.nodes if n.op == "placeholder" and _dequantized_name(n) is not None]
         ends = [n for n in converted.graph.nodes if n.name in self._anchors and self._is_affected(n)]
         self.all = [*map(_input_layer, inputs), *map(self._layer, ends)]
+        self._states = [_State(exact), _State(converted)]
+
+    @contextlib.contextmanager
+    def _state_at(self, layer: QuantizedLayer, exact: Recorded) -> Iterator[None]:
+        """Both modules with the state that the exact one had when it ran a layer."""
+        position = self._order.index(layer.name)
+        contents = {target: next(content for node, content in reversed(written)
+                                 if not node or self._order.index(node) < position)
+                    for target, written in exact.state.items()}  # fmt: skip
+        before = [state.read() for state in self._states]
+        for state in self._states:
+            state.write(contents)
+        try:
+            yield
+        finally:
+            for state, content in zip(self._states, before, strict=True):
+                state.write(content)
 
     def _is_anchor(self, node: fx.Node) -> bool:
         """True if a layer ends at a node: its result is quantized, has several readers, or is an output."""
@@ -136,22 +164,24 @@ class QuantizedLayers:
         return next((node.name for node in reversed(self.operators(layer)) for a in node.all_input_nodes
                      if is_dequantize(a) and is_weight(a)), None)  # fmt: skip
 
-    def weight_error(self, layer: QuantizedLayer, exact: Mapping[str, torch.Tensor]) -> torch.Tensor:
+    def weight_error(self, layer: QuantizedLayer, exact: Recorded) -> torch.Tensor:
         """The error of a layer's result if only its weights are quantized, and what is quantized at run time."""
         if layer.name not in self._computed:
             return torch.zeros_like(exact[layer.name])
-        return self._eval_weights(self._nodes[layer.name], exact, {}, layer.name) - exact[layer.name]
+        with self._state_at(layer, exact):
+            return self._eval_weights(self._nodes[layer.name], exact, {}, layer.name) - exact[layer.name]
 
     def rounding_error(self, layer: QuantizedLayer, exact: Mapping[str, torch.Tensor]) -> torch.Tensor:
         """The error of rounding a layer's exact result to its quantized values."""
         rounded: torch.Tensor = self._quantized_value(layer.name, exact)
         return rounded - exact[layer.name]
 
-    def rounds(self, layer: QuantizedLayer, exact: Mapping[str, torch.Tensor]) -> bool:
+    def rounds(self, layer: QuantizedLayer, exact: Recorded) -> bool:
         """True if a layer's result is not on its grid already: that of a pooling is, if its input is."""
         if layer.dequantized is None or layer.name not in self._computed:
             return layer.dequantized is not None
-        reference = self._eval_exact(self._exact_nodes[layer.name], exact, {}, layer.name)
+        with self._state_at(layer, exact):
+            reference = self._eval_exact(self._exact_nodes[layer.name], exact, {}, layer.name)
         node = self._nodes[layer.dequantized]
         rounded = self._eval_quantized(node, exact, {layer.name: reference}, node)
         return not torch.equal(rounded, reference)
@@ -176,7 +206,7 @@ class QuantizedLayers:
         """The node with the value of a result that the hardware has."""
         return _dequantized_name(self._nodes[name]) or name
 
-    def with_only_quantized(self, layer: QuantizedLayer, exact: Mapping[str, torch.Tensor]) -> torch.Tensor:
+    def with_only_quantized(self, layer: QuantizedLayer, exact: Recorded) -> torch.Tensor:
         """A layer's result if everything else is exact.
 
         The layer's own error is the difference between the quantized and the exact layer, both on inputs rounded to
@@ -185,9 +215,14 @@ class QuantizedLayers:
         node = self._nodes[layer.result]
         if self._nodes[layer.name].op == "placeholder":
             return self._eval_quantized(node, exact, {}, node)
-        quantized: torch.Tensor = self._eval_quantized(node, exact, {}, self._nodes[layer.name])
-        reference = self._eval_exact(self._exact_nodes[layer.name], exact, {}, layer.name)
-        return exact[layer.name] + (quantized - reference)
+        with self._state_at(layer, exact):
+            quantized: torch.Tensor = self._eval_quantized(node, exact, {}, self._nodes[layer.name])
+        with self._state_at(layer, exact):
+            reference = self._eval_exact(self._exact_nodes[layer.name], exact, {}, layer.name)
+        value = exact[layer.name]
+        result = value + (quantized - reference)
+        # Squares are not negative, quantized or not. The sum with an error must not be either: its root would be NaN.
+        return result.clamp(min=0) if bool((value >= 0).all() and (quantized >= 0).all()) else result
 
     def _eval_quantized(
         self, node: fx.Node, exact: Mapping[str, torch.Tensor], cache: Values, anchor: fx.Node
@@ -223,13 +258,17 @@ class QuantizedLayers:
             return exact[name]
         return self._eval_quantized(self._nodes[dequantized], exact, {}, self._nodes[dequantized])
 
-    def outputs_with(self, layer: QuantizedLayer, result: torch.Tensor, exact: Mapping[str, torch.Tensor]) -> Values:
+    def outputs_with(self, layer: QuantizedLayer, result: torch.Tensor, exact: Recorded) -> Values:
         """The model's outputs if only this layer has another result."""
+        if torch.equal(result, exact[layer.name]):
+            return {name: exact[name] for name in result_names(self.exact)}
         index = self._order.index(layer.name)
         before = set(self._order[:index])
-        env = {n: exact[n.name] for n in self.exact.graph.nodes if n.name in before and n.name in exact}
+        known = (n for n in self.exact.graph.nodes if n.name in before or n.op == "placeholder")
+        env = {n: exact[n.name] for n in known if n.name in exact}
         env.update({n: result for n in self.exact.graph.nodes if n.name == layer.name})
-        return _ResultRecorder(self.exact, set(result_names(self.exact))).run_from(env)
+        with self._state_at(layer, exact):
+            return _ResultRecorder(self.exact, set(result_names(self.exact))).run_from(env)
 
 
 def _evaluate(node: fx.Node, value: Callable[[fx.Node], Any]) -> torch.Tensor:
@@ -265,9 +304,38 @@ def _attribute(module: Any, path: str) -> torch.Tensor:
 # ------------------------------------------------------------------------------------------------------ execution
 
 
-def record(module: Any, leaves: Sequence[Any]) -> Values:
+class _State:
+    """The buffers that a module writes. ``writes``: by node name, the buffers that the node writes."""
+
+    def __init__(self, module: Any) -> None:
+        attributes = {str(node.target) for node in module.graph.nodes if node.op == "get_attr"}
+        written = {node.name: sorted(written_names([node]) & attributes) for node in module.graph.nodes}
+        self.writes = {node: targets for node, targets in written.items() if targets}
+        names = sorted({target for targets in self.writes.values() for target in targets})
+        self.buffers = {name: _attribute(module, name) for name in names}
+
+    def read(self) -> Values:
+        return {name: buffer.clone() for name, buffer in self.buffers.items()}
+
+    def write(self, contents: Mapping[str, torch.Tensor]) -> None:
+        with torch.no_grad():
+            for name, buffer in self.buffers.items():
+                buffer.copy_(contents[name])
+
+
+def record(module: Any, leaves: Sequence[Any]) -> Recorded:
     """Every result of a module, inputs included, by node name."""
     return _ResultRecorder(module, None).run_on(leaves)
+
+
+def without_observers(prepared: Any) -> Any:
+    """A prepared module without its observers, which cost more than most layers."""
+    for node in list(prepared.graph.nodes):
+        if node.op == "call_module":
+            node.replace_all_uses_with(node.all_input_nodes[0])
+            prepared.graph.erase_node(node)
+    prepared.recompile()
+    return prepared
 
 
 def result_names(module: Any) -> list[str]:
@@ -287,9 +355,11 @@ class _ResultRecorder(fx.Interpreter):
     def __init__(self, module: Any, names: set[str] | None) -> None:
         super().__init__(module, garbage_collect_values=True)
         self._names = names
-        self._results: Values = {}
+        self._results = Recorded()
+        self._state = _State(module)
 
-    def run_on(self, leaves: Sequence[Any]) -> Values:
+    def run_on(self, leaves: Sequence[Any]) -> Recorded:
+        self._results.state = {name: [("", content)] for name, content in self._state.read().items()}
         self.run(*leaves, enable_io_processing=False)
         return self._results
 
@@ -301,10 +371,14 @@ class _ResultRecorder(fx.Interpreter):
 
     def run_node(self, node: fx.Node) -> Any:
         value = super().run_node(node)
+        for name in self._state.writes.get(node.name, ()):
+            if name in self._results.state:
+                self._results.state[name].append((node.name, self._state.buffers[name].clone()))
         self._record(node, value)
         return value
 
     def _record(self, node: fx.Node, value: Any) -> None:
         is_recorded = node.op != "get_attr" and (self._names is None or node.name in self._names)
         if is_recorded and (isinstance(value, torch.Tensor) or node.op == "placeholder"):
-            self._results[node.name] = value
+            # A later call writes to what a write returns.
+            self._results[node.name] = value.clone() if node.name in self._state.writes else value

@@ -8,7 +8,7 @@ from typing import Any
 from edgewright.api.accuracy import accuracy
 from edgewright.api.compare import compare
 from edgewright.api.compile import CompileSession
-from edgewright.api.compile_report import measured_on
+from edgewright.api.compile_report import CompileReport, measured_on
 from edgewright.api.graph_interpreter import GraphInterpreter
 from edgewright.api.html_report import add_comparison, add_compile_report
 from edgewright.api.layers import record
@@ -21,6 +21,7 @@ from edgewright.report.model import Fact, FileReport
 from edgewright.runtime.program import Runtime
 from edgewright.runtime.twin_delegate import find_twin_file
 
+_MEASURED = 4  # inputs that errors of layers are measured on
 _QUANTIZED = ("int8[", "uint8[", "int16[")
 
 
@@ -37,16 +38,19 @@ def add_model(
 ) -> None:
     """Add what the model says about a file, compiled for ``target`` or the file's own."""
     chosen = target or target_of(file)
+    measured = None
     if chosen is None:
         file.notes.append(f"the model was not compiled again: {file.target} is not a target; name one with --target")
     else:
-        _add_compiled(file, source, session, chosen)
-    _add_accuracy(file, source, data, session)
+        report = _add_compiled(file, source, session, chosen)
+        measured = None if report is None or data else report.sqnr
+    _add_accuracy(file, measured, source, data, session)
     _add_histograms(file, session)
 
 
-def _add_compiled(file: FileReport, source: str, session: CompileSession, target: Target) -> None:
-    """Compile the model again: where operators run, why not, and the errors of layers. Says if that is another file."""
+def _add_compiled(file: FileReport, source: str, session: CompileSession, target: Target) -> CompileReport | None:
+    """Compile the model again: where operators run, why not, and the errors of layers. Says if that is another file;
+    returns the report if it is this one."""
     kept = file.measures.milliseconds, file.measures.time_basis
     times, estimates = [f for f in file.facts if f.label == "time"], file.estimates
     result = session.build(target)
@@ -65,7 +69,8 @@ def _add_compiled(file: FileReport, source: str, session: CompileSession, target
         if stored and not session.settings.recipe.quantizes:
             file.notes.append("the file is quantized and the model is not: pass --quantize or --recipe")
     if session.settings.recipe.quantizes and session.evaluated:
-        add_comparison(file, compare(session, target))
+        add_comparison(file, compare(session, target, inputs=_MEASURED))
+    return result.report if same else None
 
 
 def _program(source: str) -> memoryview:
@@ -74,26 +79,30 @@ def _program(source: str) -> memoryview:
     return memoryview(read_bundled(source).program) if is_bundled(view) else view
 
 
-def _add_accuracy(file: FileReport, source: str, data: Sequence[str], session: CompileSession) -> None:
-    """Run the file itself on the evaluation inputs, and compare it with the model."""
+def _add_accuracy(
+    file: FileReport, measured: float | None, source: str, data: Sequence[str], session: CompileSession
+) -> None:
+    """Add the accuracy of the file itself on the evaluation inputs, unless it was ``measured`` when it was compiled."""
     if not session.evaluated:
         return
-    try:
-        program = Runtime.get().load_program(_program(source), list(data) or None, twin=find_twin_file(source))
-        method = program.load_method("forward")
-        outputs = [method.execute(call.leaves()) for call in session.evaluated]
-        method.close()
-    except EdgewrightError as error:
-        file.notes.append(f"not compared with the model: {error}")
-        return
-    pairs = zip(session.reference_results(), outputs, strict=True)
-    figures = accuracy(GraphInterpreter(session.original).outputs, pairs)
-    file.measures.sqnr = figures.sqnr
-    if figures.sqnr is not None:
-        basis = f"this file against the model, {measured_on(session.samples.origin, len(outputs))}"
+    sqnr = measured
+    if sqnr is None:
+        try:
+            program = Runtime.get().load_program(_program(source), list(data) or None, twin=find_twin_file(source))
+            method = program.load_method("forward")
+            outputs = [method.execute(call.leaves()) for call in session.evaluated]
+            method.close()
+        except EdgewrightError as error:
+            file.notes.append(f"not compared with the model: {error}")
+            return
+        pairs = zip(session.reference_results(), outputs, strict=True)
+        sqnr = accuracy(GraphInterpreter(session.original).outputs, pairs).sqnr
+    file.measures.sqnr = sqnr
+    if sqnr is not None:
+        basis = f"this file against the model, {measured_on(session.samples.origin, len(session.evaluated))}"
         file.facts = [f for f in file.facts if f.label != "SQNR"]
         after = next((i for i, f in enumerate(file.facts) if f.label == "delegated"), 0) + 1
-        file.facts.insert(after, Fact("SQNR", f"{figures.sqnr:.1f} dB", basis, "bad" if figures.sqnr < 20 else "good"))
+        file.facts.insert(after, Fact("SQNR", f"{sqnr:.1f} dB", basis, "bad" if sqnr < 20 else "good"))
 
 
 def _add_histograms(file: FileReport, session: CompileSession) -> None:

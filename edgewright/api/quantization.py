@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import hashlib
 import io
 import logging
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -16,6 +18,7 @@ from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
 from edgewright.api.data import Call
+from edgewright.api.layers import without_observers
 from edgewright.api.progress import Stages
 from edgewright.api.recipe import Recipe, apply_recipe
 from edgewright.api.state_writes import functionalize_buffer_writes
@@ -25,11 +28,21 @@ from edgewright.errors import EdgewrightError, InputError, UsageError
 from edgewright.frontend.buffers import preserve_buffers, writes_state
 from edgewright.frontend.origin import module_path
 from edgewright.quantize.batching import one_thread
-from edgewright.quantize.methods import ADAROUND, BEST, BIAS, EQUALIZE, SMOOTH
+from edgewright.quantize.methods import ADAROUND, BEST, BIAS, EQUALIZE, SMOOTH, STATEFUL
 from edgewright.quantize.observer_statistics import CHUNK_CALLS, Statistics, can_merge, merge, observe_chunks
 
 log = logging.getLogger("edgewright.api")
 _CHECKED = 4  # calls on which a model with scaled channels must compute the same
+
+
+@dataclass(frozen=True)
+class QuantizedModel:
+    """A quantized model beside what it was quantized from. ``exact``: without observers; ``converted``: with quantize
+    and dequantize operators. ``key``: equal for targets that quantize alike."""
+
+    key: str
+    exact: Any
+    converted: Any
 
 
 class QuantizationPipeline:
@@ -46,6 +59,9 @@ class QuantizationPipeline:
         self.trainer: Trainer | None = None  # trains the model, instead of calibration alone
         self.statistics: Sequence[Statistics] = ()  # of the calibration data, if other processes observed it
         self._done: dict[str, ExportedProgram] = {}
+        self._idle: set[str] = set()  # methods that found nothing to change in the model that was prepared last
+        self.keeps_models = False  # keep what ``quantize`` returns, for targets that quantize alike
+        self._models: dict[str, QuantizedModel] = {}
         self.unquantized: dict[str, dict[str, str]] = {}  # by target and node: why a layer is not quantized
 
     def with_calls(self, calls: Sequence[Call]) -> QuantizationPipeline:
@@ -67,12 +83,38 @@ class QuantizationPipeline:
         if self.trainer is not None:
             return self._train(self.trainer, target, recipe)
         prepared = self.prepare(target, recipe)
-        key = f"{_prepared_digest(prepared)} {recipe.methods}"
+        key = self._key(prepared, recipe)
         if key not in self._done:
-            self.calibrate(target, prepared)
-            self.adjust(target, prepared, recipe.methods)
-            self._done[key] = self.export(target, self.convert(target, prepared))
+            if self.keeps_models:
+                converted = self._quantize(target, prepared, recipe, key).converted
+            else:
+                self.calibrate(target, prepared)
+                self.adjust(target, prepared, recipe.methods)
+                converted = self.convert(target, prepared)
+            self._done[key] = self.export(target, converted)
         return self._done[key]
+
+    def quantize(self, target: Target, recipe: Recipe) -> QuantizedModel:
+        """The model quantized by a recipe for a target, layer by layer comparable with what it was."""
+        prepared = self.prepare(target, recipe)
+        return self._quantize(target, prepared, recipe, self._key(prepared, recipe))
+
+    def _key(self, prepared: Any, recipe: Recipe) -> str:
+        """Equal for recipes and targets that quantize alike the model that was prepared last. Methods of observers are
+        in the digest; others count if they found something to change."""
+        methods = [name for name in (EQUALIZE, SMOOTH, ADAROUND, BIAS) if name in {*recipe.methods} - self._idle]
+        return f"{_prepared_digest(prepared)} {methods}"
+
+    def _quantize(self, target: Target, prepared: Any, recipe: Recipe, key: str) -> QuantizedModel:
+        model = self._models.get(key)
+        if model is None:
+            self.calibrate(target, prepared)
+            exact = without_observers(copy.deepcopy(prepared))
+            self.adjust(target, prepared, recipe.methods)
+            model = QuantizedModel(key, exact, self.convert(target, prepared))
+            if self.keeps_models:
+                self._models[key] = model
+        return model
 
     def _train(self, trainer: Trainer, target: Target, recipe: Recipe) -> ExportedProgram:
         """The model trained for a target, in the shapes of the model that was passed."""
@@ -108,14 +150,16 @@ class QuantizationPipeline:
             example: Any = self._exported.example_inputs
             call = self._calls[0] if self._calls else Call(*example)
             call_model(partial(_require_same_results, original, prepared), call, self._exported)
-        self._scale(target, prepared, original, recipe.methods)
+        self._idle = self._scale(target, prepared, original, recipe.methods)
         return prepared
 
-    def _scale(self, target: Target, prepared: Any, original: Any, methods: Sequence[str]) -> None:
-        """Scale channels, before observers see what they become; the model must compute the same in floating point."""
+    def _scale(self, target: Target, prepared: Any, original: Any, methods: Sequence[str]) -> set[str]:
+        """Scale channels, before observers see what they become; the model must compute the same in floating point.
+        Returns the methods that found nothing to change."""
         from edgewright.quantize.equalization import equalize
         from edgewright.quantize.smoothing import smooth
 
+        idle = set()
         for name, scale in ((EQUALIZE, equalize), (SMOOTH, smooth)):
             if name not in methods:
                 continue
@@ -123,8 +167,11 @@ class QuantizationPipeline:
             with self._stages(name, f"{target.name}: {name}"), one_thread(), torch.no_grad():
                 changed = scale(prepared, calls, partial(_interpret, self._exported))
                 log.info("%s: %s changed %d tensors", target.name, name, changed)
+                if not changed:
+                    idle.add(name)
                 for call in calls[:_CHECKED]:
                     call_model(partial(_require_same_results, original, prepared), call, self._exported)
+        return idle
 
     def adjust(self, target: Target, prepared: Any, methods: Sequence[str]) -> None:
         """Change rounding and biases of a calibrated model, layer by layer."""
@@ -145,18 +192,22 @@ class QuantizationPipeline:
     def _method_calls(self, target: Target, name: str) -> Sequence[Call]:
         """The calibration data, for a method that learns from it."""
         if not self._calls:
-            remedy = "Pass some: calibration=[inputs, ...], or --calibrate calib.npz; a hundred inputs are enough."
+            remedy = (
+                "Pass some: calibration=[inputs, ...], or --calibrate with an .npz or a folder of images; a hundred "
+                "inputs are enough."
+            )
             raise UsageError(f"method {name!r} for {target.name}", "needs calibration data", remedy=remedy)
-        if writes_state(self._exported):
-            rule = "is for models without state: it runs their parts on many inputs at once"
-            raise UsageError(f"method {name!r} for {target.name}", rule, remedy="Leave it out.")
+        require_stateless(self._exported, [name], target)
         return self._calls
 
     def calibrate(self, target: Target, prepared: Any) -> None:
         """Run the observers on the calibration data."""
         calls = self._calls
         if not calls and _needs_data(prepared):
-            remedy = "Pass some: calibration=[inputs, ...], or --calibrate calib.npz; a hundred inputs are enough."
+            remedy = (
+                "Pass some: calibration=[inputs, ...], or --calibrate with an .npz or a folder of images; a hundred "
+                "inputs are enough."
+            )
             raise UsageError(f"quantize for {target.name}", "needs calibration data", remedy=remedy)
         if not calls:  # weights are observed on any run of the model
             example: Any = self._exported.example_inputs
@@ -211,6 +262,17 @@ class QuantizationPipeline:
             return lift(converted, self._exported) or torch.export.export(
                 converted, args, kwargs, dynamic_shapes=self._dynamic_shapes
             )
+
+
+def require_stateless(exported: ExportedProgram, methods: Sequence[str], target: Target) -> None:
+    """Reject methods that a model with state cannot have."""
+    name = next((name for name in methods if name not in STATEFUL), None)
+    if name is None or not writes_state(exported):
+        return
+    rule = "is for models without state: it runs their parts on many inputs at once"
+    choice = f"{', '.join(STATEFUL[:-1])} and {STATEFUL[-1]}"
+    remedy = f"Models that write state can have {choice}; a preset with {BEST} tries these, as int8{BEST} does."
+    raise UsageError(f"method {name!r} for {target.name}", rule, remedy=remedy)
 
 
 def _interpret(exported: ExportedProgram, interpreter: Any, call: Call) -> Any:

@@ -222,11 +222,21 @@ def config_of(quantizer: Any, precision: str, target: str) -> Any:
         return None
     if precision not in presets:
         names = [*presets, FLOAT, HIGHER]
-        remedy = _same_width(precision, presets, target) or did_you_mean(precision, names)
+        remedy = (
+            _static(precision, presets) or _same_width(precision, presets, target) or did_you_mean(precision, names)
+        )
         raise UsageError(
             "quantize", f"must be a preset of {target}: {', '.join(names)}", value=precision, remedy=remedy
         )
     return presets[precision]()
+
+
+def _static(precision: str, presets: Iterable[str]) -> str:
+    """What to write instead of a dynamic preset for a device that needs scales in advance; empty for other names."""
+    names = list(presets)
+    if not precision.startswith("dynamic") or any(name.startswith("dynamic") for name in names) or "int8" not in names:
+        return ""
+    return "This device needs the scales of activations in advance: int8, with --calibrate or calibration=."
 
 
 def _same_width(precision: str, presets: Iterable[str], target: str) -> str:

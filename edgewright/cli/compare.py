@@ -6,6 +6,7 @@ import argparse
 import json
 from typing import TYPE_CHECKING
 
+from edgewright.api.compile_report import EVALUATED
 from edgewright.api.progress import Stages
 from edgewright.cli import model_options
 from edgewright.cli.model_options import SPEC, make_session, quiet_imports, selected_targets
@@ -23,7 +24,6 @@ EXAMPLES = """examples:
   edgewright compile net:Net --target sm8550 --recipe raised.toml --calibrate calib.npz -o m.pte
 """
 _TOP = 12
-_DEFAULT_EVALUATED = 4
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("spec", metavar="SPEC", help=SPEC)
     model_options.add_arguments(parser)
     add = parser.add_argument
-    model_options.add_evaluate(parser, _DEFAULT_EVALUATED)
+    model_options.add_evaluate(parser, EVALUATED)
     add("--no-device", action="store_true", help="skip the device run (faster)")
     add("--top", type=int, default=_TOP, metavar="N", help=f"show the N worst layers (default: {_TOP})")
     add("--write-recipe", metavar="r.toml", help="write a recipe that raises the recommended modules")
@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("--target", "must be a single device: layers are ranked per device", value=len(targets))
     if args.quantize is None and args.recipe is None:
         raise UsageError("--quantize", "is required: a floating-point model has no quantization error")
-    evaluate = _DEFAULT_EVALUATED if args.evaluate is None else args.evaluate
+    evaluate = EVALUATED if args.evaluate is None else args.evaluate
     if isinstance(evaluate, int) and evaluate < 1:
         raise UsageError("--evaluate", "must be 1 or more", value=evaluate)
     with Stages(args.quiet) as stages, quiet_imports():

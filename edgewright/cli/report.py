@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from edgewright.api.compile_report import EVALUATED
 from edgewright.cli import model_options
 from edgewright.cli.inputs import image_options, load_inputs
 from edgewright.cli.run import parse_memory
@@ -28,7 +29,6 @@ EXAMPLES = """examples:
   edgewright report m.pte --flash 512K --ram 256K --no-run -o report.html
   edgewright report m.pte --trace t.json --model-explorer overlay.json -o report.html
 """
-_EVALUATED = 4
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,6 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     model_options.add_target_arguments(parser)
     model_options.add_data_arguments(parser)
+    model_options.add_evaluate(parser, EVALUATED)
     add("--flash", type=parse_memory, metavar="512K", help="limit of the file's size, as a line in the charts")
     add("--ram", type=parse_memory, metavar="256K", help="limit of the memory at run time, as a line in the charts")
     add(
@@ -129,13 +130,15 @@ def _add_model(args: argparse.Namespace, files: list[FileReport]) -> None:
     from edgewright.api.progress import Stages
 
     with Stages(args.quiet) as stages, model_options.quiet_imports():
-        session = model_options.make_session(args, stages, evaluate=_EVALUATED)
+        evaluate = EVALUATED if args.evaluate is None else args.evaluate
+        session = model_options.make_session(args, stages, evaluate=evaluate)
         from edgewright.api.model_report import add_model
         from edgewright.api.quantization import quiet_warnings
 
         targets = model_options.selected_targets(args) if args.target else [None]
         if len(targets) > 1:
             raise UsageError("--target", "must be a single device", value=len(targets))
+        session.quantization.keeps_models = True
         with quiet_warnings():
             for path, file in zip(args.files, files, strict=True):
                 add_model(file, path, args.data, session, targets[0])

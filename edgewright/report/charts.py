@@ -204,27 +204,30 @@ def roofline(steps: Sequence[Step], roofs: Roofs) -> str:
     x = _Decades([*(p[1] for p in points), *ridges], 0, 100)
     y = _Decades([*(p[2] for p in points), *ceilings], 300, 20)
     left, right = x.ticks[0], x.ticks[-1]
-    shapes = [_line(x.at(d), 20, x.at(d), 300, "grid") + _at(x.at(d) / 100, 318, number(d)) for d in x.ticks]
+    shapes = [_line(x.at(d), 20, x.at(d), 300, "grid") + _at(x.at(d) / 100, 318, f"{d:,g}") for d in x.ticks]
     shapes += [_line(0, y.at(d), 100, y.at(d), "grid") for d in y.ticks]
     peak = max(ceilings)
-    for name, bandwidth in roofs.bytes.items():
+    labels = []  # in front of the dots, which are near the roofs
+    for at, (name, bandwidth) in enumerate(roofs.bytes.items()):
         start = max(left, y.ticks[0] / bandwidth)
         shapes.append(_line(x.at(start), y.at(bandwidth * start), x.at(peak / bandwidth), y.at(peak), "roof"))
-        middle = start**0.7 * (peak / bandwidth) ** 0.3  # where it crosses no other roof
+        part = 0.3 + 0.3 * at  # one above the other: on a phone, the roofs are near each other
+        middle = start ** (1 - part) * (peak / bandwidth) ** part
         text = f"{name} {number(bandwidth / 1e9)} GB/s"
-        shapes.append(_text(f"{x.at(middle) + 1:.2f}%", y.at(bandwidth * middle) + 14, text, style="halo"))
+        labels.append(_text(f"{x.at(middle) + 1:.2f}%", y.at(bandwidth * middle) + 14, text, style="halo"))
     for name, macs in roofs.macs.items():
         start = macs / max(roofs.bytes.values())
         shapes.append(_line(x.at(start), y.at(macs), x.at(right), y.at(macs), "roof"))
-        shapes.append(_text("100%", y.at(macs) - 5, f"{name} {number(macs / 1e9)} GMAC/s", "end", "halo"))
+        labels.append(_text("100%", y.at(macs) - 10, f"{name} {number(macs / 1e9)} GMAC/s", "end", "halo"))
     kinds = sorted(_kind_counts(points).items(), key=lambda item: -item[1])
     colors = {kind: f"c{i}" for i, (kind, _) in enumerate(kinds[:4])}
     for s, intensity, speed in points:
         title = f"{s.instruction} {s.layer} {s.name}: {number(speed / 1e9)} GMAC/s, {number(intensity)} per byte"
         shapes.append(_dot(f"{x.at(intensity):.2f}%", y.at(speed), title, colors.get(_kind(s), "c4")))
+    shapes += labels
     shapes.append(_text("100%", 338, "multiply-accumulates per byte of operands and results", "end"))
     shapes.append(_text("0%", 12, "GMAC/s"))
-    axis = [_tick(y.at(d), number(d / 1e9)) for d in y.ticks]
+    axis = [_tick(y.at(d), f"{d / 1e9:,g}") for d in y.ticks]
     chart = _chart(344, "Roofline: multiply-accumulates per second of each step, by intensity", shapes, axis)
     others = [("c4", "other")] if len(kinds) > 4 else []
     return chart + _key([*((style, kind) for kind, style in colors.items()), *others])

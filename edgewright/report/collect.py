@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from edgewright.backends.registry import find_provider
-from edgewright.backends.targets import find_target
+from edgewright.backends.targets import device_of
 from edgewright.console import plural
 from edgewright.errors import EdgewrightError
 from edgewright.files import Source, open_source
@@ -135,17 +135,7 @@ def _targets(program: schema.Program, manifest: Mapping[str, Any]) -> list[str]:
         names = [t for t in listed if t != "portable"] or listed
     else:
         names = sorted(delegates) or ["portable"]
-    return list(dict.fromkeys(_device(delegates[n]) if n in delegates else n for n in names))
-
-
-def _device(delegate: schema.BackendDelegate) -> str:
-    if delegate.compile_specs:
-        try:
-            return find_target(delegate.compile_specs).name
-        except EdgewrightError:  # the specs name no device
-            pass
-    info = find_provider(delegate.id, lambda _: True)
-    return delegate.id if info is None else info.name
+    return list(dict.fromkeys(device_of(delegates[n]) if n in delegates else n for n in names))
 
 
 def runs_on_cpu(program: schema.Program) -> bool:

@@ -10,7 +10,9 @@ from edgewright.report.markup import MAX_ROWS, Cell, escape, fold, paragraph, ta
 from edgewright.report.model import Arena, Fact, FileReport, GraphView, Layers, Memory, Node, Report, TestCase
 from edgewright.units import duration, number, share, size
 
+_COMPLETE = 0.95  # of a run: what is left is explained
 _EXACT = 200.0  # decibels from which a result counts as exact
+FRONTIER = "Dots of another color are the Pareto frontier: no other dot is better in both."
 _STATUS = {"good": "✓ ", "warn": "! ", "bad": "✗ "}
 
 
@@ -88,7 +90,7 @@ def _legend(view: GraphView) -> str:
         (name, Cell(f"{count:,}", count), Cell(share(macs / total), macs, macs / total))
         for name, (count, macs) in counts.items()
     ]
-    return table("Where operators run", ("placement", ">operators", ">multiply-accumulates"), rows)
+    return table("Where operators run", ("placement", ">operators", ">MACs"), rows)
 
 
 def _operators(view: GraphView) -> str:
@@ -107,11 +109,17 @@ def _operators(view: GraphView) -> str:
 
 def _row(node: Node) -> tuple[Cell | str, ...]:
     return (
-        node.module, node.operator, node.name, node.placement, "; ".join(node.outputs), "; ".join(node.quantization),
-        node.source, "; ".join(node.rules), _count(node.macs), _size(node.bytes), _size(node.weights),
+        node.module, node.operator, node.name, node.placement, _text(node.outputs), _text(node.quantization),
+        _text([node.source] if node.source else []), _text(node.rules),
+        _count(node.macs), _size(node.bytes), _size(node.weights),
         Cell("") if node.ms is None else Cell(duration(node.ms / 1e3), node.ms), _count(node.cycles or 0),
         decibels(node.error),
     )  # fmt: skip
+
+
+def _text(lines: Sequence[str]) -> Cell | str:
+    """A cell that is not squeezed by its neighbors."""
+    return Cell("; ".join(lines), style="text") if lines else ""
 
 
 def _count(value: int) -> Cell:
@@ -173,6 +181,11 @@ def _steps(found: Layers) -> list[str]:
     heads = ("step", "layer", "name", ">time", ">share", ">MACs", ">bytes", ">GMAC/s")
     keep = [i for i, head in enumerate(heads) if i in (0, 2, 3, 4) or any(_filled(row[i]) for row in rows)]
     basis = f"Medians on {found.step_basis}."
+    total = sum(s.share for s in found.steps)
+    if total < _COMPLETE:
+        basis += (
+            f" The steps are {share(total)} of a run; the rest is spent between them, or on other work of this machine."
+        )
     if found.simulated:
         basis = f"The time of the simulation ({found.simulated}), not of the device. {basis}"
     parts = ["<h3>Time by step on this machine</h3>", paragraph(basis, "about")]
@@ -337,8 +350,15 @@ def compare(report: Report) -> str:
     different = [row for row in rows if len(set(row[1:])) > 1]
     same = [row for row in rows if len(set(row[1:])) == 1]
     heads = ["property", *(file.name for file in report.files)]
-    parts.append(f"<h3>Differences</h3>{table('Properties that differ', heads, different)}")
-    parts.append(fold(f"{len(same)} properties that are the same", table("Properties that are the same", heads, same)))
+    parts.append("<h3>Differences</h3>")
+    parts.append(
+        table("Properties that differ", heads, different)
+        if different
+        else paragraph("All properties are the same.", "about")
+    )
+    if same:
+        title = "1 property that is the same" if len(same) == 1 else f"{len(same)} properties that are the same"
+        parts.append(fold(title, table("Properties that are the same", heads, same)))
     return "".join(parts)
 
 
@@ -374,7 +394,7 @@ def _plots(files: Sequence[FileReport]) -> list[str]:
         if len(points) > 1:
             mixed = title == "time" and len(bases) > 1
             about = f"The times have different sources ({'; '.join(sorted(bases))}): compare only those of one source."
-            note = paragraph(about, "warn") if mixed else ""
+            note = paragraph(about, "warn") if mixed else paragraph(FRONTIER, "about")
             chart = pareto_chart(points, (title, "SQNR, dB"), text, line=not mixed)
             parts += [f"<h3>Accuracy and {title}</h3>", note, chart]
     return parts

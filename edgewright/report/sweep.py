@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from edgewright.report.charts import pareto_chart
 from edgewright.report.markup import Cell, escape, fold, paragraph, table
 from edgewright.report.model import Sweep, SweepRow
+from edgewright.report.sections import FRONTIER
 from edgewright.units import duration, share, size
 
 _STATUS = {"done": "", "failed": "bad", "stopped": "warn", "missing": "about"}
@@ -19,7 +20,8 @@ def sweep_section(sweep: Sweep) -> str:
     parts = [paragraph(_summary(sweep))]
     if sweep.about:
         parts.append(paragraph(sweep.about, "about"))
-    parts += _plots(sweep)
+    plots = list(filter(None, _plots(sweep)))
+    parts += [paragraph(FRONTIER, "about"), *plots] if plots else []
     best = [row for row in sweep.rows if row.best]
     if best:
         about = "No comparable row is smaller, faster and better at once."

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from edgewright.backends.xnnpack.numerics import XNNPACK
+from edgewright.console import plural
 from edgewright.engine.profile import Profile, RunTime, StepTime
 from edgewright.engine.runner import make_runner, native_available
 from edgewright.errors import EdgewrightError
@@ -123,7 +124,7 @@ def add_etdump(report: FileReport, source: Source, name: str) -> None:
         spans.append(Span(str(event["name"]), start, taken, len(around)))
         around.append(spans[-1])
     title = f"{run['name']}: {duration(length(run) / 1e3)}"
-    report.timelines.append(_limit(Timeline(title, f"{name}: the median of {len(executed)} runs in the file", spans)))
+    report.timelines.append(_limit(Timeline(title, f"the median of {plural(len(executed), 'run')} in {name}", spans)))
 
 
 # ------------------------------------------------------------------------------------------------------------- steps

@@ -10,7 +10,9 @@ import pytest
 import torch
 
 import edgewright as ew
+from edgewright.api import best
 from edgewright.api.best import split
+from edgewright.api.compile_report import Trial
 from edgewright.api.data import Call
 from edgewright.errors import AccuracyError, UsageError
 from tests.quantize.test_channel_scales import Gated, rows
@@ -75,6 +77,15 @@ def test_a_metric_of_its_own_chooses() -> None:
     kept = [trial.metric for trial in report.trials if trial.kept]
     assert None not in scores and kept == sorted(kept) and kept[-1] == max(scores)
     assert report.metric is None
+
+
+def test_a_gain_that_is_one_inputs_is_not_kept() -> None:
+    before = best._Tried(Trial("int8", 30.0), (30.0, 30.1, 29.9, 30.0))
+    everywhere = best._Tried(Trial("int8+mse", 30.4), (30.4, 30.5, 30.3, 30.4))
+    at_one = best._Tried(Trial("int8+mse", 30.4), (30.4, 30.5, 30.3, 28.0))
+    assert everywhere.gains_over(before) and not at_one.gains_over(before) and not before.gains_over(before)
+    by_metric = best._Tried(Trial("int8+mse", 29.0, 0.9), at_one.without)
+    assert by_metric.gains_over(best._Tried(Trial("int8", 30.0, 0.8), before.without))
 
 
 def test_errors() -> None:

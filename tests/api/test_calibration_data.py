@@ -104,7 +104,7 @@ def test_images_need_to_be_told_how(tmp_path: Path) -> None:
         (7, UsageError, "iterable of inputs"),
         ({"x": 1}, UsageError, "iterable of inputs"),
         (["text"], InputError, "tensors or numbers"),
-        ([torch.ones(3)], InputError, "rank of the example"),
+        ([torch.ones(3)], InputError, r"rank of the example(.|\n)*Reshape it to \[N, 3, 8, 8\]"),
         ([torch.zeros(1, 3, 8, 8, dtype=torch.int64)], InputError, "must be torch.float32"),
         ([(torch.zeros(1, 3, 8, 8),) * 2], InputError, "must have 1 inputs"),
     ],

@@ -87,6 +87,15 @@ def test_a_recipe_of_the_users_is_kept(found: Comparison) -> None:
     assert made.targets[found.target].modules == {"last": "float", "bad": "higher", "after": "higher"}
 
 
+def test_methods_change_what_is_compared() -> None:
+    """Layers are those of the file, with their biases corrected."""
+    target, recipe = find_target("xnnpack"), Recipe("int8+bias")
+    session = bench(recipe)
+    found = compare(session, target)
+    assert found.device == pytest.approx(session.build(target).report.sqnr, abs=1e-6)
+    assert found.device != pytest.approx(compare(bench(Recipe("int8")), target).device, abs=1e-3)
+
+
 def test_without_the_device() -> None:
     found = compare(bench(Recipe("int8")), find_target("xnnpack"), device=False)
     assert found.device is None
@@ -106,3 +115,73 @@ def test_indices_names_and_several_outputs(target: str) -> None:
     found = compare(made, find_target(target))
     assert {"fc", "norm"} <= {layer.module for layer in found.layers}
     assert found.device == pytest.approx(found.fake, abs=3)
+
+
+class Recurrent(torch.nn.Module):
+    """Half of the result is carried to the next call: in a buffer, or by the caller."""
+
+    state: torch.Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.read, self.mix, self.out = (torch.nn.Linear(8, 8) for _ in range(3))
+        self.register_buffer("state", torch.zeros(1, 8))
+
+    def forward(self, x: torch.Tensor, state: torch.Tensor | None = None) -> torch.Tensor:
+        before = self.state if state is None else state
+        after = torch.relu(self.read(x) + self.mix(before)) / 2
+        if state is None:
+            self.state.copy_(after)
+        result: torch.Tensor = self.out(after)
+        return result
+
+
+def test_layers_of_a_model_with_state_are_measured_in_the_state_of_their_call() -> None:
+    """The same layers, with the state as an input that has what the original's state had."""
+    generator = torch.Generator().manual_seed(1)
+    inputs = [torch.randn(1, 8, generator=generator) for _ in range(24)]
+    model, states = Recurrent().eval(), []
+    with torch.no_grad():
+        for first in range(0, len(inputs), 12):  # calibration and evaluation both start from zero
+            model.state.zero_()
+            for x in inputs[first : first + 12]:
+                states.append(model.state.clone())
+                model(x)
+    model.state.zero_()
+
+    def layers_of(data: list[tuple[torch.Tensor, ...]]) -> dict[str, LayerError]:
+        settings = Settings(Recipe("int8"), evaluate=data[12:])
+        session = CompileSession(model, data[0], data[:12], settings, Stages(quiet=True))
+        return layers(compare(session, find_target("xnnpack")))
+
+    by_caller = layers_of(list(zip(inputs, states, strict=True)))
+    by_buffer = layers_of([(x,) for x in inputs])
+    assert model.state.eq(0).all()
+    for name in ("read", "mix", "out"):
+        assert by_buffer[name].introduced == pytest.approx(by_caller[name].introduced, abs=0.1), name
+        assert by_buffer[name].effect == pytest.approx(by_caller[name].effect, abs=2), name
+    assert by_buffer["out"].fake > 20 and by_buffer["out"].device == pytest.approx(by_buffer["out"].fake, abs=3)
+
+
+class Magnitude(torch.nn.Module):
+    """The length of vectors, whose squares span many orders of magnitude."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.basis = torch.nn.Linear(8, 8, bias=False)
+        torch.nn.init.eye_(self.basis.weight)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        real, imaginary = self.basis(x).chunk(2, 1)
+        return torch.sqrt(real**2 + imaginary**2)
+
+
+def test_an_error_does_not_make_squares_negative() -> None:
+    # 0.05 is rounded up to two steps, and its square down to none: by more than the exact square.
+    data = [(torch.tensor([[4.0, -4.0, 0.05, 0.05, 0.0, 0.0, 0.0, 0.0]]),)] * 4
+    settings = Settings(Recipe("int8"), evaluate=2)
+    session = CompileSession(Magnitude().eval(), data[0], data, settings, Stages(quiet=True))
+    found = compare(session, find_target("xnnpack"), device=False)
+    squares = [layer for layer in found.layers if "pow" in layer.operator]
+    assert len(squares) == 2 and all(layer.effect > 0 for layer in squares)

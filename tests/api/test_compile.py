@@ -15,6 +15,8 @@ from edgewright.api.data import Call
 from edgewright.api.result import CompileResults
 from edgewright.api.shape_samples import calls_at_bounds
 from edgewright.errors import CoverageError, InputError, MissingError, UsageError
+from edgewright.formats import read_program
+from edgewright.program import manifest
 from edgewright.quantize.evaluate import Sqnr, sqnr
 from edgewright.runtime.method_io import to_array
 from tests.api.conftest import TARGETS
@@ -37,6 +39,15 @@ def test_every_target_is_compiled_and_close_to_the_model(compiled: CompileResult
 
 def Sqnr_of(expected: Any, actual: Any) -> float:  # noqa: N802
     return sqnr([([expected], [np.asarray(actual)])])
+
+
+def test_manifests_name_devices(compiled: CompileResults) -> None:
+    for name, result in compiled.items():
+        content = manifest.read(read_program(result.buffer))
+        assert content is not None
+        (target,) = (target for target in content["targets"] if target != "portable")
+        device, _, remark = target.partition(" (")
+        assert (device, remark.startswith("simulation only")) == (name, bool(result.report.simulated))
 
 
 def test_targets_of_one_backend_share_calibration(compiled: CompileResults) -> None:
@@ -142,6 +153,7 @@ def test_failures_of_one_target_are_its_own(monkeypatch: pytest.MonkeyPatch) -> 
         ({"target": "sm8540"}, "Did you mean sm8550"),
         ({"target": 3}, "must be a name or a backend.s compile spec; got int"),
         ({"target": "xnnpack", "quantize": "int4", "calibration": calls(1)}, "With 4-bit weights: dynamic-w4"),
+        ({"target": "imxrt700", "quantize": "dynamic"}, "scales of activations in advance: int8, with --calibrate"),
         ({"target": "imxrt700", "quantize": "int4", "calibration": calls(1)}, "has no preset with 4-bit weights"),
         ({"target": "xnnpack", "integer_io": True}, "is for quantized models"),
         ({"target": "xnnpack", "quantize": "int8", "calibration": calls(1), "recipe": {"modules": {"bdy": "float"}}},
@@ -297,3 +309,15 @@ def test_the_summary_says_what_stays_on_the_cpu_and_why() -> None:
     summary = ew.compile(Running(), torch.rand(2, 8), "xnnpack").summary
     for text in ("planned memory", "SQNR", "operators delegated to xnnpack", "on the CPU: cumsum: "):
         assert text in summary
+
+
+def test_the_bytes_of_a_large_program_are_not_held_beside_its_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither compiling nor running makes them: it is written in pieces, and mapped from a file."""
+    from edgewright.program import edge
+
+    small = ew.compile(net(), calls(1)[0], quantize="int8", calibration=calls(4), quiet=True)
+    monkeypatch.setattr(edge, "_LARGE", 0)
+    large = ew.compile(net(), calls(1)[0], quantize="int8", calibration=calls(4), quiet=True)
+    assert np.array_equal(large.run(calls(1)[0]), small.run(calls(1)[0]))
+    assert large.report.sqnr == small.report.sqnr and large.report.bytes == small.report.bytes
+    assert large.program._buffer is None and large.buffer == small.buffer

@@ -11,9 +11,11 @@ import pytest
 import torch
 
 import edgewright as ew
+from edgewright.api import compare
 from edgewright.api.compile_report import CompileReport
 from edgewright.api.html_report import build, file_report, model_graph
 from edgewright.api.model_report import target_of
+from edgewright.api.quantization import QuantizationPipeline
 from edgewright.api.result import CompileResults
 from edgewright.cli import main
 from edgewright.errors import UsageError
@@ -156,6 +158,51 @@ def test_with_its_model_a_file_has_errors_by_layer(tmp_path: Path, calibration: 
     assert any(
         text.startswith("weight: 8 scales") for text in (q for node in graph["nodes"] for q in node.get("q", ()))
     )
+
+
+def test_the_data_of_compile_gives_the_file_of_compile(tmp_path: Path) -> None:
+    """With the same data, the same inputs are held out: the model compiles to this very file."""
+    np.savez(tmp_path / "calib.npz", x=np.stack([c.numpy() for c in calls(24)]))
+    common = ["--quantize", "int8", "-q"]
+    spec, data, target = "tests.api.models:net", str(tmp_path / "calib.npz"), str(tmp_path / "net.pte")
+    assert main(["compile", spec, "--target", "xnnpack", "--calibrate", data, "-o", target, *common]) == 0
+    assert main(["report", target, "--model", spec, "--inputs", data, "-o", str(tmp_path / "r.html"), *common]) == 0
+    plain = text_of((tmp_path / "r.html").read_text(encoding="utf-8"))
+    assert "gives another file" not in plain and "self-check" in plain
+    assert "on 6 held-out inputs" in plain and "on xnnpack, on 4 held-out inputs" in plain
+
+
+def test_targets_that_quantize_alike_share_the_work(
+    tmp_path: Path, calibration: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    observed, layers = [], []
+    calibrate, measure_call = QuantizationPipeline.calibrate, compare._measure_call
+
+    def count(self: Any, target: Any, prepared: Any) -> None:
+        observed.append(target.name)
+        calibrate(self, target, prepared)
+
+    def count_call(*args: Any) -> None:
+        layers.append(args)
+        measure_call(*args)
+
+    monkeypatch.setattr(QuantizationPipeline, "calibrate", count)
+    monkeypatch.setattr(compare, "_measure_call", count_call)
+    monkeypatch.setattr(compare, "_recommend", lambda *_: None)
+    spec, common = "tests.api.models:net", ["--quantize", "int8", "-q"]
+    names = ("ethos-u55-128", "ethos-u55-256")
+    targets = [option for name in names for option in ("--target", name)]
+    data = str(calibration)
+    assert main(["compile", spec, *targets, "--calibrate", data, "-o", f"{tmp_path}/", *common]) == 0
+    observed.clear()
+    files = [str(tmp_path / f"net.{name}.pte") for name in names]
+    assert main(["report", *files, "--model", spec, "--inputs", data, "--no-run", "-o", str(tmp_path / "r.html"),
+                 *common]) == 0  # fmt: skip
+    assert observed == ["ethos-u55-128"]  # once, to compile and to measure the layers of both
+    assert len(layers) == 2  # the inputs held out
+    graphs = data_of((tmp_path / "r.html").read_text(encoding="utf-8"))
+    errors = [[node.get("e") for node in graphs[f"{file}.0"]["nodes"]] for file in (0, 1)]
+    assert errors[0] == errors[1] and any(errors[0])
 
 
 def test_another_model_is_said_to_be_another(tmp_path: Path, calibration: Path) -> None:

@@ -111,6 +111,8 @@ def test_every_tab_opens_and_fits(open_page: Any, path: Path, width: int, scheme
         tabs.nth(at).click()
         shown = page.locator("section:visible")
         assert shown.count() == 1 and shown.get_attribute("id") == name
+        box = tabs.nth(at).bounding_box()
+        assert box["x"] >= 0 and box["x"] + box["width"] <= width + 1  # also of a tab that a phone has to scroll to
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), name
 
 
@@ -208,6 +210,35 @@ def test_print_shows_all_sections_and_rows(open_page: Any, path: Path) -> None:
     assert len(page.pdf()) > 20_000
 
 
+def test_print_draws_the_graph_on_white_paper(open_page: Any, path: Path) -> None:
+    """Modules and operators with their edges, in pieces that fit a page, also from a dark screen; the screen is as it
+    was afterward."""
+    page = open_page(path, 1280, "dark")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    page.emulate_media(media="print", color_scheme="dark")
+    sheets = page.locator(".sheet")
+    assert sheets.count() == page.locator(".graph").count() == 3
+    for at in range(3):
+        assert sheets.nth(at).is_visible() and sheets.nth(at).locator("path").first.get_attribute("d")
+    shown = sheets.first.inner_html()
+    assert "convolution" in shown and "float32[1, 32, 32, 32]" in shown and "relu" in shown
+    sizes = page.locator(".sheet svg").evaluate_all("all => all.map(s => [s.clientWidth, s.clientHeight])")
+    assert all(0 < width <= 720 and 0 < height <= 1000 for width, height in sizes)
+    assert sheets.nth(1).locator("svg").count() > sheets.last.locator("svg").count()  # of 600 operators and of 10
+    cut = """all => all.map((svg) => {
+      const [, top, , high] = svg.getAttribute('viewBox').split(' ').map(Number);
+      return [...svg.querySelectorAll('.box')].some((box) => {
+        const y = Number(box.getAttribute('y')), end = y + Number(box.getAttribute('height'));
+        return (y < top && end > top) || (y < top + high && end > top + high);
+      });
+    })"""
+    assert not any(page.locator(".sheet svg").evaluate_all(cut))
+    text = page.locator(".sheet text").first
+    assert text.evaluate("t => getComputedStyle(t).fill") == "rgb(27, 31, 36)"
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert sheets.count() == 0
+
+
 def test_without_scripts_tables_say_everything(open_page: Any, path: Path) -> None:
     page = open_page(path, java_script_enabled=False)
     assert page.locator("section:visible").count() == len(TABS)
@@ -267,6 +298,7 @@ def test_a_sweep_opens_first_and_fits(open_page: Any, sweep_page: Path, width: i
     tabs = page.get_by_role("tab")
     assert [t.lower() for t in tabs.all_inner_texts()] == ["sweep", *TABS]
     assert page.locator("section:visible").get_attribute("id") == "sweep"
+    assert page.locator("#chooser").is_hidden()  # the sweep is about all files
     charts = page.locator("#sweep .chart:visible")
     assert charts.count() == charts.filter(has=page.locator(".dot.c1")).count() == 8  # each has a frontier
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

@@ -111,6 +111,7 @@ def test_an_etdump_becomes_a_timeline(tmp_path: Path) -> None:
     report = FileReport("m")
     add_etdump(report, tmp_path / "p.etdp", "p.etdp")
     (timeline,) = report.timelines
+    assert timeline.basis == "the median of 1 run in p.etdp"
     assert {s.name for s in timeline.spans} == {"Method::execute", "DELEGATE_CALL"}
     assert {s.name: s.depth for s in timeline.spans} == {"Method::execute": 0, "DELEGATE_CALL": 1}
 

@@ -9,6 +9,11 @@
     element.append(...children);
     return element;
   };
+  const svgElement = (tag, attributes = {}) => {
+    const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
+    for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+    return element;
+  };
   const units = (value, names, base) => {
     let power = 0;
     while (value >= base && power < names.length - 1) { value /= base; power += 1; }
@@ -27,6 +32,7 @@
   };
 
   // ------------------------------------------------------------------------------------------------------ tabs
+  const nav = document.querySelector("nav");
   const tabs = [...document.querySelectorAll("nav a")];
   const panels = tabs.map((tab) => byId(tab.hash.slice(1)));
   const onShow = [];
@@ -37,10 +43,10 @@
       panels[i].hidden = i !== at;
     });
     if (focus) tabs[at].focus();
-    if (byId("chooser")) byId("chooser").hidden = panels[at].id === "compare";
+    nav.scrollLeft = tabs[at].offsetLeft - nav.offsetLeft - (nav.clientWidth - tabs[at].offsetWidth) / 2; // a phone has no room for all
+    if (byId("chooser")) byId("chooser").hidden = ["compare", "sweep"].includes(panels[at].id); // they are about all files
     onShow.forEach((action) => action());
   };
-  const nav = document.querySelector("nav");
   nav.setAttribute("role", "tablist");
   tabs.forEach((tab, i) => {
     tab.setAttribute("role", "tab");
@@ -106,9 +112,7 @@
         g.setAttribute("width", `${Math.max(right - left, 0.05)}%`);
         g.querySelector("text")?.remove();
         if ((right - left) * wide > 3000) {
-          const text = document.createElementNS("http://www.w3.org/2000/svg", "text");
-          text.setAttribute("x", 4);
-          text.setAttribute("y", 16);
+          const text = svgElement("text", { x: 4, y: 16 });
           text.textContent = g.dataset.n;
           g.append(text);
         }
@@ -273,6 +277,28 @@
     error: { key: "e", text: (v) => `${v.toFixed(1)} dB`, title: "error introduced (SQNR; less is worse)", inverse: true },
   };
 
+  const PRINTED = 60, PAPER = [700, 500]; // boxes of a printed graph; pixels of a page, with a heading
+  const textAt = (text, x, y, most, style) => { // shortened: a printed text does not shrink as a canvas's does
+    const element = svgElement("text", { x, y, class: style });
+    const fits = Math.floor(most / (style === "small" ? 5.4 : 6.6));
+    element.textContent = text.length > fits ? `${text.slice(0, fits - 1)}…` : text;
+    return element;
+  };
+  // An edge from a to b, around what is between them; the pen is a canvas, or makes a path for print.
+  const drawEdge = (pen, a, b, around) => {
+    const x1 = a.ax + a.w2 / 2, y1 = a.ay + a.h2, x2 = b.ax + b.w2 / 2, y2 = b.ay, bend = Math.max(14, Math.min((y2 - y1) / 2, 60));
+    pen.moveTo(x1, y1);
+    if (around) {
+      const side = Math.max(a.ax + a.w2, b.ax + b.w2, around) + 8 + Math.min((y2 - y1) / 40, 24);
+      pen.bezierCurveTo(x1 + 6, y1 + 16, side, y1 + 10, side, y1 + 40);
+      pen.lineTo(side, y2 - 40);
+      pen.bezierCurveTo(side, y2 - 10, x2 + 6, y2 - 16, x2, y2);
+    } else pen.bezierCurveTo(x1, y1 + bend, x2, y2 - bend, x2, y2);
+    pen.moveTo(x2 - 4, y2 - 6);
+    pen.lineTo(x2, y2);
+    pen.lineTo(x2 + 4, y2 - 6);
+  };
+
   const drawGraph = (place, graph) => {
     const tree = buildTree(graph);
     const canvas = make("canvas", { tabindex: "0", role: "application", "aria-label":
@@ -330,7 +356,7 @@
       }
       return ranges.get(m.key);
     };
-    const fill = (item) => {
+    const fill = (item, css) => {
       const m = MEASURES[color.value];
       const data = isModule(item) ? item : item.node;
       if (!m) {
@@ -374,27 +400,16 @@
       context.beginPath();
       for (const [a, b, around] of drawn.edges) {
         if (!inside(a, 400) && !inside(b, 400)) continue;
-        const x1 = a.ax + a.w2 / 2, y1 = a.ay + a.h2, x2 = b.ax + b.w2 / 2, y2 = b.ay, bend = Math.max(14, Math.min((y2 - y1) / 2, 60));
-        context.moveTo(x1, y1);
         if (zoom < 0.08) {
-          context.lineTo(x2, y2);
-          continue;
-        }
-        if (around) {
-          const side = Math.max(a.ax + a.w2, b.ax + b.w2, around) + 8 + Math.min((y2 - y1) / 40, 24);
-          context.bezierCurveTo(x1 + 6, y1 + 16, side, y1 + 10, side, y1 + 40);
-          context.lineTo(side, y2 - 40);
-          context.bezierCurveTo(side, y2 - 10, x2 + 6, y2 - 16, x2, y2);
-        } else context.bezierCurveTo(x1, y1 + bend, x2, y2 - bend, x2, y2);
-        context.moveTo(x2 - 4, y2 - 6);
-        context.lineTo(x2, y2);
-        context.lineTo(x2 + 4, y2 - 6);
+          context.moveTo(a.ax + a.w2 / 2, a.ay + a.h2);
+          context.lineTo(b.ax + b.w2 / 2, b.ay);
+        } else drawEdge(context, a, b, around);
       }
       context.stroke();
       context.globalAlpha = 1;
       for (const b of drawn.boxes) {
         if ((isModule(b) && b.open) || !inside(b)) continue;
-        const [back, alpha, front] = fill(b);
+        const [back, alpha, front] = fill(b, css);
         if (zoom < 0.15 && b !== selected) { // too small for rounded corners and borders, and there may be thousands
           context.globalAlpha = Math.max(alpha, 0.7);
           context.fillStyle = back;
@@ -420,7 +435,7 @@
         const [first, second] = lines(b);
         context.fillStyle = front;
         context.font = `${isModule(b) ? "600 " : ""}13px system-ui, sans-serif`;
-        context.fillText(isModule(b) ? `+ ${first}` : first, b.ax + 10, b.ay + 18, b.w2 - 16);
+        context.fillText(isModule(b) ? `+ ${first}` : first, b.ax + 10, b.ay + (second ? 18 : 26), b.w2 - 16);
         context.font = "11px system-ui, sans-serif";
         context.fillText(second, b.ax + 10, b.ay + 34, b.w2 - 16);
       }
@@ -430,16 +445,10 @@
     const entry = (list, name, value) => { if (value !== undefined && value !== "") list.append(make("dt", {}, name), make("dd", {}, value)); };
     const bars = (h) => {
       const [title, low, high, counts, values, sampled] = h, most = Math.max(...counts, 1);
-      const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
-      svg.setAttribute("viewBox", "0 0 240 70");
-      svg.setAttribute("preserveAspectRatio", "none");
-      svg.setAttribute("role", "img");
-      svg.setAttribute("aria-label", `Histogram of ${title}`);
+      const svg = svgElement("svg", { viewBox: "0 0 240 70", preserveAspectRatio: "none", role: "img", "aria-label": `Histogram of ${title}` });
       counts.forEach((count, i) => {
-        const rect = document.createElementNS("http://www.w3.org/2000/svg", "rect");
         const height = (68 * count) / most, wide = 240 / counts.length;
-        for (const [k, v] of Object.entries({ x: i * wide, y: 70 - height, width: wide - 1, height })) rect.setAttribute(k, v);
-        svg.append(rect);
+        svg.append(svgElement("rect", { x: i * wide, y: 70 - height, width: wide - 1, height }));
       });
       const part = sampled < values ? `, ${sampled.toLocaleString("en")} of ${values.toLocaleString("en")} sampled` : "";
       return make("dd", {}, svg, `${low.toPrecision(4)} to ${high.toPrecision(4)}${part}`);
@@ -585,7 +594,7 @@
     const buttons = [button("+", "Zoom in", () => zoomMiddle(1.25)), button("−", "Zoom out", () => zoomMiddle(0.8)), button("fit", "Fit the graph", fit),
       button("open all", "Open all modules", openAll), button("close all", "Close all modules", closeAll)];
     place.append(make("div", { class: "tools" }, search, color, ...buttons), hits, make("div", { class: "bench" }, canvas, detail), key);
-    const openSome = (limit) => { // modules from the outside in, as long as the boxes are few
+    const openSome = (tree, limit) => { // modules from the outside in, as long as the boxes are few
       const queue = [tree.root];
       let boxes = 0;
       while (queue.length) {
@@ -596,7 +605,7 @@
         queue.push(...m.children.filter(isModule));
       }
     };
-    openSome(80);
+    openSome(tree, 80);
     describe();
     const start = () => {
       if (!resize()) return;
@@ -605,7 +614,51 @@
     onShow.push(start);
     addEventListener("resize", start);
     dark.addEventListener("change", () => { legend(); });
-    place.graph = { tree, select, openAll, get boxes() { return drawn.boxes.length; } };
+    place.graph = { tree, select, openAll, sheet: () => sheet(), get boxes() { return drawn.boxes.length; } };
+
+    // ---------------------------------------------------------------------------------------------- for print
+    // The graph as SVG, in columns as in a newspaper: paper does not scroll. Colors are variables, since paper is white
+    // whatever the screen is.
+    const sheet = () => {
+      const paper = buildTree(graph);
+      openSome(paper, PRINTED);
+      const { boxes, edges } = layout(paper, measure), variable = (name) => `var(${name})`;
+      const solid = boxes.filter((b) => !(isModule(b) && b.open));
+      const wide = paper.root.w2 + 40, scale = Math.min(0.62, PAPER[0] / wide), high = PAPER[1] / scale;
+      const body = svgElement("g");
+      for (const b of boxes) {
+        if (!(isModule(b) && b.open)) continue;
+        body.append(svgElement("rect", { x: b.ax, y: b.ay, width: b.w2, height: b.h2, class: "frame" }), textAt(b.name, b.ax + 8, b.ay + 16, b.w2 - 12, "bold"));
+      }
+      const pen = { d: "", moveTo(...p) { this.d += `M${p.map(Math.round)}`; }, lineTo(...p) { this.d += `L${p.map(Math.round)}`; }, bezierCurveTo(...p) { this.d += `C${p.map(Math.round)}`; } };
+      edges.forEach(([a, b, around]) => drawEdge(pen, a, b, around));
+      body.append(svgElement("path", { d: pen.d, class: "wire" }));
+      for (const b of solid) {
+        const [back, alpha, front] = fill(b, variable), [first, second] = lines(b);
+        const onCpu = !isModule(b) && graph.texts[b.node.p] === "cpu";
+        const box = svgElement("rect", { x: b.ax, y: b.ay, width: b.w2, height: b.h2, rx: isModule(b) ? 3 : 9, class: onCpu ? "box oncpu" : "box" });
+        box.style.fill = back;
+        box.style.fillOpacity = alpha;
+        const title = textAt(first, b.ax + 10, b.ay + (second ? 18 : 26), b.w2 - 16, isModule(b) ? "bold" : ""), type = textAt(second, b.ax + 10, b.ay + 34, b.w2 - 16, "small");
+        title.style.fill = type.style.fill = front;
+        body.append(box, title, type);
+      }
+      const rows = solid.map((b) => [b.ay, b.ay + b.h2]).sort((a, b) => a[0] - b[0]);
+      const made = make("div", { class: "sheet", role: "img", "aria-label": `Graph of the ${graph.title}` });
+      for (let top = 0; top < paper.root.h2;) {
+        let end = Math.min(top + high, paper.root.h2);
+        if (end < paper.root.h2) {
+          const cut = rows.filter(([from, to]) => from < end && to > end);
+          const above = Math.min(end, ...cut.map(([from]) => from - GAP_Y / 2));
+          if (above > top) end = above;
+        }
+        const column = svgElement("svg", { viewBox: `0 ${top} ${wide} ${end - top}`, width: wide * scale, height: (end - top) * scale });
+        column.append(body.cloneNode(true));
+        made.append(column);
+        top = end;
+      }
+      return made;
+    };
   };
 
   const data = JSON.parse(byId("data").textContent);
@@ -617,12 +670,14 @@
   // ---------------------------------------------------------------------------------------------------- print
   let opened = [];
   addEventListener("beforeprint", () => {
+    document.querySelectorAll(".graph").forEach((place) => { if (place.graph) place.append(place.graph.sheet()); });
     opened = [...document.querySelectorAll("details:not([open])")];
     opened.forEach((d) => { d.open = true; });
     panels.forEach((p) => { p.hidden = false; });
   });
   addEventListener("afterprint", () => {
     opened.forEach((d) => { d.open = false; });
+    document.querySelectorAll(".sheet").forEach((drawing) => drawing.remove());
     show(Math.max(tabs.findIndex((t) => t.getAttribute("aria-selected") === "true"), 0));
   });
   show(Math.max(tabs.findIndex((tab) => tab.hash === location.hash), 0));
