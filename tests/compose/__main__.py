@@ -26,6 +26,7 @@ GRAPHS = {
     "tosa:avx512": 2500, "tosa:avx2": 700, "tosa:i8mm": 50, "tflite:avx512": 1800, "tflite:avx2": 500,
     "tflite:i8mm": 50, "qnn:avx512": 2000, "qnn:avx2": 500, "qnn:i8mm": 50, "enn:avx512": 2000, "enn:avx2": 500,
     "enn:i8mm": 50, "names:avx512": 300, "stock:xnnpack": 600,
+    "object:x86-64-v3": 600, "object:cortex-m4": 150, "object:cortex-m55": 150,
 }  # fmt: skip
 MODELS = {
     "model:xnnpack:fp32": 140, "model:xnnpack:fp16": 60, "model:xnnpack:int8": 150, "model:xnnpack:dynamic": 150,

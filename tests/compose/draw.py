@@ -54,13 +54,16 @@ class Palette:
 
 
 def palette_of(seed: int) -> Palette:
-    """One family of eight has larger images, one has channels that fill vectors: some kernels are for those alone."""
+    """One family of eight has larger images, one has channels that fill vectors, and one has rows of 4096 bytes (1024
+    floats): some kernels and layouts are for those alone."""
     r = random.Random(f"palette {seed // FAMILY}")
     kind = seed // FAMILY % 8
     if kind == 5:
         return Palette((r.choice((16, 24, 32)), r.choice((48, 64, 96))), (r.choice((24, 28)), r.choice((26, 30))))
     if kind == 6:
         return Palette((64, r.choice((64, 96, 128))), (r.choice((8, 12)), r.choice((7, 14, 16))))
+    if kind == 7:
+        return Palette((1024, r.choice((2, 8, 17, 32))), (r.choice((1, 2)), r.choice((2, 3, 4))))
     return Palette(tuple(r.choice(CHANNELS) for _ in range(2)), tuple(r.choice(SIZES) for _ in range(2)))
 
 

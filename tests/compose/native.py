@@ -24,7 +24,7 @@ from edgewright.ir.numerics import Numerics
 from tests.compose.coverage import Coverage
 
 _GUARD, _MOST = 256, 20_000  # bytes beside an array; kernels held
-_RUBBISH = (0xCB, 0x35)
+_RUBBISH = (0xFF, 0x35)  # NaN, and a small number
 
 
 class _Memory(Cache):

@@ -46,6 +46,16 @@ def _stock_failure(spec: Spec) -> Failed | None:
     return (found.kind, found.detail) if isinstance(found, outcome.Failure) else None
 
 
+def _object_failure(target: str) -> Callable[[Spec], Failed | None]:
+    from tests.compose.object_check import check_object
+
+    def run(spec: Spec) -> Failed | None:
+        found = check_object(spec, target)
+        return (found.kind, found.detail) if isinstance(found, outcome.Failure) else None
+
+    return run
+
+
 def _graph_failure(cpu: str) -> Callable[[Spec], Failed | None]:
     def run(spec: Spec) -> Failed | None:
         found = outcome.check(spec, cpu)
@@ -61,6 +71,8 @@ def shrunk(unit: str, seed: int, budget: int = 600) -> tuple[Spec, str]:
     builder: Callable[[], Any]
     if kind == "stock":
         spec, run, builder = generate("core", seed), _stock_failure, DIALECTS["core"].builder
+    elif kind == "object":
+        spec, run, builder = generate("core", seed), _object_failure(rest[0]), DIALECTS["core"].builder
     elif kind == "model":
         from tests.compose.model_draws import generate_model
         from tests.compose.models import Models

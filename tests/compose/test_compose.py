@@ -50,6 +50,26 @@ def test_native_is_the_reference(dialect: str, family: int, half: int) -> None:
     assert drawn >= count - 2  # now and then nothing fits
 
 
+_MORE_OBJECTS = {"x86-64-v3": 8000, "x86-64-v4": 8100, "cortex-m4": 8200, "cortex-m7": 8300, "cortex-m33": 8400,
+                 "cortex-m55": 8500, "cortex-m85": 8600}  # fmt: skip
+OBJECTS = [
+    ("x86-64-v3", range(7000, 7010)),
+    *(pytest.param(target, range(n, n + 40), marks=pytest.mark.slow) for target, n in _MORE_OBJECTS.items()),
+]
+
+
+@pytest.mark.parametrize(("target", "seeds"), OBJECTS)
+def test_object_files(target: str, seeds: range) -> None:
+    """Object files without a runtime, called here between guard pages or booted on boards, are the reference."""
+    from tests.compose.object_check import check_object, missing_tool
+
+    if missing_tool(target) or (target == "x86-64-v4" and "avx512" not in cpus()):
+        pytest.skip("needs a tool or an instruction set")
+    found = {seed: check_object(generate("core", seed), target) for seed in seeds if generate("core", seed).outputs}
+    assert {seed: f for seed, f in found.items() if isinstance(f, outcome.Failure)} == {}
+    assert sum(isinstance(f, str) for f in found.values()) <= len(seeds) // 5  # the others have no object file
+
+
 def test_one_name_one_kernel() -> None:
     """Machine code is cached by kernels' names, for graphs of all dialects together."""
     names = Names()

@@ -37,6 +37,8 @@ def outcome(unit: str, seed: int, coverage: Coverage) -> dict[str, Any]:
             return _model(rest, seed, coverage)
         if kind == "stock":
             return _stock(seed)
+        if kind == "object":
+            return _object(rest[0], seed)
         return _names(rest[0], seed) if kind == "names" else _graph(kind, rest[0], seed, coverage)
     except Exception as error:  # a defect of the tests or of the reference: it is to be seen, and the search goes on
         return {"failure": f"raised {type(error).__name__}", "detail": str(error)[:300], "spec": ""}
@@ -57,6 +59,21 @@ def _stock(seed: int) -> dict[str, Any]:
     if not spec.outputs or spec.options["mode"] not in MODES:
         return {"skipped": "stock: not of XNNPACK's types"}
     found = check_stock(spec)
+    if isinstance(found, str):
+        return {"skipped": found}
+    return {} if found is None else {"failure": found.kind, "detail": found.detail, "spec": spec.text()}
+
+
+def _object(target: str, seed: int) -> dict[str, Any]:
+    from tests.compose.object_check import check_object, missing_tool
+
+    tool = missing_tool(target)
+    if tool:
+        return {"skipped": f"{tool} is not installed"}
+    spec = generate("core", seed)
+    if not spec.outputs:
+        return {"skipped": "nothing was drawn"}
+    found = check_object(spec, target)
     if isinstance(found, str):
         return {"skipped": found}
     return {} if found is None else {"failure": found.kind, "detail": found.detail, "spec": spec.text()}

@@ -116,7 +116,10 @@ class TimeBudget:
 def run_model(command: list[str], targets: Sequence[str], gigabytes: float, budget: TimeBudget) -> Iterator[Row]:
     """Rows of one process. If it is killed or dies, a row tells of the target it was at; at the time limit, of all that
     were left."""
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+    alone = {"OMP_NUM_THREADS": "1", "EDGEWRIGHT_THREADS": "1", **os.environ}  # waiting threads use the processor, too
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True, env=alone
+    )
     worker, current, done = _Worker(process), targets[0], set()
     for line in worker.lines(gigabytes, budget):
         content = json.loads(line)

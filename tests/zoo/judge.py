@@ -100,7 +100,8 @@ def _measured(subject: Subject, target: ZooTarget, result: Any) -> Row:
     method.close()
     eager = subject.eager
     graph = eager if result.exported is subject.exported else evaluate(result.exported, calls)
-    row: Row = {"status": "ok", "bytes": len(result.buffer)}
+    size = len(result.buffer) if result.report is None else result.report.bytes  # large files are not made for it
+    row: Row = {"status": "ok", "bytes": size}
     row["sqnr"] = round(sqnr(zip(eager, file, strict=True)), 1)
     row["agreement"] = round(sqnr(zip(graph, file, strict=True)), 1)
     row.update(_facts(result.report))

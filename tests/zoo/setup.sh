@@ -5,7 +5,7 @@ set -euo pipefail
 venv=${1:?usage: setup.sh DIR}
 here=$(cd "$(dirname "$0")" && pwd)
 python3 -m venv "$venv"
-"$venv/bin/pip" install --index-url "${TORCH_INDEX:-https://download.pytorch.org/whl/cpu}" "torch==2.13.0" \
+"$venv/bin/pip" install --retries 0 --index-url "${TORCH_INDEX:-https://download.pytorch.org/whl/cpu}" "torch==2.13.0" \
     || "$venv/bin/pip" install "torch==2.13.0"
 grep -E '^(torchvision|timm)==' "$here/requirements.txt" | xargs "$venv/bin/pip" install --no-deps
 grep -vE '^(#|torchvision|timm)' "$here/requirements.txt" | xargs -d '\n' "$venv/bin/pip" install pillow

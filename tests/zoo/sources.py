@@ -1,6 +1,7 @@
 """Names of the zoo: ``torchvision/resnet18``, ``timm/vit_tiny_patch16_224``, ``transformers/bert``, ``module:factory``.
 
-``models.txt`` lists them with their numbers of parameters, smallest first; ``python -m tests.zoo choose`` writes it.
+``name@2`` keeps two of equal blocks. ``models.txt`` lists them with their numbers of parameters, smallest first;
+``python -m tests.zoo choose`` writes it.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ def build(name: str) -> Any:
     import torch
 
     from tests.zoo.network import ModelError, seed_of
+    from tests.zoo.reduced import MARK, shorten
     from tests.zoo.weights import randomize, set_norm_statistics
 
     torch.manual_seed(seed_of(name))
@@ -40,7 +42,10 @@ def build(name: str) -> Any:
             module, _, factory = name.partition(":")
             return getattr(import_module(module), factory)()
         source, _, rest = name.partition("/")
+        rest, mark, count = rest.partition(MARK)
         network = import_module(f"tests.zoo.{source}_models").build(rest)
+        if mark:
+            network.note = f"{network.note}, {shorten(network.module, int(count))}"
         randomize(network.module, seed_of(name))
         set_norm_statistics(network.module, network.calls)
     except ModelError:
@@ -54,6 +59,8 @@ def build(name: str) -> Any:
 
 def choose() -> Iterator[str]:
     """Lines of ``models.txt``."""
+    from tests.zoo import reduced
+
     sizes: dict[str, int] = {}
     for source in SOURCES:
         made = import_module(f"tests.zoo.{source}_models").choose()
@@ -61,3 +68,5 @@ def choose() -> Iterator[str]:
     yield "# name, parameters; written by `python -m tests.zoo choose`"
     for name, size in sorted(sizes.items(), key=lambda item: (item[1], item[0])):
         yield f"{name} {size}"
+    yield "# with fewer of their equal blocks"
+    yield from reduced.NAMES

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.zoo.judge import DEFECTS
+from tests.zoo.reduced import MARK
 from tests.zoo.targets import TARGETS
 
 Row = dict[str, Any]
@@ -86,7 +87,7 @@ def _worse(old: Row, new: Row) -> Iterator[str]:
 
 def page(table: Mapping[str, Any], total: int) -> str:
     """The page of the docs."""
-    return "\n".join([*_introduction(table, total), *_counts(table), *_groups(table)]) + "\n"
+    return "\n".join([*_introduction(table, total), *_counts(table), *_reduced(table), *_groups(table)]) + "\n"
 
 
 def write_pages(table: Mapping[str, Any], total: int) -> None:
@@ -135,6 +136,21 @@ def _counts(table: Mapping[str, Any]) -> Iterator[str]:
             f" {_median(ok, 'sqnr')} | {count['refused']} | {uncaptured} | {count['limit']} | {defects} |"
         )
     yield "\nCoverage (of multiply-accumulates), delegates and SQNR are medians over the models that are ok.\n"
+
+
+def _reduced(table: Mapping[str, Any]) -> Iterator[str]:
+    """Networks that ran with fewer of their equal blocks, and for which targets the complete ones did not."""
+    reduced = {row["model"]: row["input"] for row in table["rows"] if MARK in row["model"] and "input" in row}
+    if not reduced:
+        return
+    yield "## With fewer of their equal blocks\n"
+    yield "Networks of 400 million parameters and more need more time or memory than a run has. Of blocks that follow"
+    yield "each other and are equal, two are left: every operator and width is compiled, run and compared.\n"
+    for model, note in reduced.items():
+        complete = model.partition(MARK)[0]
+        limits = [r["target"] for r in table["rows"] if r["model"] == complete and r["status"] == "limit"]
+        yield f"- {model} ({note}); the complete network is at the limit for {', '.join(limits) or 'no target'}"
+    yield ""
 
 
 def _median(rows: list[Row], key: str) -> str:

@@ -20,6 +20,7 @@ from tests.zoo import table as tables
 from tests.zoo.campaign import Campaign, Limits, State, TimeBudget, share
 from tests.zoo.judge import Subject, judge, make_subject
 from tests.zoo.network import TensorOutputs
+from tests.zoo.reduced import MARK, NAMES, shorten
 from tests.zoo.sources import listed
 from tests.zoo.targets import TARGETS
 from tests.zoo.worker import work
@@ -248,10 +249,31 @@ def test_outputs_are_flat_tuples_of_tensors() -> None:
 
 
 def test_the_list_has_what_is_promised() -> None:
-    names = listed()
+    names = [name for name in listed() if MARK not in name]
+    assert [name for name in listed() if MARK in name] == list(NAMES)
     counts = {
         source: sum(n.startswith(f"{source}/") for n in names) for source in ("torchvision", "timm", "transformers")
     }
     assert counts["timm"] == 150 and counts["transformers"] == 60 and counts["torchvision"] >= 100
     assert len(set(names)) == len(names) and not any("quantized_" in n for n in names)
-    assert listed(["timm/*"]) == [n for n in names if n.startswith("timm/")] and listed([CONVOLUTION]) == [CONVOLUTION]
+    assert listed(["timm/*"]) == [n for n in listed() if n.startswith("timm/")] and listed([CONVOLUTION]) == [
+        CONVOLUTION
+    ]
+
+
+def test_equal_blocks_are_left_out() -> None:
+    """Of each run of equal blocks, in lists and sequences; not layers without weights, nor what is inside a block."""
+    from torch import nn
+
+    def block(width: int) -> nn.Module:
+        return nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.ReLU(), nn.ReLU())
+
+    model: Any = nn.Module()
+    model.stem = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.ReLU(), nn.ReLU())
+    model.blocks = nn.ModuleList([block(4), block(4), block(4), block(8), block(4)])
+    model.stage = nn.Sequential(block(4), block(4), block(4), block(4))
+    first = model.blocks[0]
+    assert shorten(model, 2) == "6 of 9 blocks"
+    assert [b[0].in_features for b in model.blocks] == [4, 4, 8, 4] and model.blocks[0] is first
+    assert len(model.stage) == 2 and len(model.stem) == 4 and len(first) == 4
+    assert all(name in listed() for name in (n.partition(MARK)[0] for n in NAMES))

@@ -10,7 +10,7 @@ from tests.zoo.network import ModelError, Network, TensorOutputs, count_paramete
 from tests.zoo.torchvision_models import library
 
 COUNT = 150
-SIZES = (64, 96, 128)  # before the model's own
+SIZES = (64, 96, 128, 112)  # before the model's own; 112 for patches of 14
 # Not instantiated while choosing: variants of architectures that are listed smaller.
 _LARGE = re.compile(
     r"large|huge|giant|gigantic|enormous|xlarge|_xl|so400m|so150m|_3b|_1b|_7b|_h\b|_384|_448|_512|_h_|test_"

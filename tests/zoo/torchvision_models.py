@@ -26,6 +26,7 @@ from tests.zoo.network import (
 )
 
 SIZES = (64, 96, 128, 224)  # the first that the model takes
+SIZES_OF_14 = (112,)  # for patches of 14 pixels
 DETECTOR_SIZES = (96, 128, 224, 320)
 _DEFINED: list[Any] = []
 
@@ -82,7 +83,7 @@ def build(name: str) -> Network:
         return _video(name)
     failures = []
     detector = ".detection" in module
-    for size in DETECTOR_SIZES if detector else SIZES:
+    for size in DETECTOR_SIZES if detector else SIZES_OF_14 if name.endswith("_14") else SIZES:
         try:
             created = _create(name, _options(name, size)).eval()
             model = TensorOutputs(DetectorHeads(created) if detector else created)
