@@ -38,6 +38,8 @@ sys.path.insert(0, str(PEERS))
 import networks  # noqa: E402
 from prepare import SUFFIX  # noqa: E402
 
+NETWORKS = ("mobilenet_v2", "mobilenet_v3_small", "resnet18", "resnet50", "vit_b_16", "bert_base_128", "decoder",
+            "linear4", "lstm")  # fmt: skip
 MODULES = {
     "edgewright": "edgewright",
     "executorch": "executorch.extension.pybindings.portable_lib",
@@ -136,19 +138,27 @@ def measure(network: str, precision: str, threads: int, args: argparse.Namespace
             engines.append(start(name, python, path, inputs, threads))
         except (RuntimeError, subprocess.CalledProcessError) as error:
             OUT.print(f"{name}: {network} {precision} cannot be measured: {error}", style="red")
-    rounds = range(args.rounds)
-    for at in track(rounds, f"{network} {precision} {threads}", console=Console(stderr=True), transient=True):
-        for engine in engines[at % len(engines) :] + engines[: at % len(engines)]:
-            engine.measure()
-            time.sleep(REST)
+    measure_in_turns(engines, args.rounds, f"{network} {precision} {threads}")
     for _, pause in product(range(PAUSE_ROUNDS if args.pauses else 0), PAUSES):
         for engine in engines:
             engine.measure_after(pause)
             time.sleep(REST)
+    stop(engines)
+    return {engine.name: engine for engine in engines}
+
+
+def stop(engines: list[Engine]) -> None:
     for engine in engines:
+        assert engine.process.stdin is not None
         engine.process.stdin.close()
         engine.process.wait()
-    return {engine.name: engine for engine in engines}
+
+
+def measure_in_turns(engines: list[Engine], rounds: int, title: str) -> None:
+    for at in track(range(rounds), title, console=Console(stderr=True), transient=True):
+        for engine in engines[at % len(engines) :] + engines[: at % len(engines)]:
+            engine.measure()
+            time.sleep(REST)
 
 
 def peak(precision: str, threads: int) -> float:
@@ -251,7 +261,7 @@ def reference(network: str, folder: Path) -> np.ndarray:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
-    add("--network", action="append", choices=tuple(networks.NAMES))
+    add("--network", action="append", choices=NETWORKS)
     add("--precision", action="append", choices=("fp32", "int8", "int4"))
     add("--threads", action="append", type=int)
     add("--rounds", type=int, default=30)
@@ -266,9 +276,9 @@ def main() -> None:
         OUT.print(f"{name} is not installed, and not measured", style="yellow")
     pythons = {name: python for name, python in pythons.items() if not args.only or name in args.only}
     results = []
-    for network in args.network or networks.NAMES:
+    for network in args.network or NETWORKS:
         expected = reference(network, args.folder)
-        asked = [p for p in networks.NAMES[network] if not args.precision or p in args.precision]
+        asked = [p for p in networks.SUITE[network].precisions if not args.precision or p in args.precision]
         for precision, threads in product(asked, args.threads or (1, 2)):
             engines = measure(network, precision, threads, args, pythons)
             results.append(show(network, precision, threads, engines, expected))

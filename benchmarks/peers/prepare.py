@@ -31,7 +31,7 @@ class Wanted:
 
     @property
     def dynamic(self) -> bool:
-        return self.name == "bert_base_128"
+        return networks.SUITE[self.name].dynamic
 
     @property
     def example(self) -> tuple[Any, ...]:
@@ -147,7 +147,7 @@ def openvino(wanted: Wanted, path: Path) -> None:
         import nncf
 
         data = [[x.numpy() for x in inputs] for inputs in wanted.calibration()]
-        kind = nncf.ModelType.TRANSFORMER if wanted.dynamic or wanted.name == "vit_b_16" else None
+        kind = nncf.ModelType.TRANSFORMER if wanted.dynamic or networks.SUITE[wanted.name].attention else None
         converted = nncf.quantize(converted, nncf.Dataset(data), subset_size=CALIBRATION, model_type=kind)
     if wanted.precision == "int4":
         import nncf
@@ -172,7 +172,7 @@ def litert(wanted: Wanted, path: Path) -> None:
     worker.load_quantization_recipe(recipe.static_wi8_ai8())
     for edge in (qtyping.TFLOperationName.INPUT, qtyping.TFLOperationName.OUTPUT):  # floats in, floats out, as others
         worker.update_quantization_recipe(regex=".*", operation_name=edge, algorithm_key="no_quantize")
-    pictures = [{"args_0": image.numpy()} for image in networks.images(CALIBRATION).split(1)]
+    pictures = [{f"args_{i}": x.numpy() for i, x in enumerate(inputs)} for inputs in wanted.calibration()]
     path.write_bytes(worker.quantize(worker.calibrate({"serving_default": pictures})).quantized_model)
 
 
