@@ -77,9 +77,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _dispatch(arguments: list[str]) -> int:
     command = next((a for a in arguments if a in COMMANDS), None)
-    if command == "demo" and "numpy" not in sys.modules:
-        # numpy reads this at import. Matrix products as small as the demo's lose more to thread wake-ups than they
-        # gain, and a hundredfold on a busy machine.
+    if command in ("demo", "llm") and "numpy" not in sys.modules:
+        # numpy reads this at import. Matrix products as small as the demo's, or as one window of a text, lose more to
+        # thread wake-ups than they gain, and a hundredfold on a busy machine. Windows have threads of their own.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     parser = build_parser(command)
     args = parser.parse_args(arguments)
@@ -147,12 +147,19 @@ def _import_user_modules(names: Sequence[str]) -> None:
             raise UsageError("--import", f"cannot import it: {error}", value=name) from error
 
 
+class _StderrHandler(logging.Handler):
+    """Writes to what ``sys.stderr`` is at the time: a progress bar replaces it to print lines above the bar."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        print(self.format(record), file=sys.stderr, flush=True)
+
+
 def configure_logging(default: str) -> None:
     """Send ``edgewright.*`` logs to stderr, at the level of ``EDGEWRIGHT_LOG`` or else ``default``."""
     level = os.environ.get("EDGEWRIGHT_LOG", "").lower() or default
     if level not in _LEVELS:
         raise not_among("EDGEWRIGHT_LOG", level, _LEVELS)
-    handler = logging.StreamHandler(sys.stderr)
+    handler = _StderrHandler()
     handler.setFormatter(logging.Formatter("%(levelname).1s %(name)s: %(message)s"))
     logger = logging.getLogger("edgewright")
     logger.handlers[:] = [handler]

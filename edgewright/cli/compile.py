@@ -297,7 +297,8 @@ def _check_memory(built: Built, limit: int | None) -> None:
 def parse_report(text: str) -> str:
     """The path of a report, which is JSON."""
     if not text.endswith(".json"):
-        raise argparse.ArgumentTypeError(f"the report is JSON: its name must end in .json, not {text!r}")
+        remedy = f"; --html {text} writes a page" if text.endswith((".html", ".htm")) else ""
+        raise argparse.ArgumentTypeError(f"the report is JSON: its name must end in .json, not {text!r}{remedy}")
     return text
 
 

@@ -10,10 +10,12 @@ from edgewright.api.explain import lines, tree
 from edgewright.api.progress import Stages
 from edgewright.cli import model_options
 from edgewright.cli.model_options import SPEC, make_session, model_name, quiet_imports, selected_targets
+from edgewright.cli.npu_layers import npu_layers, show_npu_layers
 from edgewright.console import clean, console
 
 if TYPE_CHECKING:
     from edgewright.api.compile_report import CompileReport
+    from edgewright.api.result import CompileResult
 
 EXAMPLES = """examples:
   edgewright explain net:Net --target xnnpack
@@ -41,20 +43,22 @@ def run(args: argparse.Namespace) -> int:
             session.calls.append(session.example)
         with quiet_warnings():
             results = build_all(session, targets, raises=len(targets) == 1)
-    reports = [result.report for result in results.values()]
     if args.json:
-        print(json.dumps([_facts(report) for report in reports], indent=2))
+        print(json.dumps([_facts(result) for result in results.values()], indent=2))
         return 0
-    for report in reports:
-        _show(args, report)
+    for result in results.values():
+        _show(args, result.report)
+        show_npu_layers(npu_layers(result.buffer))
     for name, error in results.failures.items():
         console().print(f"{name}: {clean(error)}", style="red", soft_wrap=True)
     return next((e.exit_code for e in results.failures.values()), 0)
 
 
-def _facts(report: CompileReport) -> dict[str, Any]:
+def _facts(result: CompileResult) -> dict[str, Any]:
+    report, layers = result.report, npu_layers(result.buffer)
     methods = {name: tree(method.verdicts, name).to_dict() for name, method in report.methods.items()}
-    return {"target": report.target, "backend": report.backend, "coverage": report.coverage, "methods": methods}
+    return {"target": report.target, "backend": report.backend, "coverage": report.coverage, "methods": methods,
+            "npu_layers": layers}  # fmt: skip
 
 
 def _show(args: argparse.Namespace, report: CompileReport) -> None:

@@ -20,6 +20,7 @@ from edgewright.api.image_data import SUFFIXES, ImageOptions, read_image
 from edgewright.errors import FileAccessError, InputError, UsageError
 from edgewright.ir.dtypes import parse_dtype
 from edgewright.runtime.metadata import MethodMetadata, ScalarInfo, TensorInfo
+from edgewright.runtime.method_io import dtype_remedy
 from edgewright.runtime.tensor import Array
 
 Inputs = list[Any]
@@ -128,7 +129,7 @@ def _read_array(source: str, stream: IO[bytes], info: TensorInfo) -> Array:
     for extent in shape:
         count *= extent
     if count * dtype.itemsize > info.nbytes:
-        remedy = f"Convert it: x.astype('{info.dtype}')." if dtype != expected else _size_remedy(shape, info)
+        remedy = dtype_remedy(str(dtype), info.dtype) if dtype != expected else _size_remedy(shape, info)
         raise InputError(f"{source} as {info.name}", f"must be {info}", value=f"{dtype}{list(shape)}", remedy=remedy)
     data = stream.read(count * dtype.itemsize)
     if len(data) != count * dtype.itemsize:

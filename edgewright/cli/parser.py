@@ -7,7 +7,7 @@ import argparse
 import re
 import shutil
 from collections.abc import Iterator
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from edgewright.hints import did_you_mean
 
@@ -22,6 +22,15 @@ class Parser(argparse.ArgumentParser):
     def format_help(self) -> str:
         width = shutil.get_terminal_size().columns
         return "".join(f"{part}\n" for line in super().format_help().splitlines() for part in wrap_line(line, width))
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As argparse's, but the command's own parser reports what it does not know."""
+        found, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            commands = next((a.choices for a in self._actions if isinstance(a, argparse._SubParsersAction)), {})
+            parser = commands.get(str(found.command), self) if commands else self
+            parser.error(f"{_UNKNOWN}{' '.join(unknown)}")
+        return found
 
     def error(self, message: str) -> NoReturn:
         from edgewright.console import print_error
@@ -38,8 +47,16 @@ class Parser(argparse.ArgumentParser):
         if message.startswith(_UNKNOWN):
             words = [word.partition("=")[0] for word in message.removeprefix(_UNKNOWN).split()]
             wrong = next((word for word in words if word.startswith("-")), "")
-            return did_you_mean(wrong, list(_options(self))) if wrong else ""
+            return did_you_mean(wrong, list(_options(self))) if wrong else self._option_for(words[0])
         return ""
+
+    def _option_for(self, word: str) -> str:
+        """The option that an argument without one may be meant for: inputs are not positional, as a model is."""
+        options = set(_options(self))
+        names = [name for name in ("--inputs", "--calibrate", "--quantize", "--target") if name in options]
+        if names[:1] == ["--inputs"]:
+            return f"Inputs have an option: --inputs {word}"
+        return f"{word!r} needs an option: {', '.join(names)} and others." if names else ""
 
 
 def wrap_line(line: str, width: int) -> Iterator[str]:

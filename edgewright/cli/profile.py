@@ -8,6 +8,7 @@ import statistics
 import time
 from dataclasses import asdict
 
+from edgewright.cli.npu_layers import npu_layers, show_npu_layers
 from edgewright.cli.run import show_profile
 from edgewright.cli.run_method import Job, add_measurement_arguments, load, measured_inputs
 from edgewright.console import console, progress
@@ -26,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXAMPLES
     add_measurement_arguments(parser)
     add = parser.add_argument
-    add("--repeat", type=int, default=10, metavar="N", help="run N times and show means (default: 10)")
+    add("--repeat", type=int, default=10, metavar="N", help="run N times and show medians (default: 10)")
     add("--chrome-trace", metavar="t.json", help="write the profile for chrome://tracing or Perfetto")
     add("--etdump", metavar="p.etdp", help="write the profile as ETDump")
     add("--json", action="store_true", help="print the result as JSON")
@@ -61,6 +62,7 @@ def run(args: argparse.Namespace) -> int:
             "runs": len(times),
             "instructions": [asdict(row) for row in profile.rows()],
             "parts": [asdict(row) for row in profile.part_rows()],
+            "npu_layers": npu_layers(args.model),
         }
         print(json.dumps(result, indent=2))
         return 0
@@ -69,6 +71,7 @@ def run(args: argparse.Namespace) -> int:
         summary = f"{args.method}: {duration(median)} per run (median of {len(times)}), on this machine"
         out.print(summary, style="bold", soft_wrap=True)
         show_profile(profile, everything=args.verbose)
+        show_npu_layers(npu_layers(args.model))
         for line in files:
             out.print(f"wrote {line}", soft_wrap=True)
     return 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from statistics import median
 from typing import Any
 
 from rich.console import Console
@@ -52,7 +53,7 @@ def _program(out: Console, facts: Facts, top: int | None) -> None:
     constant = [m for m in facts["methods"] if not m["inputs"] and not m["instruction_count"]]
     for method in facts["methods"]:
         if method not in constant:
-            _method(out, method)
+            _method(out, method, _scales(facts["manifest"]))
     _constant_methods(out, constant)
     _tensors(out, facts["tensors"], top)
     _segments(out, facts["segments"], top)
@@ -76,7 +77,19 @@ def _text(value: object) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def _method(out: Console, method: Facts) -> None:
+def _scales(content: Facts | None) -> dict[str, str]:
+    """What quantized inputs and outputs mean, by name, as the manifest has it; it is untrusted."""
+    recorded = (content or {}).get("quantized_io")
+    found = {}
+    for name, entry in recorded.items() if isinstance(recorded, dict) else ():
+        scale, zero_point = (entry.get(k) for k in ("scale", "zero_point")) if isinstance(entry, dict) else (None, None)
+        if isinstance(scale, float) and isinstance(zero_point, int):
+            short = name.replace("input", "in", 1).replace("output", "out", 1)
+            found[short] = f"x = {scale:.9g} * (q {'-' if zero_point >= 0 else '+'} {abs(zero_point)})"
+    return found
+
+
+def _method(out: Console, method: Facts, scales: dict[str, str]) -> None:
     out.print()
     out.rule(Text(f"method {clean(method['name'])}"), align="left", style="dim")
     numbers = f"{plural(method['instruction_count'], 'instruction')}, {plural(method['value_count'], 'value')}"
@@ -84,7 +97,9 @@ def _method(out: Console, method: Facts) -> None:
     out.print(f"{numbers}; planned memory {arenas}; constants {size(method['constant_bytes'])}")
     edges = [_edge(e) for e in (*method["inputs"], *method["outputs"])]
     if edges:
-        columns = ("", "type", "shape", ">size", "memory")
+        columns: tuple[str, ...] = ("", "type", "shape", ">size", "memory")
+        if scales and method["name"] == "forward":  # the one method of a program with integer inputs and outputs
+            columns, edges = (*columns, "real value"), [(*edge, scales.get(edge[0], "")) for edge in edges]
         out.print(table("inputs and outputs", columns, edges, flexible="shape"))
     if method["operators"]:
         rows = [(o["name"], o["calls"], _yes_or(o["kernel"], "missing")) for o in method["operators"]]
@@ -229,7 +244,7 @@ def _profile(out: Console, facts: Facts, top: int | None) -> None:
         for key in ("allocations", "debug_events"):
             title += f", {runs[0][key]} {key.replace('_', ' ')}" if runs[0][key] else ""
         visible, rest = _truncate(_events(runs), top)
-        heading = "time" if len(runs) == 1 else "mean time"
+        heading = "time" if len(runs) == 1 else "median"
         columns = ("event", ">instruction", ">starts at", f">{heading}")
         out.print(table(title, columns, visible, flexible="event"))
         _print_hidden_count(out, rest)
@@ -253,7 +268,7 @@ def _group_equal_runs(runs: list[Facts]) -> list[tuple[int, list[Facts]]]:
 def _events(runs: list[Facts]) -> list[tuple[object, ...]]:
     rows: list[tuple[object, ...]] = []
     for events in zip(*(run["events"] for run in runs), strict=True):
-        start, elapsed = (sum(e[key] for e in events) / len(events) for key in ("start_ms", "ms"))
+        start, elapsed = (median(e[key] for e in events) for key in ("start_ms", "ms"))
         at = "" if events[0]["instruction"] < 0 else events[0]["instruction"]
         rows.append((events[0]["name"], at, duration(start / 1e3), duration(elapsed / 1e3)))
     return rows

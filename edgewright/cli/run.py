@@ -152,7 +152,7 @@ def show_profile(profile: Profile, *, everything: bool) -> None:
     """Print the slowest instructions, or all of them in program order."""
     rows = profile.rows()
     visible = rows if everything else sorted(rows, key=lambda row: -row.share)[:_SLOWEST]
-    cells = [(r.instruction, r.layer, r.name, r.calls, duration(r.mean_ms / 1e3), share(r.share)) for r in visible]
+    cells = [(r.instruction, r.layer, r.name, r.calls, duration(r.median_ms / 1e3), share(r.share)) for r in visible]
     rest = len(rows) - len(visible)
     if rest:
         left = sum(r.share for r in rows) - sum(r.share for r in visible)
@@ -167,14 +167,14 @@ def show_profile(profile: Profile, *, everything: bool) -> None:
 def show_parts(parts: list[PartRow]) -> None:
     """Print the engine's steps inside the instructions."""
     _print_times("inside", "step", [
-        (f"{p.instruction}.{p.part}", p.layer, p.name, p.calls, duration(p.mean_ms / 1e3), share(p.share))
+        (f"{p.instruction}.{p.part}", p.layer, p.name, p.calls, duration(p.median_ms / 1e3), share(p.share))
         for p in parts
     ])  # fmt: skip
 
 
 def _print_times(title: str, kind: str, cells: list[tuple[Any, ...]]) -> None:
     """Print a table of times; the column of layers only if the file names them."""
-    columns: tuple[str, ...] = (">#", "layer", kind, ">calls", ">mean time", ">share")
+    columns: tuple[str, ...] = (">#", "layer", kind, ">calls", ">median", ">share")
     if not any(row[1] for row in cells):
         columns, cells = (columns[0], *columns[2:]), [(row[0], *row[2:]) for row in cells]
     console().print(table(title, columns, cells, flexible=kind))

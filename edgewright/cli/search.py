@@ -58,6 +58,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--max-size", type=_bytes, metavar="2MiB", help="the largest file")
     add("--minimize", choices=("latency", "size"), help="what to make small within the limits (default: latency)")
     add("--precision", action="append", metavar="int8", help="choose from these presets only; repeatable")
+    add(
+        "--methods", metavar="best",
+        help="of better rounding, if they gain: best tries which, or names, as adaround+bias (default: none)",
+    )  # fmt: skip
     add("--budget", type=_seconds, metavar="10min", help="start no program that would end later than this")
     add("--trials", type=int, metavar="N", help="compile at most N programs (default: 16)")
     add("--seed", type=int, metavar="N", help="of the calibration inputs that errors are measured on (default: 0)")
@@ -116,8 +120,8 @@ def _check_options(args: argparse.Namespace) -> None:
         raise UsageError("search", rule, value=" and ".join(ways) or "nothing")
     if not args.spec:
         given = [n for n in ("target", "calibrate", "metric", "max_drop", "min_sqnr", "max_latency", "max_size",
-                             "minimize", "precision", "recipe", "output", "trials", "seed", "evaluate", "better",
-                             "samples", "mean", "std") if getattr(args, n) not in (None, [])]  # fmt: skip
+                             "minimize", "precision", "recipe", "methods", "output", "trials", "seed", "evaluate",
+                             "better", "samples", "mean", "std") if getattr(args, n) not in (None, [])]  # fmt: skip
         if given:
             rule = f"is of a new search, and --{ways[0]} has its own"
             raise UsageError(f"--{given[0].replace('_', '-')}", rule)
@@ -167,7 +171,7 @@ def _new_task(args: argparse.Namespace, store: Store) -> Task:
             "metric": args.metric, "max_drop": args.max_drop, "min_sqnr": args.min_sqnr, "better": args.better,
             "minimize": args.minimize, "max_latency": args.max_latency, "max_size": args.max_size,
             "precisions": None if args.precision is None else tuple(args.precision), "seed": args.seed,
-            "trials": args.trials,
+            "trials": args.trials, "methods": args.methods,
         }  # fmt: skip
         request = Request(**{name: value for name, value in given.items() if value is not None})
         request.check()

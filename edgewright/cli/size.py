@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 from edgewright.cli.inspect import gather
+from edgewright.cli.npu_layers import npu_layers, show_npu_layers
 from edgewright.console import console, table
 from edgewright.errors import UsageError
 from edgewright.formats.ptd import read_data
@@ -52,6 +53,7 @@ def run(args: argparse.Namespace) -> int:
         "memory": {m["name"]: {"planned": m["planned_bytes"], "constants": m["constant_bytes"]}
                    for m in contents["methods"]},
         "npu_bytes": _npu_memory(contents["manifest"]),
+        "npu_layers": npu_layers(args.model),
     }  # fmt: skip
     if args.json:
         print(json.dumps(facts, indent=2))
@@ -86,6 +88,7 @@ def _show(facts: dict[str, Any], layers: dict[str, int], top: int) -> None:
         out.print(table("delegates", ("method", "delegate", ">calls", ">bytes"), lines))
     if layers:
         _show_layers(layers, total, top)
+    show_npu_layers(facts["npu_layers"])
     tensors = facts["tensors"]
     if tensors:
         lines = [(_name(t), t["kind"], f"{t['type']}{t['shape']}", size(t["bytes"])) for t in tensors[:top]]

@@ -10,7 +10,7 @@ from typing import Any
 
 from edgewright.backends import find_quantizer
 from edgewright.backends.registry import find_backend
-from edgewright.backends.targets import Target, all_targets
+from edgewright.backends.targets import Target, all_targets, search_targets
 from edgewright.cli.doctor import detected_version, required_packages
 from edgewright.console import console, table
 from edgewright.errors import UsageError
@@ -33,11 +33,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    words = " ".join(args.name.lower().split())
     targets = [
         {"target": t.name, "backend": t.backend, "about": t.summary, **_state(t.backend)}
-        for t in sorted(all_targets().values(), key=_order)
-        if words in f"{t.name} {t.backend} {t.summary}".lower()
+        for t in sorted(search_targets(args.name), key=_order)
     ]
     if not targets:
         remedy = f"{did_you_mean(args.name, all_targets(), limit=3)} `edgewright targets` lists them all.".lstrip()

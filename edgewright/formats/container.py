@@ -138,4 +138,6 @@ def _looks_like(view: memoryview) -> str:
         return "This is a profile (ETDump, .etdp)."
     if bytes(view[:4]) == b"PK\x03\x04":
         return "This is a zip archive (a .pt, .pth or .pt2 checkpoint?): export and compile it first."
+    if bytes(view[:4]) == b"GGUF":
+        return "This is a checkpoint of a language model (GGUF): edgewright llm compile MODEL.gguf -o MODEL.pte."
     return "Pass a file written by Edgewright or ExecuTorch."

@@ -153,7 +153,7 @@ def _recomputed_attributes(module: Any) -> set[str]:
 def _check_state(warning: str, module: torch.nn.Module, tensors: set[str]) -> None:
     """Raise if forward changes state that torch.export drops: every call would start from the initial state."""
     if "side effects happened" in warning:  # strict mode reports no names
-        log.warning("forward has side effects, which are not preserved between calls; use buffers for state")
+        log.warning("forward changes something besides buffers (strict export does not say what): calls do not see it")
     match = _ASSIGNED_ATTRIBUTES.search(warning)
     for name in dict.fromkeys(re.findall(r"self\.[\w.]+", match["names"] if match else "")):
         if name in _recomputed_attributes(module):

@@ -100,7 +100,9 @@ class ProgramFunctionalizer(Functionalizer):
             self.placeholders[node.name] = node
             self.aliases.define(node, new)
         elif node.op == "get_attr":
-            new = self.rewriter.graph.get_attr(self._copy_attribute(str(node.target)))
+            # Named as before: an input may have the attribute's name.
+            attribute = self._copy_attribute(str(node.target))
+            new = self.rewriter.graph.create_node("get_attr", attribute, name=node.name)
             new.meta.update(node.meta)
             self.aliases.define(node, new)
         elif node.op == "call_function":

@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from edgewright.program.etrecord import ETRecord
 
 log = logging.getLogger("edgewright.program")
+_LARGE = 1 << 28  # bytes from which a program is written in pieces, and mapped to be run
 
 
 def to_edge(
@@ -258,14 +259,26 @@ class ExecutorchProgramManager:
     def buffer(self) -> bytes:
         """The file's bytes."""
         if self._buffer is None:
-            self._buffer = b"".join(self._chunks())
+            self._buffer = b"".join(self.chunks())
         return self._buffer
+
+    @property
+    def is_large(self) -> bool:
+        """Whether the file's bytes should not be held beside the weights they are copies of."""
+        return sum(segment.size for segment in self.executorch_program.segments or ()) >= _LARGE
+
+    @property
+    def size(self) -> int:
+        """How many bytes the file has."""
+        if self.is_large and self._buffer is None:
+            return sum(memoryview(chunk).nbytes for chunk in self.chunks())
+        return len(self.buffer)
 
     def write_to_file(self, open_file: io.BufferedIOBase) -> None:
         """Write to an open binary file, without copying the weights. A host twin is written next to it first; a
         warning says so if the file has no path."""
         self._write_twin(getattr(open_file, "name", None))
-        for chunk in self._chunks():
+        for chunk in self.chunks():
             open_file.write(chunk)
 
     def save(self, path: str | os.PathLike[str]) -> int:
@@ -275,7 +288,7 @@ class ExecutorchProgramManager:
         if Path(path).suffix != ".pte":
             raise UsageError(str(path), "must end in .pte")
         self._write_twin(path)
-        return write_file(path, self._chunks())
+        return write_file(path, self.chunks())
 
     def _write_twin(self, path: Any) -> None:
         """Write the host twin next to the program's file, where the runtime looks for it."""
@@ -325,7 +338,8 @@ class ExecutorchProgramManager:
             write_data(entries, paths[-1])
         return paths
 
-    def _chunks(self) -> Any:
+    def chunks(self) -> Iterator[Buffer]:
+        """The file's bytes piece by piece: weights are not copied."""
         return program_chunks(self.executorch_program, self.config.segment_alignment)
 
     # ------------------------------------------------------------------------------------------------ emission

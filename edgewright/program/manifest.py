@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from edgewright._version import VERSION
+from edgewright.backends.targets import device_of
 from edgewright.formats import schema
 
 KEY = "edgewright.manifest"
@@ -44,14 +45,10 @@ def build(
 
 
 def targets_of(program: schema.Program) -> list[str]:
-    """The targets of a program: those of its delegates (or their ids), and ``portable`` for portable kernels."""
-    targets = set()
-    for plan in program.execution_plan:
-        for delegate in plan.delegates:
-            specs = {spec.key: bytes(spec.value) for spec in delegate.compile_specs or ()}
-            targets.add(specs.get("target", delegate.id.encode()).decode("utf-8", "replace"))
-        if plan.operators or not plan.delegates:
-            targets.add("portable")
+    """The targets of a program: the devices of its delegates, and ``portable`` for portable kernels."""
+    targets = {device_of(delegate) for plan in program.execution_plan for delegate in plan.delegates}
+    if any(plan.operators or not plan.delegates for plan in program.execution_plan):
+        targets.add("portable")
     return sorted(targets)
 
 

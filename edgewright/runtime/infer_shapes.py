@@ -2,8 +2,8 @@
 
 Kernels have shape functions, delegates specialize their graphs, and scalars computed from sizes alone are evaluated on
 the way. A number that is read from a tensor, such as the position of a token, stays unknown (``RuntimeInt``): results
-of operators that only move with it (``MOVING``) have sizes that do not depend on it. Any other size that depends on the
-contents of a tensor cannot be inferred.
+of operators that only move with it (``MOVING``), or compute with it (``x < position``), have sizes that do not depend
+on it. Any other size that depends on the contents of a tensor cannot be inferred.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from edgewright.errors import ExecutionError
+from edgewright.formats.operator_signatures import Kind
 from edgewright.ir.graph import Graph
 from edgewright.runtime.binding import KernelStep
 from edgewright.runtime.delegate_calls import DelegateStep
@@ -25,21 +26,19 @@ from edgewright.runtime.values import IntItems, TensorItems
 
 _VIEW = "executorch_prim::et_view.default"
 _ITEM = "aten::_local_scalar_dense"
+_RANGE = "aten::arange."  # the operators whose scalars (``Kind.NUMBER``) are sizes
 _SIZE_OPS = ("aten::sym_size.int", "aten::sym_numel")
 _SUMS: dict[str, Callable[[Any, Any], Any]] = {
     "executorch_prim::add.Scalar": lambda a, b: a + b,
     "executorch_prim::sub.Scalar": lambda a, b: a - b if isinstance(a, RuntimeInt) else None,
 }
 # Operators that do the same at any position, as long as it is in their tensors: a caller checks that.
+_AT_START_POS = (
+    "update_cache", "update_cache_with_indices", "custom_sdpa", "custom_quantized_sdpa", "sdpa_with_kv_cache",
+)  # fmt: skip
 MOVING = {
     "aten::slice_copy.Tensor_out": ("start", "end"),
-    **dict.fromkeys(
-        [
-            f"llama::{name}.out"
-            for name in ("update_cache", "custom_sdpa", "custom_quantized_sdpa", "sdpa_with_kv_cache")
-        ],
-        ("start_pos",),
-    ),
+    **{f"llama::{name}.out": ("start_pos",) for name in _AT_START_POS},
 }
 
 
@@ -147,12 +146,14 @@ class ShapeInference:
                 self.shapes[index] = tuple(map(int, shape))
 
     def _at_the_start(self, step: KernelStep, arguments: list[Any]) -> list[Any]:
-        """The arguments of a moving operator at position 0."""
+        """The arguments of an operator at position 0, if its sizes are the same at any other."""
         assert step.kernel.signature is not None
-        named = dict(zip((a.name for a in step.kernel.signature.inputs), arguments, strict=True))
-        unknown = {name: a for name, a in named.items() if isinstance(a, RuntimeInt)}
-        if set(unknown) != set(MOVING.get(step.kernel.key, ())) or len({a.index for a in unknown.values()}) > 1:
-            raise ExecutionError(step.kernel.key, "has sizes that depend on the contents of a tensor")
+        key, inputs = step.kernel.key, step.kernel.signature.inputs
+        unknown = {a.name: n for a, n in zip(inputs, arguments, strict=True) if isinstance(n, RuntimeInt)}
+        moves = set(unknown) == set(MOVING.get(key, ())) and len({n.index for n in unknown.values()}) == 1
+        computes = not key.startswith(_RANGE) and all(a.kind is Kind.NUMBER for a in inputs if a.name in unknown)
+        if not moves and not computes:
+            raise ExecutionError(key, "has sizes that depend on the contents of a tensor")
         return [a.offset if isinstance(a, RuntimeInt) else a for a in arguments]
 
     def _members(self, index: int) -> list[int]:

@@ -75,10 +75,18 @@ def _torch_to_array(value: Any) -> Array:
     return np.asarray(tensor.numpy())
 
 
+def dtype_remedy(actual: str, expected: str) -> str:
+    """What to do with an array of another dtype. Small integers are real numbers with a scale: a cast would change what
+    they mean."""
+    if expected in ("int8", "uint8", "int16", "uint16") and actual != "bool":
+        return "Quantize it: q = round(x / scale) + zero_point, which `edgewright inspect` shows, clipped to the type."
+    return f"Convert it: x.astype('{expected}')."
+
+
 def _store_tensor(subject: str, info: TensorInfo, slot: TensorSlot, array: Array) -> None:
     if array.dtype != slot.dtype:
         raise InputError(subject, f"must be {info}", value=f"{array.dtype}{list(array.shape)}",
-                         remedy=f"Convert it: x.astype('{info.dtype}').")  # fmt: skip
+                         remedy=dtype_remedy(str(array.dtype), info.dtype))  # fmt: skip
     fits = len(array.shape) == len(info.shape) and all(
         n <= bound if info.dynamic else n == bound for n, bound in zip(array.shape, info.shape, strict=True)
     )

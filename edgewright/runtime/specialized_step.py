@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from edgewright.runtime.infer_shapes import RuntimeInt
 from edgewright.runtime.jit.segment_step import SegmentStep, scalar_slot
 from edgewright.runtime.step import Step, Values
-from edgewright.runtime.tensor import Shape, TensorSlot
+from edgewright.runtime.tensor import Array, Shape, TensorSlot
 
 if TYPE_CHECKING:
     from edgewright.engine.jit.driver import CompiledGraph
@@ -26,6 +26,9 @@ class SpecializedSegmentStep(SegmentStep):
         super().__init__(_SpecializedRunner(compiled), inputs, [slot for slot, *_ in outputs], calls, end, guards)
         self.compiled = compiled
         self._result_slots, self._numbers = outputs, numbers
+        # A method has caches for each layer: what stays the same of slots is not asked in every call.
+        self._stored_inputs = [(slot, _permutation(slot)) for slot in inputs]
+        self._stored_results = [(slot, shape, view, _permutation(slot)) for slot, shape, view in outputs]
         self.scalars: dict[int, TensorSlot] = {}
 
     def describe(self, values: Values) -> dict[str, Any]:
@@ -52,9 +55,15 @@ class SpecializedSegmentStep(SegmentStep):
     def run(self, table: Values, profile: Profile | None) -> int:
         for index, number in self._numbers.items():
             table[index] = table[number.index] + number.offset if isinstance(number, RuntimeInt) else number
-        inputs = [_stored(slot) for slot in self.input_slots]
-        targets = [None if view else self._target(slot, shape) for slot, shape, view in self._result_slots]
+        inputs = [_in_memory_order(slot.array, order) for slot, order in self._stored_inputs]
+        targets = []
+        for slot, shape, view, order in self._stored_results:
+            if not view and (slot.array is None or slot.array.shape != shape):
+                slot.resize(shape)
+            targets.append(None if view or slot.array is None else _in_memory_order(slot.array, order))
         results = self.runner.run(inputs, targets, profile)
+        if results is targets:
+            return self.end
         for (slot, _, view), array, target in zip(self._result_slots, results, targets, strict=True):
             if array is target:
                 continue
@@ -64,11 +73,6 @@ class SpecializedSegmentStep(SegmentStep):
             else:
                 slot.store(logical)
         return self.end
-
-    @staticmethod
-    def _target(slot: TensorSlot, shape: Shape) -> Any:
-        slot.resize(shape)
-        return None if slot.array is None else _stored(slot)
 
 
 def restore(
@@ -93,10 +97,15 @@ def restore(
     return step
 
 
-def _stored(slot: TensorSlot) -> Any:
-    """A tensor in memory order; the same array object as long as it is the same tensor, if that is its own order."""
-    assert slot.array is not None
-    return slot.array if slot.dim_order == tuple(range(len(slot.dim_order))) else slot.array.transpose(slot.dim_order)
+def _permutation(slot: TensorSlot) -> tuple[int, ...] | None:
+    """The order of a tensor's dimensions in memory; None if it is their own."""
+    return None if slot.dim_order == tuple(range(len(slot.dim_order))) else slot.dim_order
+
+
+def _in_memory_order(array: Array | None, order: tuple[int, ...] | None) -> Array:
+    """The same array object for the same tensor, if its dimensions are in memory order."""
+    assert array is not None
+    return array if order is None else array.transpose(order)
 
 
 class _SpecializedRunner:
@@ -114,9 +123,10 @@ class _SpecializedRunner:
         self.how = f"engine, {host_isa().name}, {compiled.threads} thread{plural}, for these sizes"
 
     def run(self, inputs: Sequence[Any], outputs: Sequence[Any] | None = None, profile: Any = None) -> list[Any]:
+        """The results: the list ``outputs`` itself, if all of them are in it."""
         from edgewright.engine.runner import usable_outputs
 
         if profile is None and outputs is not None and self._bound_arrays.run(inputs, outputs):
-            return list(outputs)
+            return outputs if isinstance(outputs, list) else list(outputs)
         targets = None if outputs is None else usable_outputs(outputs, self.compiled_graph.plan.outputs)
         return self.compiled_graph.run(inputs, targets, profile)

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from edgewright.backends import registry
+from edgewright.cli.inspect import gather
+from edgewright.cli.render import show
 from edgewright.formats import read_program, write_program
 from edgewright.formats.schema import CompileSpec
 from tests.cli.cli import GOLDEN, Cli
@@ -22,6 +24,17 @@ def facts(cli: Cli, name: str | Path, *options: object) -> dict[str, Any]:
     assert (result.code, result.err) == (0, "")
     loaded: dict[str, Any] = json.loads(result.out)
     return loaded
+
+
+def test_integer_inputs_say_which_numbers_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = gather(str(GOLDEN / "linear_fp32_portable.pte"), [])
+    recorded = {"type": "int8", "scale": 0.25, "zero_point": -3}
+    shown["manifest"] = {"quantized_io": {"input0": recorded, "output0": {"scale": "no", "zero_point": 2}, "x": 1}}
+    show(shown, everything=False)
+    lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    (first,) = (line for line in lines if line.startswith("in0"))
+    (last,) = (line for line in lines if line.startswith("out0"))
+    assert first.endswith("x = 0.25 * (q + 3)") and last.endswith("planned")
 
 
 @pytest.mark.sample(22)

@@ -154,9 +154,9 @@ def test_help_groups_the_commands(cli: Cli) -> None:
 def test_a_wrong_option_is_one_line_and_its_remedy(cli: Cli) -> None:
     lines = cli("bench", LINEAR, "--secs", "3").err.splitlines()
     assert lines == [
-        "usage: edgewright: unrecognized arguments: --secs 3",
+        "usage: edgewright bench: unrecognized arguments: --secs 3",
         "  Did you mean --seconds?",
-        "  `edgewright --help` lists the options.",
+        "  `edgewright bench --help` lists the options.",
     ]
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import logging
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,10 +13,13 @@ import numpy as np
 import pytest
 
 from edgewright import files
+from edgewright.backends.targets import find_target
 from edgewright.cli import COMMANDS, build_parser, exit_codes
 from edgewright.cli.completion import _subparser
 from edgewright.cli.parser import wrap_line
+from edgewright.errors import UsageError
 from tests.cli.cli import GOLDEN, Cli
+from tests.cli.terminal import run_on_terminal
 
 LINEAR = GOLDEN / "linear_fp32_portable.pte"
 
@@ -97,6 +102,49 @@ def test_full_disk_says_so_and_leaves_nothing(tmp_path: Path, monkeypatch: pytes
 
 
 @pytest.mark.parametrize(
+    ("arguments", "remedy"),
+    [
+        (["run", "m.pte", "cat.jpg"], "--inputs cat.jpg"),
+        (["compile", "net:Net", "xnnpack"], "'xnnpack' needs an option: --calibrate, --quantize, --target and others."),
+        (["compile", "net:Net", "--target", "xnnpack", "--report", "r.html"], "--html r.html writes a page"),
+    ],
+)
+def test_an_argument_without_its_option(cli: Cli, arguments: list[str], remedy: str) -> None:
+    result = cli(*arguments)
+    assert result.code == 2
+    assert remedy in " ".join(result.err.split())
+
+
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [
+        ("snapdragon 8 gen 3", "Did you mean sm8650?"),
+        ("gen 3 hexagon", "Did you mean sm8650?"),
+        ("exynos 2500", "Did you mean e9955?"),
+        ("snapdragon", r"`edgewright targets snapdragon` lists the \d+ that match\."),
+        ("toaster", r"\A`edgewright targets` lists them all\."),
+    ],
+)
+def test_a_device_by_the_name_on_its_box(name: str, remedy: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        find_target(name)
+    assert re.search(remedy, raised.value.remedy)
+
+
+def test_lines_of_the_log_are_above_the_progress_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not behind it, where the next drawing of the bar leaves a part of it."""
+
+    def log_while_measuring(self: object, *_: object, **__: object) -> None:
+        logging.getLogger("edgewright.test").warning("said meanwhile")
+
+    monkeypatch.setattr("edgewright.runtime.program.Method.reset", log_while_measuring)
+    code, sent = run_on_terminal(monkeypatch, "profile", str(LINEAR), "--repeat", "2")
+    assert code == 0
+    assert sent.count(b"W edgewright.test: said meanwhile") == 2
+    assert b"\x1b[2KW edgewright.test: said meanwhile\r\n" in sent  # on a line that was cleared
+
+
+@pytest.mark.parametrize(
     ("given", "remedy"),
     [
         ("net.py", "Write net:NAME, with the name of the model in it."),
@@ -108,7 +156,6 @@ def test_full_disk_says_so_and_leaves_nothing(tmp_path: Path, monkeypatch: pytes
     ],
 )
 def test_file_of_python_is_told_how_to_name_it(given: str, remedy: str) -> None:
-    from edgewright.errors import UsageError
     from edgewright.frontend.model_spec import load_spec
 
     with pytest.raises(UsageError, match=r"must be package\.module:factory, or a \.pt2 file") as raised:
@@ -117,7 +164,6 @@ def test_file_of_python_is_told_how_to_name_it(given: str, remedy: str) -> None:
 
 
 def test_file_in_this_folder_and_a_class_that_needs_arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from edgewright.errors import UsageError
     from edgewright.frontend.model_spec import load_spec
 
     (tmp_path / "needy_net.py").write_text("class Net:\n    def __init__(self, width, depth=1): pass\n")

@@ -20,6 +20,7 @@ from edgewright.formats.etdump import read_etdump
 from edgewright.frontend.delegate import LoweredBackendModule
 from edgewright.ir.graph import Graph
 from edgewright.runtime import Runtime
+from edgewright.runtime.method_io import dtype_remedy
 from edgewright.units import parse_size
 from tests.cli.cli import GOLDEN, Cli, recorded
 from tests.support.golden import foreign
@@ -214,6 +215,15 @@ def test_wrong_type(cli: Cli, tmp_path: Path, dtype: type) -> None:
     assert f"must be float32[2, 4]; got {np.dtype(dtype)}[2, 4]" in result.err
     assert "x.astype('float32')" in result.err
     assert one_paragraph(result.err)
+
+
+@pytest.mark.parametrize("actual", ["float32", "uint8", "int32"])
+def test_small_integers_are_not_made_by_a_cast(actual: str) -> None:
+    """It would be without the scale: other numbers, and no error."""
+    for expected in ("int8", "uint8", "int16"):
+        remedy = dtype_remedy(actual, expected)
+        assert "q = round(x / scale) + zero_point" in remedy and "astype" not in remedy
+    assert "x.astype('int64')" in dtype_remedy(actual, "int64")
 
 
 def test_missing_delegate(cli: Cli, tmp_path: Path) -> None:

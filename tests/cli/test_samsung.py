@@ -30,7 +30,7 @@ def test_programs_for_this_machine_say_so(
     assert f"analytic bound for {chip}" in done.out
     found = manifest.read(read_program(output))
     assert found is not None
-    assert found["targets"] == [f"{chip} (simulation only: will not run on the chip)"]
+    assert found["targets"] == [f"{chip.lower()} (simulation only: will not run on the chip)"]
 
 
 def test_without_the_sdk_it_is_named(

@@ -77,6 +77,8 @@ def test_a_file_of_another_kind_is_recognised() -> None:
             read_program(load(name))
     with pytest.raises(FormatError, match="zip archive"):
         read_program(b"PK\x03\x04" + bytes(100))
+    with pytest.raises(FormatError, match="edgewright llm compile"):
+        read_program(b"GGUF\x03" + bytes(100))
 
 
 @pytest.mark.parametrize("kind", sorted(hostile.READERS))

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from edgewright.engine.profile import RunTime, StepTime
 from edgewright.errors import (
     ExecutionError,
     FormatError,
@@ -467,6 +468,21 @@ def test_a_constant_cannot_be_written() -> None:
     call.args = [3, 6, 0, 0]
     with pytest.raises(FormatError, match="constant"):
         RUNTIME.load_program(write_program(made)).load_method()
+
+
+def test_a_profile_shows_medians() -> None:
+    """Of instructions, of their steps and of runs: the first compiles, and one in between was interrupted."""
+    profile = Profile()
+    for run in (9_000_000, 2_000_000, 1_000_000, 3_000_000, 50_000_000):
+        part = StepTime(0, 0, "conv2d", 0, run // 2)
+        steps = [StepTime(0, 0, "Backend", 0, run, (part,)), StepTime(0, 1, "aten::add.out", 0, 1_000_000)]
+        profile.runs.append(RunTime("forward", 0, run + 1_000_000, steps))
+    first, second = profile.rows()
+    assert (first.calls, first.median_ms, second.median_ms) == (5, 3.0, 1.0)
+    assert (first.share, second.share) == (0.75, 0.25)
+    (inside,) = profile.part_rows()
+    assert (inside.median_ms, inside.share) == (1.5, 0.375)
+    assert "5 runs, 4.00 ms each (median)" in str(profile)
 
 
 def test_profiles_count_every_instruction(tmp_path: Path) -> None:

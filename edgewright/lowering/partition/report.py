@@ -58,10 +58,22 @@ class Layer:
     reason: str = ""
 
     def __str__(self) -> str:
-        where = f" in {self.module}" if self.module else ""
-        return f"{self.node!r}{where}{f' — {self.reason}' if self.reason else ''}"
+        return f"{self.node!r} in {self.module}" if self.module else repr(self.node)
 
 
+def _by_reason(layers: list[Layer]) -> str:
+    """The layers with why they are not quantized: a transformer has the same reason dozens of times."""
+    reasons: dict[str, list[Layer]] = {}
+    for layer in layers:
+        reasons.setdefault(layer.reason, []).append(layer)
+    parts = []
+    for reason, same in reasons.items():
+        rest = f" and {len(same) - _NAMED} more" if len(same) > _NAMED else ""
+        parts.append(f"{', '.join(map(str, same[:_NAMED]))}{rest}{f' — {reason}' if reason else ''}")
+    return "; ".join(parts)
+
+
+_NAMED = 3  # layers with one reason that are named
 CONVERSIONS = ("quantize", "dequantize")  # always present at inputs and outputs
 
 
@@ -160,7 +172,7 @@ class PartitionReport:
         if not layers or not (self.unquantized or self._has_integers):
             return ""
         text = f"{len(layers) - len(not_quantized)} of {len(layers)} layers quantized"
-        return f"{text}; not quantized: {', '.join(map(str, not_quantized))}" if not_quantized else text
+        return f"{text}; not quantized: {_by_reason(not_quantized)}" if not_quantized else text
 
     @property
     def _has_integers(self) -> bool:

@@ -195,6 +195,10 @@ class GraphBuilder(LoweringContext):
         while op is not None and op.kind in _RANGE_PRESERVING:
             value = op.args["self"]
             op = self.producers.get(value)
+        if op is not None and op.kind == "core.remainder":
+            divisor = op.args["other"]
+            data = divisor.data if isinstance(divisor, Value) else np.asarray(divisor)
+            return int(data.item()) if data is not None and data.size == 1 and data.item() > 0 else math.inf
         if op is None or op.kind not in ("core.argmax", "core.argmin", "core.topk_indices"):
             return math.inf
         return int(op.args["self"].bound[op.args["dim"]])

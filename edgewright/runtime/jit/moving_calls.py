@@ -64,16 +64,35 @@ def _update_cache(g: GraphBuilder, args: Args, outs: Sequence[TensorSlot]) -> bo
     return _write_rows(g, args["value"], args["cache"], args["start_pos"])
 
 
-def _write_rows(g: GraphBuilder, rows: TensorSlot, cache: TensorSlot, start: RuntimeInt | int) -> bool:
+def _are_rows_of(g: GraphBuilder, rows: TensorSlot, cache: TensorSlot) -> bool:
     if not g.supports_same_dtype(rows, cache) or not _is_contiguous(rows, cache) or rows is cache:
         return False
-    if len(rows.bound) != 4 or (rows.bound[0], *rows.bound[2:]) != (cache.bound[0], *cache.bound[2:]):
+    return len(rows.bound) == 4 and (rows.bound[0], *rows.bound[2:]) == (cache.bound[0], *cache.bound[2:])
+
+
+def _write_rows(g: GraphBuilder, rows: TensorSlot, cache: TensorSlot, start: RuntimeInt | int) -> bool:
+    if not _are_rows_of(g, rows, cache):
         return False
     position = _position(g, start, cache, rows)
     if position is None:
         return False
     old, values = g.get(g.source(cache)), g.get(g.source(rows))
     g.emit("core.dynamic_update_slice", _result(g, cache), self=old, values=values, position=position)
+    return True
+
+
+def _update_cache_with_indices(g: GraphBuilder, args: Args, outs: Sequence[TensorSlot]) -> bool:
+    """Rows at indices, those of a ring buffer for example; of one batch, as in language models."""
+    rows, cache, indices = args["value"], args["cache"], args["indices"]
+    if not _are_rows_of(g, rows, cache) or not g.supports(indices) or not _is_contiguous(indices):
+        return False
+    if indices.dtype != np.dtype(np.int64) or rows.bound[0] != 1 or indices.bound != rows.bound[:2]:
+        return False
+    index = g.source(indices)
+    g.require_in_range(index, cache.bound[1], wrap=False)
+    flat = g.view(g.get(index), rows.bound[1:2])
+    operands = {"self": g.get(g.source(cache)), "values": g.get(g.source(rows))}
+    g.emit("core.index_put", _result(g, cache), **operands, indices=[None, flat], accumulate=False)
     return True
 
 
@@ -152,6 +171,7 @@ def _sdpa_with_kv_cache(g: GraphBuilder, args: Args, outs: Sequence[TensorSlot])
 _LOWERINGS: dict[str, Callable[[GraphBuilder, Args, Sequence[TensorSlot]], bool]] = {
     "aten::slice_copy.Tensor_out": _slice,
     "llama::update_cache.out": _update_cache,
+    "llama::update_cache_with_indices.out": _update_cache_with_indices,
     "llama::custom_sdpa.out": _custom_sdpa,
     "llama::custom_quantized_sdpa.out": _custom_quantized_sdpa,
     "llama::sdpa_with_kv_cache.out": _sdpa_with_kv_cache,

@@ -75,6 +75,39 @@ def test_cache_updates(dtype: Any, count: int) -> None:
     check("llama::update_cache.out", [rows, cache, START], [1], 0)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.int8])
+def test_cache_updates_at_indices(dtype: Any) -> None:
+    rows, cache = ((9 * normal(1, n, 2, 16)).astype(dtype) for n in (5, 96))
+    indices = np.array([[94, 95, 0, 1, 0]])  # the last row of an index stays
+    check("llama::update_cache_with_indices.out", [rows, cache, START, indices], [1], 0)
+
+
+@pytest.mark.parametrize("operator", ["remainder", "add", "mul"])
+def test_indices_that_the_graph_computes_must_be_in_range(operator: str) -> None:
+    lowered, numbers = Lowered(), np.array([[94, 95, 96]])
+    start, indices = lowered.outside(numbers), slot(numbers)
+    rows, cache = normal(1, 3, 2, 16), normal(1, 96, 2, 16)
+    operands = [start, 96, 1] if operator == "add" else [start, 96]
+    assert lowered.call(f"aten::{operator}.Scalar_out", operands, [indices])
+    slots = [lowered.outside(rows), lowered.outside(cache), 0, indices]
+    bounded = lowered.call("llama::update_cache_with_indices.out", slots, [slot(np.zeros(1, np.float32))])
+    assert bounded == (operator == "remainder")
+    if bounded:
+        (found,) = lowered.run([slots[1]])
+        cache[0, [94, 95, 0]] = rows[0]
+        np.testing.assert_array_equal(found, cache)
+
+
+def test_updates_that_kernels_reject_are_left_to_them() -> None:
+    rows, cache, indices = normal(1, 2, 2, 16), normal(1, 96, 2, 16), np.array([[0, 1]])
+    for wrong in ((rows[:, :, :1], cache, indices), (rows, cache[0], indices), (rows, cache, indices[0]),
+                  (rows, cache, indices.astype(np.int32)), (rows.astype(np.int8), cache, indices)):  # fmt: skip
+        lowered = Lowered()
+        slots: list[Any] = [lowered.outside(a) for a in wrong]
+        slots.insert(2, 0)
+        assert not lowered.call("llama::update_cache_with_indices.out", slots, [slot(np.zeros(1, np.float32))])
+
+
 @pytest.mark.parametrize("count", [1, 5])
 def test_updates_and_attention_in_one_call(count: int) -> None:
     query, key, value = normal(1, count, 4, 16), normal(1, count, 2, 16, seed=1), normal(1, count, 2, 16, seed=2)
