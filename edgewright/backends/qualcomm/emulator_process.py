@@ -59,7 +59,7 @@ class Process:
         self.output = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the process
         paths = [str(Path(__file__).parents[3]), os.environ.get("PYTHONPATH", "")]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in paths if p)}
-        command = [sys.executable, "-m", MODULE, str(child_end.fileno())]
+        command = [sys.executable, "-m", MODULE, str(child_end.fileno()), str(self.owner)]
         with child_end:
             self.child = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=self.output,
                                           stderr=self.output, pass_fds=(child_end.fileno(),))  # fmt: skip

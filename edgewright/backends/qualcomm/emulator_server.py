@@ -1,6 +1,6 @@
-"""Emulator process: ``python -m edgewright.backends.qualcomm.emulator_server FD``.
+"""Emulator process: ``python -m edgewright.backends.qualcomm.emulator_server FD PARENT``.
 
-Loads, runs and releases contexts on request over a socket, until the host closes it.
+Loads, runs and releases contexts on request over a socket, until the host closes it or ends.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from edgewright.backends.qualcomm.messages import PeerClosed, error_fields, receive, send
+from edgewright.backends.qualcomm.parent_process import exit_with_parent
 from edgewright.backends.qualcomm.qnn.info import BinaryGraph, BinaryReader, BinaryTensor
 from edgewright.backends.qualcomm.qnn.session import Context, Session, execute
 from edgewright.errors import EdgewrightError, FormatError, VersionError
@@ -130,8 +131,9 @@ class Server:
         return {"id": number, "build": loaded.session.build, **tensors}, []
 
 
-def main(descriptor: int) -> None:
-    """Serve requests until the socket is closed."""
+def main(descriptor: int, parent: int) -> None:
+    """Serve requests until the socket is closed, or the parent has ended."""
+    exit_with_parent(parent)
     server, connection = Server(), socket.socket(fileno=descriptor)
     while True:
         try:
@@ -146,4 +148,4 @@ def main(descriptor: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(*map(int, sys.argv[1:]))

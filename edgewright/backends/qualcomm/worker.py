@@ -1,4 +1,4 @@
-"""Compiles one graph in a subprocess: ``python -m edgewright.backends.qualcomm.worker JOB RESULT``.
+"""Compiles one graph in a subprocess: ``python -m edgewright.backends.qualcomm.worker JOB RESULT PARENT``.
 
 Qualcomm's compiler continues tensor numbering from the previous graph, so only a fresh process is reproducible; and a
 crash ends only the subprocess. Both files are pickles in a private temporary folder that exists for the duration of the
@@ -17,6 +17,7 @@ from pathlib import Path
 
 from edgewright.backends.qualcomm.emit import compile_graphs
 from edgewright.backends.qualcomm.emulator_process import TIMEOUT, timeout
+from edgewright.backends.qualcomm.parent_process import exit_with_parent
 from edgewright.backends.qualcomm.target import QnnTarget
 from edgewright.errors import EdgewrightError, VendorError
 from edgewright.ir.graph import Graph
@@ -38,7 +39,7 @@ def compile_graphs_in_subprocess(graphs: Sequence[tuple[str, Graph]], target: Qn
         job.write_bytes(pickle.dumps((graphs, target)))
         paths = [str(Path(__file__).parents[3]), os.environ.get("PYTHONPATH", "")]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in paths if p)}
-        command = [sys.executable, "-m", _MODULE, str(job), str(result_file)]
+        command = [sys.executable, "-m", _MODULE, str(job), str(result_file), str(os.getpid())]
         process = _run(command, environment, name)
         if process.returncode or not result_file.exists():
             rule = f"Qualcomm's compiler ended with {process.returncode}"
@@ -62,8 +63,9 @@ def _run(command: list[str], environment: dict[str, str], name: str) -> subproce
         raise VendorError(f"graph {name!r}", rule, remedy=remedy) from None
 
 
-def main(job: str, result_file: str) -> None:
+def main(job: str, result_file: str, parent: str) -> None:
     """Run a job. An ``EdgewrightError`` is written as its result."""
+    exit_with_parent(int(parent))
     result: bytes | EdgewrightError
     try:
         result = compile_graphs(*pickle.loads(Path(job).read_bytes()))

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+import time
+
 import numpy as np
 import pytest
 
@@ -42,3 +48,36 @@ def test_a_compiler_that_does_not_end_is_killed_with_an_error(monkeypatch: pytes
     monkeypatch.setenv(TIMEOUT, "0.5")
     with pytest.raises(VendorError, match=r"Qualcomm's compiler must end within 0.5 s; it was killed\n  Raise EDGE"):
         compile_in_subprocess(graph("Relu", (1, 4), (1, 4)), target_for(), "forward")
+
+
+CHILD = """
+import os, sys, time
+from edgewright.backends.qualcomm.parent_process import exit_with_parent
+exit_with_parent(int(sys.argv[1]))
+print(os.getpid(), flush=True)
+time.sleep(600)
+"""
+PARENT = "import os, subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1], str(os.getpid())])"
+
+
+def test_a_compiler_ends_when_its_parent_is_killed() -> None:
+    parent = subprocess.Popen([sys.executable, "-c", PARENT, CHILD], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    child = int(parent.stdout.readline())
+    os.kill(child, 0)  # runs
+    parent.kill()
+    for _ in range(600):
+        if not _is_running(child):
+            return
+        time.sleep(0.1)
+    os.kill(child, signal.SIGKILL)
+    pytest.fail("it still runs after a minute")
+
+
+def _is_running(process: int) -> bool:
+    """False for a process that ended and that nobody has waited for, too."""
+    try:
+        with open(f"/proc/{process}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
