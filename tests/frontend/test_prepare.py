@@ -209,3 +209,59 @@ def test_ceil_mode_without_effect_divides_no_model(target: str) -> None:
     options: Any = {"quantize": "int8", "calibration": data, "simulate": simulate, "quiet": True}
     report = ew.compile(model, data[0], target, **options).report
     assert report.methods["forward"].groups == 1 and report.coverage["macs"] == 1.0
+
+
+OF_ITSELF = {
+    "maximum": torch.maximum, "minimum": torch.minimum, "max.other": torch.max, "min.other": torch.min,
+    "fmax": torch.fmax, "fmin": torch.fmin, "where": lambda x, y: torch.where(x > 0, x, y),
+    "scalar condition": lambda x, y: torch.where((x > 0).any(), x, y),
+}  # fmt: skip
+OF_ITSELF_INTEGER = {"and": torch.bitwise_and, "or": torch.bitwise_or, "operators": lambda x, y: x & y | y}
+OF_ITSELF_BOOL = {"logical_and": torch.logical_and, "logical_or": torch.logical_or}
+
+
+@pytest.mark.parametrize(
+    ("function", "dtype"),
+    [
+        *((f, torch.float32) for f in OF_ITSELF.values()),
+        *((f, torch.int32) for f in (*OF_ITSELF_INTEGER.values(), torch.maximum)),
+        *((f, torch.bool) for f in (*OF_ITSELF_INTEGER.values(), *OF_ITSELF_BOOL.values())),
+    ],
+    ids=[*OF_ITSELF, *OF_ITSELF_INTEGER, "integer maximum", *(f"bool {n}" for n in OF_ITSELF_INTEGER), *OF_ITSELF_BOOL],
+)
+def test_a_tensor_and_itself_are_that_tensor(function: Any, dtype: torch.dtype) -> None:
+    x = torch.tensor([[-2.0, float("nan"), -0.0], [0.0, float("-inf"), 3.0]])
+    x = x if dtype.is_floating_point else x.nan_to_num().clamp(-9, 9).to(dtype)
+    exported = torch.export.export(Call(lambda x: (function(x, x), x)), (x,))
+    program = prepared(exported)
+    assert calls(program) == []
+    for made, wanted in zip(program.module()(x), exported.module()(x), strict=True):
+        assert made.dtype == wanted.dtype and torch.equal(made.nan_to_num(7.0), wanted.nan_to_num(7.0))
+        assert not dtype.is_floating_point or torch.equal(made.signbit(), wanted.signbit())
+
+
+def test_other_operators_of_a_tensor_and_itself_stay() -> None:
+    """Results that are larger, of another type, or not the operand's elements."""
+    x = torch.tensor([[1.0, 2.0]])
+    for function in (
+        lambda x: torch.where(torch.ones(3, 1, dtype=torch.bool), x, x),
+        lambda x: torch.logical_and(x, x),
+        lambda x: torch.logical_xor(x, x),
+        lambda x: x - x,
+    ):
+        exported = torch.export.export(Call(function), (x,))
+        program = prepared(exported)
+        assert calls(program)
+        assert torch.equal(program.module()(x), exported.module()(x))
+
+
+def test_a_write_to_the_maximum_of_a_tensor_and_itself_leaves_the_tensor() -> None:
+    def double(x: Tensor) -> tuple[Tensor, Tensor]:
+        y = torch.maximum(x, x)
+        y.mul_(2)
+        return x + 1, y
+
+    x = torch.randn(2, 3)
+    exported = torch.export.export(Call(double), (x,))
+    for made, wanted in zip(prepared(exported).module()(x), exported.module()(x), strict=True):
+        assert torch.equal(made, wanted)

@@ -19,15 +19,15 @@ from edgewright.backends.qualcomm.norms import norm_weight
 from edgewright.ir.aten.ops import OPS
 from edgewright.ir.graph import Op, Value
 from edgewright.lowering.passes.layout import identity
-from edgewright.lowering.passes.value_storage import activation_limits
+from edgewright.lowering.passes.value_storage import activation_limits, clamp_is_redundant, same_encoding
 
 Lower = Callable[[QnnLowering, Op], None]
 _FLOAT_MAX = float(np.finfo(np.float32).max)
 
 BINARY = {
     "add": "ElementWiseAdd", "sub": "ElementWiseSubtract", "mul": "ElementWiseMultiply", "div": "ElementWiseDivide",
-    "maximum": "ElementWiseMaximum", "minimum": "ElementWiseMinimum",
 }  # fmt: skip
+EXTREMA = {"maximum": "ElementWiseMaximum", "minimum": "ElementWiseMinimum"}
 COMPARE = {
     "eq": "ElementWiseEqual", "ne": "ElementWiseNotEqual", "gt": "ElementWiseGreater", "ge": "ElementWiseGreaterEqual",
     "lt": "ElementWiseLess", "le": "ElementWiseLessEqual", "logical_and": "ElementWiseAnd",
@@ -51,7 +51,26 @@ def clamp(low: QnnLowering, op: Op) -> None:
     order, out = elementwise_order(low, op), output_of(op)
     limits = activation_limits(op.kind, op)
     assert limits is not None
-    low.emit_clamp(low.operand(op, "self", order), low.make(out, order), *limits)
+    source = low.operand(op, "self", order)
+    if clamp_is_redundant(out.q, limits) and same_encoding(source, out):
+        low.alias(out, order, source)
+    else:
+        low.emit_clamp(source, low.make(out, order), *limits)
+
+
+def extremum(kind: str) -> Lower:
+    """``maximum`` and ``minimum``, of which a tensor and itself are that tensor. QNN 2.51 computes another tensor, of
+    another operator, wrongly beside such a minimum."""
+
+    def lower(low: QnnLowering, op: Op) -> None:
+        order, out = elementwise_order(low, op), output_of(op)
+        inputs = [low.operand(op, name, order) for name in ("self", "other")]
+        if inputs[0] is not inputs[1] or op.args.get("limits") is not None:
+            low.finish(op, order, kind, inputs)
+        else:
+            low.alias(out, order, low.requantize_like(inputs[0], out))
+
+    return lower
 
 
 def elu(low: QnnLowering, op: Op) -> None:

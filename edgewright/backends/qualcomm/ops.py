@@ -62,6 +62,7 @@ def _elementwise() -> tuple[OpSpec, ...]:
         _spec("reciprocal", el.reciprocal),
         _spec("square", el.square),
         *(_binary(op, el.elementwise(kind, "self", "other")) for op, kind in el.BINARY.items()),
+        *(_binary(op, el.extremum(kind)) for op, kind in el.EXTREMA.items()),
         _binary("rsub", el.elementwise("ElementWiseSubtract", "other", "self")),
         _binary("pow", el.power, rules.supported_exponent),
         _binary("floor_divide", el.floor_divide, precisions=(FLOAT,)),

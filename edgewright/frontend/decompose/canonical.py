@@ -197,6 +197,34 @@ def _make_remainder_rule(fallback: Rule, multiply: Any) -> Rule:
     return lower
 
 
+# Of a tensor and itself, these are the tensor.
+_IDEMPOTENT = (
+    aten.maximum.default, aten.minimum.default, aten.max.other, aten.min.other, aten.bitwise_and.Tensor,
+    aten.bitwise_or.Tensor, aten.logical_and.default, aten.logical_or.default,
+)  # fmt: skip
+_MAKES_BOOL = {aten.logical_and.default, aten.logical_or.default}
+
+
+def _make_idempotent_rule(op: Any, otherwise: Rule | None) -> Rule:
+    def lower(rw: Rewriter, a: Any, b: Any) -> Any:
+        if a is b and isinstance(a, fx.Node) and _is_tensor(a) and (op not in _MAKES_BOOL or dtype_of(a) == torch.bool):
+            return a
+        return otherwise(rw, a, b) if otherwise is not None else NotImplemented
+
+    return lower
+
+
+for _op in _IDEMPOTENT:
+    RULES[_op] = _make_idempotent_rule(_op, RULES.get(_op))
+
+
+def selects_itself(rw: Rewriter, condition: fx.Node, a: fx.Node, b: fx.Node) -> bool:
+    """True for a choice between a tensor and itself, unless the condition enlarges it."""
+    if a is not b or any(is_dynamic(v.meta["val"]) for v in (condition, a)):
+        return False
+    return bool(rw.fake(aten.where.self, (condition, a, b)).shape == a.meta["val"].shape)
+
+
 RULES[aten.remainder.Scalar] = _make_remainder_rule(RULES[aten.remainder.Scalar], aten.mul.Scalar)
 RULES[aten.remainder.Tensor] = _make_remainder_rule(RULES[aten.remainder.Tensor], aten.mul.Tensor)
 

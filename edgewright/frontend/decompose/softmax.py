@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from edgewright.frontend.decompose.canonical import dtype_of, rank_of, rule, to_dtype
+from edgewright.frontend.decompose.canonical import dtype_of, rank_of, rule, selects_itself, to_dtype
 from edgewright.frontend.rewriter import Rewriter
 from edgewright.ir.aten.ops import OPS
 from edgewright.ir.aten.table import OpClass
@@ -158,6 +158,8 @@ def _all_masked(node: Any) -> tuple[Any, int] | None:
 
 @rule(aten.where.self)
 def where(rw: Rewriter, condition: fx.Node, selected: fx.Node, other: fx.Node) -> Any:
+    if selects_itself(rw, condition, selected, other):
+        return selected
     result = _decomposed_softmax(rw, condition, selected, other)
     masked, fill = rw.constants.value(condition), rw.constants.value(other)
     if result is not NotImplemented or masked is None or fill is None:
