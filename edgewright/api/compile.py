@@ -202,7 +202,10 @@ class CompileSession:
         dynamic_shapes = settings.dynamic_shapes
         if dynamic_shapes is None and isinstance(model, ExportedProgram) and settings.recipe.quantizes:
             dynamic_shapes = dynamic_shapes_of(self.exported)
-        self.quantization = QuantizationPipeline(self.exported, self.calls, stages, dynamic_shapes, settings.runtime)
+        opened = bool(settings.integer_io)
+        self.quantization = QuantizationPipeline(
+            self.exported, self.calls, stages, dynamic_shapes, settings.runtime, opened
+        )
         if settings.train is not None:
             self.quantization.trainer = self._trainer(model, settings.train)
         self._reference_results: list[list[Any]] | None = None

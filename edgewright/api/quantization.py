@@ -49,13 +49,15 @@ class QuantizationPipeline:
     """Prepares, calibrates and converts a model. Targets with equal observers share calibration and conversion."""
 
     def __init__(
-        self, exported: ExportedProgram, calls: Sequence[Call], stages: Stages, dynamic_shapes: Any, runtime: Any
-    ) -> None:
+        self, exported: ExportedProgram, calls: Sequence[Call], stages: Stages, dynamic_shapes: Any, runtime: Any,
+        integer_io: bool = False,
+    ) -> None:  # fmt: skip
         self._exported = exported
         self._calls = calls
         self._stages = stages
         self._dynamic_shapes = dynamic_shapes
         self._runtime = runtime
+        self._integer_io = integer_io
         self.trainer: Trainer | None = None  # trains the model, instead of calibration alone
         self.statistics: Sequence[Statistics] = ()  # of the calibration data, if other processes observed it
         self._done: dict[str, ExportedProgram] = {}
@@ -66,7 +68,8 @@ class QuantizationPipeline:
 
     def with_calls(self, calls: Sequence[Call]) -> QuantizationPipeline:
         """A pipeline of the same model that learns from other data."""
-        return QuantizationPipeline(self._exported, calls, self._stages, self._dynamic_shapes, self._runtime)
+        of_model = self._exported, calls, self._stages, self._dynamic_shapes, self._runtime, self._integer_io
+        return QuantizationPipeline(*of_model)
 
     def modules(self) -> set[str]:
         """The dotted paths of all modules that contain operators, and of their parents."""
@@ -125,6 +128,7 @@ class QuantizationPipeline:
             raise UsageError(f"method {recipe.methods[0]!r}", rule, remedy="Leave it out, or leave out train.")
         quantizer = find_quantizer(target.backend).for_target(target.argument)
         quantizer.set_runtime(self._runtime)
+        quantizer.integer_io = self._integer_io
         apply_recipe(quantizer, recipe, self.modules(), target.name, trained=True)
         with self._stages("train", f"{target.name}: train"), quiet_torch():
             converted = trainer.run(quantizer, self._exported, self._calls)
@@ -142,6 +146,7 @@ class QuantizationPipeline:
 
             quantizer = find_quantizer(target.backend).for_target(target.argument)
             quantizer.set_runtime(self._runtime)
+            quantizer.integer_io = self._integer_io
             apply_recipe(quantizer, recipe, self.modules(), target.name)
             module: Any = self._exported.module()
             original = float_copy(functionalize_buffer_writes(module))

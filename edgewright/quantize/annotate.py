@@ -365,6 +365,34 @@ def annotate_io(module: fx.GraphModule, config: QuantizationConfig) -> None:
             node.meta[Q_ANNOTATION_KEY] = QuantizationAnnotation(input_qspec_map=specs, _annotated=True)
 
 
+def annotate_float_io(module: fx.GraphModule, config: QuantizationConfig) -> None:
+    """Annotate the inputs and outputs that are in floating point after operators were annotated, as what reads or
+    computes them is not quantized: a softmax, for example."""
+    graph, nodes = import_module(module)
+    producers = {nodes[value]: op for op in graph.ops for value in op.outputs if value in nodes}
+    for node in module.graph.nodes:
+        if node.op == "placeholder" and _is_float32(node) and not all(_reads_integers(u, node) for u in node.users):
+            _annotation(node).output_qspec = config.activation
+    for result in module.graph.output_node().all_input_nodes:
+        if _is_float32(result) and _annotation(result).output_qspec is None:
+            row = OPS.of(producers[result]) if result in producers else None
+            port = row.ports.get("out") if row is not None else None
+            known = config.known_range_spec(port.lo, port.hi, port.narrows) if isinstance(port, Range) else None
+            _annotation(result).output_qspec = known or config.activation
+
+
+def _annotation(node: fx.Node) -> QuantizationAnnotation:
+    """The annotation of a node, which is added if there is none."""
+    annotation: QuantizationAnnotation = node.meta.setdefault(Q_ANNOTATION_KEY, QuantizationAnnotation())
+    annotation._annotated = True
+    return annotation
+
+
+def _reads_integers(reader: fx.Node, node: fx.Node) -> bool:
+    annotation = reader.meta.get(Q_ANNOTATION_KEY, QuantizationAnnotation())
+    return annotation.input_qspec_map.get(node) is not None
+
+
 def _is_float32(node: fx.Node) -> bool:
     value = node.meta.get("val")
     return getattr(value, "dtype", None) == torch.float32

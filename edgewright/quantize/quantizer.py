@@ -21,7 +21,7 @@ from edgewright.ir.aten.ops import OPS
 from edgewright.ir.aten.table import OpDef
 from edgewright.ir.graph import Op
 from edgewright.lowering.kernel_resolution import composites, kernel_set
-from edgewright.quantize.annotate import Annotator, annotate_io
+from edgewright.quantize.annotate import Annotator, annotate_float_io, annotate_io
 from edgewright.quantize.attention_masks import finite_masks
 from edgewright.quantize.batch_norm_guard import guard_torchao
 from edgewright.quantize.fold_batch_norm import fold_frozen_norms, foldable_norms
@@ -60,6 +60,7 @@ class TableQuantizer(Quantizer):  # type: ignore[misc]
         self.by_operator: dict[str, QuantizationConfig | None] = {}
         self.by_node: list[tuple[Callable[[fx.Node], bool], QuantizationConfig | None]] = []
         self.io_config: QuantizationConfig | None = None
+        self.integer_io = False  # quantize inputs and outputs that only operators in floating point read or compute
         self.others: list[Quantizer] = []
         self.unquantized: dict[str, str] = {}  # after annotation, by node: why a layer is not quantized
         self.filter: Callable[[fx.Node], bool] | None = None
@@ -186,6 +187,8 @@ class TableQuantizer(Quantizer):  # type: ignore[misc]
         annotator = self._annotator(model)
         annotator.run()
         self.unquantized = annotator.unquantized
+        if self.integer_io and self.everywhere is not None and not self.everywhere.is_dynamic:
+            annotate_float_io(model, self.everywhere)
         return model
 
     def validate(self, model: fx.GraphModule) -> None:

@@ -53,6 +53,32 @@ def test_only_floats_are_converted() -> None:
     assert (result.report.sqnr or 0) > 25
 
 
+class FloatEnds(torch.nn.Module):
+    """XNNPACK computes a softmax and ``exp`` in floating point; the input has readers of both kinds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = torch.nn.Linear(8, 8)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        y = self.fc(x)
+        return torch.softmax(y, -1), torch.exp(x), y
+
+
+@pytest.mark.parametrize("target", ["xnnpack", "ethos-u55-128"])
+def test_inputs_and_outputs_of_operators_in_floating_point(target: str) -> None:
+    torch.manual_seed(0)
+    model, data = FloatEnds(), [(torch.randn(2, 8),) for _ in range(8)]
+    usual = ew.compile(model, data[0], target, quantize="int8", calibration=data)
+    result = ew.compile(model, data[0], target, quantize="int8", calibration=data, integer_io="int8")
+    assert {t.dtype for t in (*result.method().metadata.inputs, *result.method().metadata.outputs)} == {"int8"}
+    softmax = result.io.parameters["output0"]
+    assert softmax.zero_point == -128 and softmax.scale == pytest.approx(1 / 255)  # its range is known
+    for found, expected, parameters in zip(result.run_real(*data[0]), usual.run(*data[0]),
+                                           list(result.io.parameters.values())[1:], strict=True):  # fmt: skip
+        np.testing.assert_allclose(found, expected, atol=3 * parameters.scale)
+
+
 def test_bundles_of_the_command_line_pass(cli: Cli, tmp_path: Path) -> None:
     done = cli("compile", "tests.api.models:net", "--target", "xnnpack", "--quantize", "int8", "--calibrate",
                "tests.api.models:stream", "--integer-io", "--bundle", "-o", tmp_path / "m.pte")  # fmt: skip
