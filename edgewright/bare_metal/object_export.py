@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import itertools
 import os
-from collections.abc import Sequence
 from pathlib import Path
 
 from edgewright.backends.registry import all_backends, find_provider
 from edgewright.bare_metal.c_source import check_name
-from edgewright.bare_metal.describe import Port, read_ports
-from edgewright.bare_metal.object_header import ObjectDescription, object_header
-from edgewright.bare_metal.pools import device_blob, find_method
+from edgewright.bare_metal.describe import read_ports
+from edgewright.bare_metal.object_header import NpuMemory, ObjectDescription, object_header
+from edgewright.bare_metal.object_limits import Limits
+from edgewright.bare_metal.pools import delegate_memory, device_blob, fast_scratch, find_method
 from edgewright.engine.compiler import make_plan
 from edgewright.engine.cross_target import CrossTarget, find_cross_target
 from edgewright.engine.graph.memory import BufferLifetime, allocate
 from edgewright.engine.object_file import Buffer, CpuCode, IndexGuard, NpuCall, Section, write_object
-from edgewright.engine.plan import Address, Plan
-from edgewright.errors import LimitError, UnsupportedOperatorError, UsageError
+from edgewright.engine.plan import Plan
+from edgewright.errors import UnsupportedOperatorError, UsageError
 from edgewright.files import make_folder, write_file
 from edgewright.formats import schema
 from edgewright.formats.pte_reader import read_program
@@ -25,7 +24,6 @@ from edgewright.runtime.device_memory import DeviceCommands
 from edgewright.runtime.jit.method_parts import CpuPart, DelegatePart, MethodParts, split_method
 from edgewright.runtime.program import Runtime
 from edgewright.runtime.tensor import TensorSlot
-from edgewright.units import size
 
 
 def export_object(
@@ -56,12 +54,13 @@ def build_object(
     parts = split_method(loaded)
     inputs, outputs = read_ports(program, plan)
     sections, arena = _make_sections(parts, processor, program, plan)
-    _check_limits(sections, arena, processor, (*inputs, *outputs), flash, sram)
+    npu = _npu_memory(parts, program, plan)
+    limits = Limits(program, plan, parts, sections, npu, flash, sram)
+    limits.check(arena, (*inputs, *outputs))
     made = write_object(sections, processor, name, arena)
     macs = sum(step.macs for s in sections if isinstance(s, CpuCode) for step in s.plan.steps)
-    calls = sum(isinstance(section, NpuCall) for section in sections)
-    about = ObjectDescription(name, processor, made, inputs, outputs, macs, calls)
-    _check_size("--flash", "code and constants", about.flash, flash, sections)
+    about = ObjectDescription(name, processor, made, inputs, outputs, macs, npu)
+    limits.check_flash("code and constants", about.flash)
     return about
 
 
@@ -116,6 +115,16 @@ def _device_commands(part: DelegatePart, program: schema.Program, plan: schema.E
     return commands
 
 
+def _npu_memory(parts: MethodParts, program: schema.Program, plan: schema.ExecutionPlan) -> NpuMemory:
+    named = {item.key: program.segment(item.segment_index) for item in program.named_data or ()}
+    called = [part.index for part in parts.parts if isinstance(part, DelegatePart)]
+    each = [delegate_memory(program, plan.delegates[index], index, named) for index in called]
+    fast, exact = fast_scratch(program, each)
+    return NpuMemory(
+        len(each), fast, exact, any(m.constants_in_sram for m in each), any(m.scratch_in_dram for m in each)
+    )
+
+
 def _guards(part: CpuPart) -> tuple[IndexGuard, ...]:
     position = {slot: index for index, slot in enumerate(part.inputs)}
     return tuple(
@@ -147,39 +156,3 @@ def _place_tensors(parts: MethodParts, start: int) -> tuple[dict[TensorSlot, Buf
     offsets, total = allocate([BufferLifetime(bytes_of[slot], first[slot], last[slot]) for slot in first])
     buffers.update({slot: Buffer("arena", start + offset) for slot, offset in zip(first, offsets, strict=True)})
     return buffers, total
-
-
-# --------------------------------------------------------------------------------------------------------------- limits
-
-
-def _check_limits(
-    sections: Sequence[Section], arena: int, target: CrossTarget, ports: Sequence[Port], flash: int | None,
-    sram: int | None,
-) -> None:  # fmt: skip
-    """Reject a model that cannot fit before its code is generated."""
-    weights = sum(
-        s.plan.weights.nbytes if isinstance(s, CpuCode) else len(s.commands) + len(s.weights) for s in sections
-    )
-    _check_size("--flash", "weights alone", weights, flash, sections)
-    total = arena + sum(port.bytes for port in ports)
-    _check_size("--sram", f"arena ({size(arena)}), inputs and outputs", total, sram, sections)
-
-
-def _check_size(option: str, what: str, needed: int, limit: int | None, sections: Sequence[Section]) -> None:
-    if limit is None or needed <= limit:
-        return
-    plans = [section.plan for section in sections if isinstance(section, CpuCode)]
-    sizes = [(weights if option == "--flash" else step.bytes, step.layer or step.label)
-             for plan in plans for step, weights in zip(plan.steps, _weight_bytes(plan), strict=True)]  # fmt: skip
-    largest, name = max(sizes, default=(0, ""))
-    where = f" Largest layer: {name} ({size(largest)})." if largest else ""
-    remedy = "Quantize to int8, or reduce the width or the input size of the model."
-    raise LimitError(option, f"{what} must fit in {size(limit)}", value=size(needed), remedy=f"{remedy}{where}")
-
-
-def _weight_bytes(plan: Plan) -> list[int]:
-    """Bytes of the constants that each step reads."""
-    reads = [[a.offset for a in step.args if isinstance(a, Address) and a.buffer == "weights"] for step in plan.steps]
-    offsets = sorted({offset for each in reads for offset in each})
-    ends = dict(itertools.zip_longest(offsets, offsets[1:], fillvalue=plan.weights.nbytes))
-    return [sum(ends[offset] - offset for offset in each) for each in reads]

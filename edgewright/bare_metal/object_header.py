@@ -21,6 +21,18 @@ _C_TYPES = {
 
 
 @dataclass(frozen=True)
+class NpuMemory:
+    """What the NPU beside the processor needs: ``calls`` of the application's function; bytes of fast memory, which the
+    application provides; and whether the memory mode has its constants in SRAM, and its scratch memory in DRAM."""
+
+    calls: int = 0
+    fast_scratch: int = 0
+    fast_scratch_exact: bool = True
+    constants_in_sram: bool = False
+    scratch_in_dram: bool = False
+
+
+@dataclass(frozen=True)
 class ObjectDescription:
     """An object file, its inputs and outputs, and the steps that it executes."""
 
@@ -30,7 +42,7 @@ class ObjectDescription:
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
     macs: int
-    npu_calls: int
+    npu: NpuMemory = NpuMemory()
 
     @property
     def flash(self) -> int:
@@ -52,6 +64,7 @@ def object_header(about: ObjectDescription) -> str:
         "/* Memory that a call uses; nothing is kept in it between calls. */",
         f"#define {macro}_ARENA_SIZE {about.object.arena_size}u",
         f"#define {macro}_ARENA_ALIGNMENT {about.object.arena_alignment}u",
+        *_npu_memory(about),
         "/* Of the object file, in bytes. */",
         f"#define {macro}_CODE_SIZE {about.object.code_size}u",
         f"#define {macro}_CONSTANTS_SIZE {about.object.rodata_size}u",
@@ -83,6 +96,20 @@ def object_header(about: ObjectDescription) -> str:
         f"#endif /* {macro}_H_ */",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _npu_memory(about: ObjectDescription) -> Iterator[str]:
+    npu, macro, name = about.npu, about.name.upper(), about.name
+    if not npu.calls:
+        return
+    if npu.scratch_in_dram:
+        yield "/* The arena holds the NPU's scratch memory, which the memory mode has in DRAM. */"
+    kind = "exact" if npu.fast_scratch_exact else "an upper bound: the limit of the memory mode"
+    yield f"/* The NPU's fast scratch, in SRAM, beside the arena, at a multiple of 16; bytes: {kind}. */"
+    yield f"#define {macro}_NPU_FAST_SCRATCH_SIZE {npu.fast_scratch}u"
+    if npu.constants_in_sram:
+        yield "/* The memory mode has commands and weights in SRAM: the linker sections"
+        yield f" * .rodata.{name}_commands* and .rodata.{name}_npu_weights*. Elsewhere the NPU only takes longer. */"
 
 
 def _ports(ports: Sequence[Port], macro: str, side: str) -> Iterator[str]:
@@ -117,9 +144,10 @@ def _function(about: ObjectDescription) -> Iterator[str]:
     yield f"/* Computes the outputs. arena: {macro}_ARENA_SIZE bytes at a multiple of {macro}_ARENA_ALIGNMENT."
     yield " * Inputs, outputs and arena must not overlap. Calls with different arenas may run at the same time. */"
     yield f"int {name}_run(const {name}_inputs *inputs, {name}_outputs *outputs, void *arena);"
-    if about.npu_calls:
+    if about.npu.calls:
         yield ""
         yield "/* You define this: run a command stream of the Ethos-U and wait for it; 0 if that succeeded. With Arm's"
-        yield " * driver: ethosu_invoke_v3, with the base addresses of weights, scratch and fast scratch. */"
+        yield " * driver: ethosu_invoke_v3, with three base addresses: weights, scratch, and fast scratch (NULL if"
+        yield f" * {macro}_NPU_FAST_SCRATCH_SIZE is 0). */"
         yield f"int {name}_npu_invoke(const void *commands, size_t commands_size, const void *weights,"
         yield "    size_t weights_size, void *scratch, size_t scratch_size);"

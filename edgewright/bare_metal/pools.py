@@ -62,8 +62,8 @@ def measure_pools(
     _check_values(plan)
     named: dict[str, Any] = {item.key: program.segment(item.segment_index) for item in program.named_data or ()}
     named.update({key: entry.data for key, entry in (data or {}).items()})
-    delegates = [_delegate_memory(program, d, i, named) for i, d in enumerate(plan.delegates)]
-    fast, exact = _fast_scratch(program, delegates)
+    delegates = [delegate_memory(program, d, i, named) for i, d in enumerate(plan.delegates)]
+    fast, exact = fast_scratch(program, delegates)
     return Pools(
         planned=tuple(plan.non_const_buffer_sizes[1:]),
         method={bits: method_allocator_bytes(plan, abi, delegates) for bits, abi in ABIS.items()},
@@ -92,9 +92,10 @@ def _check_values(plan: schema.ExecutionPlan) -> None:
                 raise UsageError(subject, "must have a fixed shape on a board", value=list(value.sizes), remedy=remedy)
 
 
-def _delegate_memory(
+def delegate_memory(
     program: schema.Program, delegate: schema.BackendDelegate, index: int, named: Mapping[str, Any]
 ) -> DeviceMemory:
+    """What a delegate takes of the board."""
     info = find_provider(delegate.id, lambda info: info.device_memory)
     if info is None:
         known = ", ".join(sorted({i.title for i in all_backends() if i.device_memory}))
@@ -111,7 +112,7 @@ def device_blob(program: schema.Program, delegate: schema.BackendDelegate, named
     return DeviceBlob(program.blob(delegate), specs, named, delegate_layers(program)(delegate))
 
 
-def _fast_scratch(program: schema.Program, delegates: Sequence[DeviceMemory]) -> tuple[int, bool]:
+def fast_scratch(program: schema.Program, delegates: Sequence[DeviceMemory]) -> tuple[int, bool]:
     """The fast scratch of the largest delegate, and whether that is exact: blobs do not record it, but the manifest has
     what the vendor's compiler used in total."""
     if all(d.fast_scratch_exact for d in delegates):

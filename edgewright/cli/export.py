@@ -85,7 +85,7 @@ def _write_object(args: argparse.Namespace) -> int:
     made = about.object
     rows = {"code": made.code_size, "constants": made.rodata_size, "arena": made.arena_size}
     if args.json:
-        print(json.dumps({"cpu": args.cpu, **rows, "macs": about.macs, "npu_calls": about.npu_calls,
+        print(json.dumps({"cpu": args.cpu, **rows, "macs": about.macs, "npu_calls": about.npu.calls,
                           "external_symbols": list(made.external)}, indent=2))  # fmt: skip
     elif not args.quiet:
         out = console()

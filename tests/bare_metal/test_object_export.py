@@ -14,9 +14,9 @@ import pytest
 import torch
 
 import edgewright
-from edgewright.backends.ethos_u import npu
+from edgewright.backends.ethos_u import EthosUCompileSpec, npu
 from edgewright.bare_metal.object_export import build_object, export_object
-from edgewright.bare_metal.object_header import ObjectDescription
+from edgewright.bare_metal.object_header import ObjectDescription, object_header
 from edgewright.engine.isa import host_isa
 from edgewright.engine.object_file import RUNTIME_LIBRARY
 from edgewright.errors import LimitError, UnsupportedOperatorError, UsageError
@@ -126,7 +126,7 @@ def test_networks_on_boards(target: str, name: str, tmp_path: Path) -> None:
 def test_npu_commands_are_passed_to_the_application(tmp_path: Path) -> None:
     target = native_target()
     about, _ = export_object(U55, tmp_path, target)
-    assert about.npu_calls == 1
+    assert about.npu.calls == 1
     hook = tmp_path / "hook.c"
     hook.write_text(
         '#include "model.h"\n#include <string.h>\n'
@@ -279,7 +279,7 @@ def test_header_compiles_without_warnings(prefix: str, compiler: tuple[str, ...]
     subprocess.run([prefix + compiler[0], *compiler[1:], *_WARNINGS, "-fsyntax-only", tmp_path / "model.h"], check=True)
 
 
-def save(module: torch.nn.Module, inputs: tuple[Any, ...], path: Path, target: str = "xnnpack", **options: Any) -> Path:
+def save(module: torch.nn.Module, inputs: tuple[Any, ...], path: Path, target: Any = "xnnpack", **options: Any) -> Path:
     edgewright.compile(module, inputs, target, check=False, evaluate=0, quiet=True, **options).save(path)
     return path
 
@@ -329,6 +329,41 @@ def test_what_does_not_fit_names_the_layer_that_takes_most(tmp_path: Path) -> No
         build_object(path, "cortex-m4", flash=100_000)
     with pytest.raises(LimitError, match=r"Largest layer: (wide|deep) \(1\d\.\d KiB\)"):
         build_object(path, "cortex-m4", sram=10_000)
+
+
+def _npu_program(folder: Path, **options: Any) -> Path:
+    torch.manual_seed(0)
+    layers = {"stem": torch.nn.Conv2d(3, 16, 3), "body": torch.nn.Conv2d(16, 48, 3), "top": torch.nn.Conv2d(48, 4, 1)}
+    data = [(torch.randn(1, 3, 20, 20),)]
+    target = EthosUCompileSpec(**options)
+    save(torch.nn.Sequential(OrderedDict(layers)), data[0], folder / "net.pte", target, quantize="int8",
+         calibration=data, integer_io="int8")  # fmt: skip
+    return folder / "net.pte"
+
+
+def test_limits_count_what_the_npu_takes(tmp_path: Path) -> None:
+    """The layers are the NPU's, too, and the remedies are those of integers on an NPU."""
+    path = _npu_program(tmp_path, target="ethos-u55-128")
+    with pytest.raises(LimitError, match=r"Prune or cluster .* Largest layer: body \([78]\.\d+ KiB\)"):
+        build_object(path, "cortex-m55", flash=4096)
+    with pytest.raises(LimitError, match=r"--optimise size.* Largest layer: (body|top) \("):
+        build_object(path, "cortex-m55", sram=4096)
+
+
+def test_memory_modes_of_an_npu(tmp_path: Path) -> None:
+    """Fast memory beside the arena, an arena in DRAM, and constants in SRAM are in the header and in the limits."""
+    path = _npu_program(tmp_path, target="ethos-u65-256", memory_mode="Dedicated_Sram_384KB")
+    about = build_object(path, "cortex-m55")
+    assert about.npu.scratch_in_dram and about.npu.fast_scratch_exact and about.npu.fast_scratch > 10_000
+    assert f"MODEL_NPU_FAST_SCRATCH_SIZE {about.npu.fast_scratch}u" in object_header(about)
+    needed = about.npu.fast_scratch + sum(port.bytes for port in (*about.inputs, *about.outputs))
+    assert build_object(path, "cortex-m55", sram=needed).object == about.object
+    with pytest.raises(LimitError, match="the NPU's fast scratch"):
+        build_object(path, "cortex-m55", sram=needed - 1)
+    about = build_object(_npu_program(tmp_path, target="ethos-u55-128", memory_mode="Sram_Only"), "cortex-m55")
+    assert about.npu.constants_in_sram and about.npu.fast_scratch == 0 and "npu_weights" in object_header(about)
+    with pytest.raises(LimitError, match="the NPU's commands and weights"):
+        build_object(path, "cortex-m55", sram=about.object.arena_size + 4096)
 
 
 def test_delegates_without_code_are_rejected(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def check_object(spec: Spec, target: str) -> Failure | str | None:
     except (UnsupportedOperatorError, LimitError) as error:
         return f"{target}: {error}"[:200]
     inputs, outputs = (tuple(_port(tensor) for tensor in side) for side in (plan.inputs, plan.outputs))
-    about = ObjectDescription("model", processor, made, inputs, outputs, 0, 0)
+    about = ObjectDescription("model", processor, made, inputs, outputs, 0)
     run = _on_board if target in BOARDS else _natively
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "model.o").write_bytes(made.data)
