@@ -36,6 +36,7 @@ from tests.bare_metal.boards import (
     trace_functions,
 )
 from tests.bare_metal.native import GuardedMemory, NativeModel, stored_bytes
+from tests.bare_metal.simulated_npu import simulated_npu
 from tests.cli.cli import GOLDEN, Cli
 
 U55 = GOLDEN / "ethos_u" / "ethos_u55_128.pte"
@@ -173,6 +174,35 @@ def test_npu_in_the_loop(tmp_path: Path) -> None:
     wanted = stored_bytes(method.execute(inputs), about.outputs)
     for found, expected in zip(model.run(inputs), wanted, strict=True):
         np.testing.assert_array_equal(found, expected)
+
+
+class _TwoStreams(torch.nn.Module):
+    """Convolutions for the NPU, and between them an operator of the processor."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = torch.nn.Conv2d(3, 8, 3), torch.nn.Conv2d(8, 4, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y: torch.Tensor = self.second(torch.sort(self.first(x), -1)[0])
+        return y
+
+
+@pytest.mark.parametrize(("target", "mode"), [("ethos-u55-128", "Shared_Sram"), ("ethos-u65-256", "Dedicated_Sram")])
+def test_a_board_with_a_simulated_npu(target: str, mode: str, tmp_path: Path) -> None:
+    """A Cortex-M55 in QEMU converts the input, calls its NPU, computes between two command streams, and converts."""
+    require_tools(GCC, QEMU)
+    torch.manual_seed(0)
+    model, data = _TwoStreams(), [(torch.randn(1, 3, 10, 12),) for _ in range(4)]
+    spec = EthosUCompileSpec(target, memory_mode=mode)
+    path = save(model, data[0], tmp_path / "net.pte", spec, quantize="int8", calibration=data)
+    about, _ = export_object(path, tmp_path, "cortex-m55")
+    assert about.npu.calls == 2
+    inputs = random_inputs(about, 2)
+    with simulated_npu(tmp_path, calls=2 * len(inputs)) as linked:
+        executions = run_on_board("cortex-m55", tmp_path, inputs, linked)
+    for x, execution in zip(inputs, executions, strict=True):
+        assert execution.output == expected_output(path, x).tobytes()
 
 
 class Moves(torch.nn.Module):

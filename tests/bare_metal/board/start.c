@@ -7,7 +7,7 @@ extern uint32_t stack_top[], data_start[], data_end[], data_load[], bss_start[],
 int main(void);
 
 /* Semihosting: r0 the operation, r1 its argument. */
-static int semihost(int operation, const void *argument) {
+int semihost(int operation, const void *argument) {
   register int r0 __asm__("r0") = operation;
   register const void *r1 __asm__("r1") = argument;
   __asm__ volatile("bkpt 0xab" : "+r"(r0) : "r"(r1) : "memory");
