@@ -9,7 +9,7 @@ from typing import Any
 
 from edgewright.api.explain import group_rejections
 from edgewright.console import plural
-from edgewright.lowering.estimates import describe
+from edgewright.lowering.estimates import describe, seconds_per_cycle
 from edgewright.lowering.partition.report import CONVERSIONS, PartitionReport
 from edgewright.report.collect import Options, collect
 from edgewright.report.graphs import MAX_NODES
@@ -159,10 +159,11 @@ def _add_device_layers(file: FileReport, estimates: Sequence[Mapping[str, Any]])
     file.layers.device = [] if any(e.get("layers") for e in estimates) else file.layers.device
     for estimate in estimates:
         file.layers.device_basis = f"{estimate.get('basis', '')} for {estimate.get('target', '')}"
+        length = seconds_per_cycle([estimate])
         file.layers.device += [
             DeviceLayer(
                 str(row["name"]), str(row["operator"]), round(row["cycles"]), int(row["macs"]),
-                row.get("mac_utilisation"),
+                row.get("mac_utilisation"), None if length is None else length * row["cycles"],
             )
             for row in estimate.get("layers", ())
         ]  # fmt: skip

@@ -62,6 +62,20 @@ def time_range(estimate: Mapping[str, Any]) -> tuple[float, float] | None:
     return None if low is None or high is None else (low, high)
 
 
+def seconds_per_cycle(estimates: Any) -> float | None:
+    """The length of a cycle by the estimates of a file; None if they have none, or differ.
+
+    >>> f"{seconds_per_cycle([{'cycles': 102014, 'inferences_per_second': 4901.288}]):.2e}"
+    '2.00e-09'
+    """
+    listed = [e for e in estimates if isinstance(e, Mapping)] if isinstance(estimates, list) else []
+    pairs = [(_number(e.get("cycles")), _number(e.get("inferences_per_second"))) for e in listed if not time_range(e)]
+    lengths = [1 / (cycles * speed) for cycles, speed in pairs if cycles and speed]
+    if not lengths or len(lengths) < len(listed) or max(lengths) > 1.001 * min(lengths):  # they are rounded
+        return None
+    return lengths[0]
+
+
 def npu_memory(estimates: Iterable[Mapping[str, Any]]) -> int:
     """Bytes of memory that delegates need beside a method's planned memory: those of the largest, as they run one after
     the other. ``scratch`` where the vendor's compiler reports it, else the estimated fast memory.

@@ -17,7 +17,7 @@ from edgewright.formats.bpte import is_bundled, read_bundled
 from edgewright.formats.layer_table import delegate_layers
 from edgewright.formats.ptd import PtdEntry, read_data
 from edgewright.formats.pte_reader import read_program
-from edgewright.lowering.estimates import MEMORIES, describe, time_range
+from edgewright.lowering.estimates import MEMORIES, describe, seconds_per_cycle, time_range
 from edgewright.report import timing
 from edgewright.report.file_facts import program_facts
 from edgewright.report.graphs import Contents, file_graph
@@ -220,6 +220,7 @@ def _add_estimates(report: FileReport, estimates: Any) -> None:
 
 def _add_streams(report: FileReport, program: schema.Program, contents: Contents) -> None:
     """The NPU passes of delegates whose backend's disassembler lists them."""
+    length = seconds_per_cycle(report.manifest.get("estimates"))
     for plan in program.execution_plan:
         for index, delegate in enumerate(plan.delegates):
             info = find_provider(delegate.id, lambda info: info.disassemble)
@@ -233,10 +234,11 @@ def _add_streams(report: FileReport, program: schema.Program, contents: Contents
             report.memory.scratch = max(report.memory.scratch, found.get("scratch_bytes", 0))
             passes = [Pass(p["text"], p["traffic"], p["layer"]) for p in found.get("passes", ())]
             if passes:
-                groups = group_passes(found["passes"], contents(delegate).layers.cycles)
-                report.layers.device += [
-                    DeviceLayer(g.layer, g.operator, g.cycles, g.macs, None) for g in groups if g.cycles is not None
-                ]
+                for group in group_passes(found["passes"], contents(delegate).layers.cycles):
+                    if group.cycles is not None:
+                        seconds = None if length is None else length * group.cycles
+                        row = DeviceLayer(group.layer, group.operator, group.cycles, group.macs, None, seconds)
+                        report.layers.device.append(row)
                 report.layers.device_basis = f"{_basis(report.manifest)} for {found['target']}, in the file"
                 title = f"{plan.name}, delegate {index}, {found['target']}"
                 report.layers.streams.append(Passes(title, found.get("traffic_basis", ""), passes))

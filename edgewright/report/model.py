@@ -104,13 +104,15 @@ class Step:
 
 @dataclass(frozen=True)
 class DeviceLayer:
-    """A layer of an estimate. ``utilization``: of the multipliers; None if it is not known."""
+    """A layer of an estimate. ``utilization``: of the multipliers; None if it is not known. ``seconds``: of the cycles
+    at the device's clock, if that is known."""
 
     name: str
     operator: str
     cycles: int
     macs: int
     utilization: float | None
+    seconds: float | None = None
 
 
 @dataclass(frozen=True)

@@ -210,12 +210,13 @@ def _device(found: Layers) -> list[str]:
             d.name,
             d.operator,
             Cell(f"{d.cycles:,}", d.cycles, d.cycles / most),
+            Cell("") if d.seconds is None else Cell(duration(d.seconds), d.seconds),
             _count(d.macs),
             Cell(share(d.utilization), d.utilization) if d.utilization and d.macs else Cell(""),
         )
         for d in found.device
     ]
-    heads = ("layer", "operator", ">cycles", ">MACs", ">MACs used")
+    heads = ("layer", "operator", ">cycles", ">time", ">MACs", ">MACs used")
     keep = [i for i, head in enumerate(heads) if i < 3 or any(_filled(row[i]) for row in rows)]
     return [
         "<h3>Cycles on the device</h3>",

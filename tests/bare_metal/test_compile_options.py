@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from edgewright.errors import InputError, UsageError
 from edgewright.formats import read_program
 from edgewright.formats.operator_signatures import OPERATORS
 from edgewright.lowering.kernel_resolution import kernel_set
+from edgewright.units import duration
 from tests.cli.cli import Cli
 
 MODULE = """
@@ -132,14 +134,14 @@ def test_a_program_for_a_cortex_m_has_no_other_kernels(tmp_path: Path) -> None:
 
 
 def test_commands_show_what_an_npu_does_for_each_layer(cli: Cli, tmp_path: Path) -> None:
-    """Vela's cycles and the bytes of operands, by the model's own names: the same in three commands."""
+    """Vela's cycles and time, and the bytes of operands, by the model's own names: the same in three commands."""
     model = ("board_net:make", "--target", "ethos-u55-128", "--quantize", "int8")
     explained = cli("explain", *model, "--json")
     assert explained.code == 0, explained.err
     (facts,) = json.loads(explained.out)
     (row,) = facts["npu_layers"]
     assert row["layer"].startswith("0") and "conv" in row["operator"] and row["macs"] == 36 * 4 * 27
-    assert row["cycles"] > 0
+    assert row["cycles"] > 0 and row["seconds"] == pytest.approx(row["cycles"] / 500e6, rel=1e-4)  # its clock: 500 MHz
     # The input, in 8 bits and with its pixels as Vela stores them, is read, and the result is written.
     assert row["traffic"]["scratch"] >= 64 * 3 + 36 * 4 and row["traffic"]["constants"] > 4 * 27
     assert cli(*COMPILE, "--target", "ethos-u55-128", "-o", "net.pte").code == 0
@@ -147,3 +149,7 @@ def test_commands_show_what_an_npu_does_for_each_layer(cli: Cli, tmp_path: Path)
         assert json.loads(cli(*command, "--json").out)["npu_layers"] == [row]
     shown = cli("size", "net.pte").out
     assert "NPU by layer" in shown and f"{row['cycles']:,}" in shown
+    page = cli("report", "net.pte", "-o", "net.html")
+    assert page.code == 0, page.err
+    text = (tmp_path / "net.html").read_text()
+    assert re.search(rf">{row['cycles']:,}<.{{1,200}}>{re.escape(duration(row['seconds']))}<", text)
