@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import statistics
 import time
@@ -199,17 +200,27 @@ class CompileSession:
         if settings.recipe.compress:
             with stages("compress"):
                 self._compress(model, inputs)
-        dynamic_shapes = settings.dynamic_shapes
-        if dynamic_shapes is None and isinstance(model, ExportedProgram) and settings.recipe.quantizes:
-            dynamic_shapes = dynamic_shapes_of(self.exported)
-        opened = bool(settings.integer_io)
-        self.quantization = QuantizationPipeline(
-            self.exported, self.calls, stages, dynamic_shapes, settings.runtime, opened
-        )
+        self._was_exported = isinstance(model, ExportedProgram)  # by the user
+        self.quantization = self._quantization()
         if settings.train is not None:
             self.quantization.trainer = self._trainer(model, settings.train)
-        self._reference_results: list[list[Any]] | None = None
+        self._reference_results: list[list[Any]] = []
         self.measured: dict[str, Any] = {}  # errors of layers (``compare``), by the key of the quantized model
+
+    def with_settings(self, settings: Settings) -> CompileSession:
+        """A session of the same model and data, whose reference results both share. ``settings``: others for
+        quantizing, lowering and measuring; a model is neither exported, compressed nor trained by them."""
+        other = copy.copy(self)
+        other.settings, other.measured = settings, {}
+        other.quantization = other._quantization()
+        return other
+
+    def _quantization(self) -> QuantizationPipeline:
+        shapes = self.settings.dynamic_shapes
+        if shapes is None and self._was_exported and self.settings.recipe.quantizes:
+            shapes = dynamic_shapes_of(self.exported)
+        opened = bool(self.settings.integer_io)
+        return QuantizationPipeline(self.exported, self.calls, self.stages, shapes, self.settings.runtime, opened)
 
     def _compare_with(self, original: Any) -> None:
         """Set the model that results are compared with: the user's, or the float model it was quantized from."""
@@ -278,8 +289,8 @@ class CompileSession:
 
     def reference_results(self) -> list[list[Any]]:
         """The original's results for the evaluation inputs."""
-        if self._reference_results is None:
-            self._reference_results = self.results_of(self.evaluated)
+        if not self._reference_results:
+            self._reference_results += self.results_of(self.evaluated)  # in place: other sessions share them
         return self._reference_results
 
     def results_of(self, calls: Sequence[Call], model: Callable[..., Any] | None = None) -> list[list[Any]]:

@@ -36,7 +36,7 @@ from edgewright.explore.store import Store
 from edgewright.explore.sweep_file import Limits
 from edgewright.explore.units import Assignment
 from edgewright.quantize.evaluate import BEST as EQUAL
-from edgewright.quantize.methods import BEST, join_precision, split_precision
+from edgewright.quantize.methods import BEST, HEADROOM, METHODS, join_precision, split_precision
 
 _ATTEMPTS = 3  # to measure something, if workers die
 
@@ -117,7 +117,9 @@ class Search:
             failure = self._outcome(next(iter(uniform.values())))
             raise ExecutionError("search", "no precision can be compiled and measured", value=failure.error,
                                  remedy=failure.traceback)  # fmt: skip
-        methods = self._result(choice)["methods"] if choice is not None else named_methods(task.methods)
+        methods = (
+            named_methods(task.methods) if choice is None else self._with_headroom(self._result(choice)["methods"])
+        )
         sensitivity = Sensitivity.from_dict(self._result(errors))
         proposer = Proposer(task, sensitivity, self._uniform_programs(done))
         for preset, row in done.items():
@@ -139,6 +141,13 @@ class Search:
         return self._findings()
 
     # ------------------------------------------------------------------------------------------------------ methods
+
+    def _with_headroom(self, methods: Sequence[str]) -> tuple[str, ...]:
+        """The methods that are best for the first preset and, if another one has 16-bit activations, headroom: the
+        first preset's 8 bits cannot tell."""
+        presets = find_quantizer(self._task.target.backend).presets
+        has_16_bit = any(presets[name]().is_16_bit for name in self._task.presets if name != FLOAT)
+        return tuple(name for name in METHODS if name in methods or (has_16_bit and name == HEADROOM))
 
     def _try_methods(self, proposer: Proposer, preset: str, methods: Sequence[str]) -> None:
         """Round a program in one precision by the methods; all proposals are unless it loses."""

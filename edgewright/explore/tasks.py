@@ -10,6 +10,7 @@ import errno
 import importlib
 import json
 import os
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -154,25 +155,43 @@ def choose_methods(work: Work, model: bytes, data: bytes) -> Mapping[str, Any] |
 # ----------------------------------------------------------------------------------------------------------- parts
 
 
+_loaded = threading.local()  # the model and data of the last task of a thread: most tasks have the same
+
+
 def _session(work: Work, model: bytes, data: bytes, first_chunk: bool = False) -> Any:
-    """A session with a model of its own. ``first_chunk``: evaluates the first chunk, as others evaluate the rest."""
+    """A session of a row. ``first_chunk``: evaluates the first chunk, as others evaluate the rest."""
     import pickle
 
-    from edgewright.api.compile import CompileSession, Settings
-    from edgewright.api.progress import Stages
+    from edgewright.api.compile import Settings
     from edgewright.api.recipe import Recipe
-    from edgewright.explore.model_inputs import load_program, load_samples
     from edgewright.frontend.model_spec import load_object
-    from edgewright.quantize.observer_statistics import CHUNK_CALLS
 
-    row, samples = work.row, load_samples(data)
-    if first_chunk and row.chunks[1] > 1:
-        samples = replace(samples, evaluation=samples.evaluation[:CHUNK_CALLS])
+    row = work.row
     metric = load_object(row.metric) if row.metric else pickle.loads(work.metric) if work.metric else None
     recipe = Recipe(**row.recipe)
     if recipe.options:
         recipe = Recipe(targets={row.target: recipe})
     settings = Settings(recipe, metric=metric, **row.options)
+    first_chunk = first_chunk and row.chunks[1] > 1
+    if recipe.compress:  # replaces the model
+        return _load_session(model, data, first_chunk, settings)
+    key = row.program, row.data, first_chunk
+    if getattr(_loaded, "key", None) != key:
+        _loaded.key = _loaded.session = None  # frees the last one before the next is loaded
+        _loaded.session = _load_session(model, data, first_chunk, Settings(Recipe()))
+        _loaded.key = key
+    return _loaded.session.with_settings(settings)
+
+
+def _load_session(model: bytes, data: bytes, first_chunk: bool, settings: Any) -> Any:
+    from edgewright.api.compile import CompileSession
+    from edgewright.api.progress import Stages
+    from edgewright.explore.model_inputs import load_program, load_samples
+    from edgewright.quantize.observer_statistics import CHUNK_CALLS
+
+    samples = load_samples(data)
+    if first_chunk:
+        samples = replace(samples, evaluation=samples.evaluation[:CHUNK_CALLS])
     return CompileSession(load_program(model), None, samples, settings, Stages(quiet=True))
 
 

@@ -53,6 +53,31 @@ def outcome_of(store: Store) -> Outcome:
     return outcome
 
 
+def test_rows_of_one_model_load_it_once_and_make_what_each_makes_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = TEXT.replace('["int8"]', '["int8", "float", "int8+mse"]')
+    alone = {}
+    for precision in ("int8", "float", "int8+mse"):
+        with connect(workers=1, processes=False) as one:
+            part = TEXT.replace('["int8"]', f'["{precision}"]')
+            alone[precision] = outcome_of(sweep(part, tmp_path / precision, one)[0])
+    loads, load = [], tasks._load_session
+
+    def counting(*args: Any) -> Any:
+        loads.append(args)
+        return load(*args)
+
+    monkeypatch.setattr(tasks, "_load_session", counting)
+    with connect(workers=1, processes=False) as one:
+        store, rows = sweep(text, tmp_path / "all", one)
+    outcomes = store.outcomes()
+    assert len(rows) == 3 and len(loads) == 1
+    for row in rows:
+        assert outcomes[row.key].files["pte"] == alone[row.precision].files["pte"]
+        assert outcomes[row.key].figures["sqnr"] == alone[row.precision].figures["sqnr"]
+
+
 def test_a_row_is_what_compile_makes_and_is_run_once(tmp_path: Path, cluster: Cluster) -> None:
     store, ran = sweep(TEXT, tmp_path, cluster)
     (line,) = records(store)

@@ -152,6 +152,15 @@ def test_the_best_methods_are_chosen_on_calibration_data() -> None:
     assert result.best.bytes == plain.bytes and result.best.sqnr >= plain.sqnr
 
 
+def test_the_best_methods_include_headroom_if_a_preset_has_16_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are chosen for int8, which cannot tell."""
+    monkeypatch.setattr(tasks, "choose_methods", lambda work, *inputs: {"methods": ["mse-weights"]})
+    for presets, expected in ((["int8", "a16w8"], "int8+mse-weights+headroom"), (["int8"], "int8+mse-weights")):
+        result = search("ethos-u55-128", methods="best", min_sqnr=10, precisions=presets, trials=3)
+        assert expected in [point.name for point in result.points]
+        assert ("headroom" in str([point.recipe for point in result.points])) == (presets != ["int8"])
+
+
 # ------------------------------------------------------------------------------------------------------ bad input
 
 
