@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from edgewright.explore.cost import basis_of, time_of
 from edgewright.explore.rows import DONE, Outcome, Row
+from edgewright.quantize.methods import split_precision
 from edgewright.units import duration, share, size
 
 MIN_SQNR = 30.0  # decibels: the limit without a metric
@@ -130,7 +132,8 @@ class Findings:
 def findings(goal: Goal, rows: Sequence[Row], outcomes: Mapping[str, Outcome]) -> Findings:
     """What became of the rows so far. If none is within the limits, the best is the one nearest to them."""
     done = [(row, outcomes[row.key]) for row in rows if row.key in outcomes and outcomes[row.key].status == DONE]
-    points = [_point(goal, row, outcome) for row, outcome in done]
+    times = _least_times(done)
+    points = [_point(goal, row, outcome, times) for row, outcome in done]
     points = [replace(p, pareto=not any(_beats(goal, other, p) for other in points)) for p in points]
     valid = [p for p in points if p.score is not None]
     within = [p for p in valid if p.within_limits]
@@ -149,11 +152,30 @@ def findings(goal: Goal, rows: Sequence[Row], outcomes: Mapping[str, Outcome]) -
     return Findings(points, failures, basis_of(figures), first.get("samples") or 0, first.get("evaluated_on") or "")
 
 
-def _point(goal: Goal, row: Row, outcome: Outcome) -> Point:
+def _least_times(done: Iterable[tuple[Row, Outcome]]) -> dict[str, float]:
+    """The least of the milliseconds that were measured on this machine, by ``_operators_of``: of programs with the same
+    operators, only noise makes one faster."""
+    times: dict[str, float] = {}
+    for row, outcome in done:
+        if outcome.figures.get("host_ms") is not None:
+            key = _operators_of(row)
+            times[key] = min(outcome.figures["host_ms"], times.get(key, float("inf")))
+    return times
+
+
+def _operators_of(row: Row) -> str:
+    """Equal for rows whose programs have the same operators: methods of better rounding change constants only."""
+    recipe = row.recipe
+    parts = [{n: split_precision(p)[0] for n, p in recipe[table].items()} for table in ("modules", "operators")]
+    return json.dumps([split_precision(recipe["quantize"] or "")[0], *parts, recipe.get("options")], sort_keys=True)
+
+
+def _point(goal: Goal, row: Row, outcome: Outcome, measured: Mapping[str, float]) -> Point:
     figures, files = outcome.figures, outcome.files
     score = figures["sqnr"] if goal.original is None else figures["metric"]
+    milliseconds = measured.get(_operators_of(row), time_of(figures))
     point = Point(
-        row.precision, row.recipe, score, figures["sqnr"], figures["metric"], time_of(figures), figures["bytes"],
+        row.precision, row.recipe, score, figures["sqnr"], figures["metric"], milliseconds, figures["bytes"],
         figures["planned_bytes"], figures["sram"], figures["coverage"], pte=files.get("pte", ""),
         twin=files.get("twin", ""), report=files.get("report", ""), key=row.key,
     )  # fmt: skip

@@ -21,7 +21,15 @@ import torch
 from torch import fx
 from torchao.quantization.pt2e import PlaceholderObserver
 
-from edgewright.quantize.layers import Layer, find_layers, is_observer, replace_tensor, skip_observer, tensor_of
+from edgewright.quantize.layers import (
+    Layer,
+    find_layers,
+    is_observer,
+    operator_name,
+    replace_tensor,
+    skip_observer,
+    tensor_of,
+)
 from edgewright.quantize.simulate import axis_of, parameters_for, round_to
 
 aten = torch.ops.aten
@@ -195,7 +203,7 @@ class _ProducerFinder:
         layer = self._layers.get(node)
         if layer is not None:
             return self._of_layer(layer, axis)
-        name, value = _name(node), node.meta.get("val")
+        name, value = operator_name(node), node.meta.get("val")
         if node.op != "call_function" or not isinstance(value, torch.Tensor) or not node.args:
             return None
         call = _norm_of(node)
@@ -322,16 +330,9 @@ def _norm_of(node: fx.Node) -> fx.Node | None:
     """The norm whose result a node is, also where a norm returns its statistics, which nothing reads."""
     if node.target is operator.getitem:
         call = node.args[0]
-        if isinstance(call, fx.Node) and len(call.users) == 1 and node.args[1] == 0 and _name(call) in _NORMS:
+        if isinstance(call, fx.Node) and len(call.users) == 1 and node.args[1] == 0 and operator_name(call) in _NORMS:
             return call
-    return node if _name(node) in _NORMS else None
-
-
-def _name(node: fx.Node) -> str:
-    """The name of an ATen operator, without overload and ``_copy`` suffix."""
-    target = node.target
-    is_aten = isinstance(target, torch._ops.OpOverload) and target.namespace == "aten"
-    return str(target).split(".")[1].removesuffix("_copy") if is_aten else ""
+    return node if operator_name(node) in _NORMS else None
 
 
 # -------------------------------------------------------------------------------------------------------------- scales

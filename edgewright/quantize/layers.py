@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,6 +15,9 @@ from torch import fx, nn
 from edgewright.quantize.fold_batch_norm import CONVOLUTIONS, TRANSPOSED
 
 aten = torch.ops.aten
+Activation = Callable[[torch.Tensor], torch.Tensor]
+_CURVES = ("relu", "relu6", "hardtanh", "leaky_relu", "hardswish", "hardsigmoid", "sigmoid", "silu", "tanh", "elu")
+_ACTIVATIONS = {name + in_place for name in _CURVES for in_place in ("", "_")} | {"gelu", "clamp", "clamp_min", "mish"}
 _LINEAR, _CONVOLUTION = aten.linear.default, aten.convolution.default
 
 
@@ -74,6 +78,33 @@ def find_layers(module: fx.GraphModule) -> Iterator[Layer]:
             continue
         observer = module.get_submodule(str(operand.target)) if operand is not weight else None
         yield Layer(module, node, weight, observer, _groups(node))
+
+
+def activation_of(layer: Layer) -> Activation | None:
+    """The activation that alone reads a layer's result, behind an observer or not."""
+    node: fx.Node = layer.node
+    while len(node.users) == 1:
+        (user,) = node.users
+        if is_observer(layer.module, user):
+            node = user
+        elif operator_name(user) in _ACTIVATIONS and user.all_input_nodes == [node] and user.args[0] is node:
+            call: Any = user.target
+            return partial(_call, call, user.args[1:], dict(user.kwargs))
+        else:
+            break
+    return None
+
+
+def _call(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], x: torch.Tensor) -> torch.Tensor:
+    result: torch.Tensor = function(x, *args, **kwargs)
+    return result
+
+
+def operator_name(node: fx.Node) -> str:
+    """The name of an ATen operator, without overload and ``_copy`` suffix."""
+    target = node.target
+    is_aten = isinstance(target, torch._ops.OpOverload) and target.namespace == "aten"
+    return str(target).split(".")[1].removesuffix("_copy") if is_aten else ""
 
 
 def _groups(node: fx.Node) -> int:

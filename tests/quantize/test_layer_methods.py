@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -12,7 +12,7 @@ import edgewright as ew
 from edgewright.errors import UsageError
 from edgewright.quantize.bias_correction import correct_bias, shrunk_mean
 from edgewright.quantize.layer_walk import LayerSamples, adjust_layers
-from edgewright.quantize.layers import find_layers
+from edgewright.quantize.layers import activation_of, find_layers, tensor_of
 from edgewright.quantize.learned_rounding import Problem, _patches, learn_rounding, round_rows
 from edgewright.quantize.simulate import Simulation
 from tests.quantize.test_channel_scales import TARGETS, images, prepared
@@ -43,30 +43,68 @@ def mean_errors(model: Any, data: list[torch.Tensor]) -> torch.Tensor:
         return torch.cat([Simulation(model).run(x)[0] - model(x)[0] for x in data]).mean(0).abs()
 
 
-def test_corrected_biases_reduce_the_mean_error_of_every_layer() -> None:
-    """Sums over the data: after the correction, no channel is further from the float model's mean, and all together
-    are much nearer."""
+def test_corrected_biases_reduce_the_error_behind_the_activation_of_every_layer() -> None:
+    """Without an activation, no channel is further from the float model's mean, and all together are much nearer."""
     model, data = calibrated()
-    before, after = [], []
+    before, after, shifts = [], [], []
 
     def method(samples: LayerSamples) -> None:
-        before.append(_shift(samples))
+        shift = _shift(samples)
+        before.append(_active_noise(samples))
         correct_bias(samples)
-        after.append(_shift(samples))
+        after.append(_active_noise(samples))
+        shifts.append((shift, _shift(samples)))
 
     with torch.no_grad():
         assert adjust_layers(model, [(x,) for x in data], [method]) == 4
-    assert all(float(shift.max()) > 1e-5 for shift in before)
-    for first, second in zip(before, after, strict=True):
-        assert bool((second <= first + 1e-7).all())
-        assert float(second.square().sum()) < 0.5 * float(first.square().sum())
+    assert all(second < first for first, second in zip(before, after, strict=True)), (before, after)
+    first, second = shifts[-1]  # the linear layer's
+    assert float(first.max()) > 1e-5 and bool((second <= first + 1e-7).all())
+    assert float(second.square().sum()) < 0.5 * float(first.square().sum())
+
+
+@pytest.mark.parametrize(
+    "activation",
+    [nn.ReLU(), nn.ReLU(inplace=True), nn.ReLU6(), nn.Hardswish()],
+    ids=["relu", "relu_", "relu6", "hardswish"],
+)
+def test_errors_that_an_activation_removes_do_not_move_a_bias(activation: nn.Module) -> None:
+    """Far below 0 the layer's results are off by 1, elsewhere by 0.1: the bias takes back the latter."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(1, 1, 1), activation).eval()
+    layer = next(find_layers(torch.export.export(model, (torch.zeros(1, 1, 4, 4),)).module()))
+    wrong = torch.tensor([[-20.0, -20.0, -20.0], [2.0, 2.5, 1.5]]).expand(4, 1, 2, 3)
+    exact = wrong + torch.where(wrong < -10, 1.0, 0.1)
+
+    class Stub:
+        rounding = None
+        bias = tensor_of(layer.module, layer.bias).detach() if layer.bias is not None else None
+
+        def __init__(self) -> None:
+            self.layer, self.exact = layer, [exact]
+
+        def results(self) -> list[torch.Tensor]:
+            return [wrong]
+
+    before = float(Stub.bias)
+    correct_bias(cast(Any, Stub()))
+    assert layer.bias is not None
+    assert float(tensor_of(layer.module, layer.bias)) - before == pytest.approx(0.1, abs=0.02)
+
+
+def test_a_shift_that_one_input_has_alone_is_not_corrected() -> None:
+    values, weights = torch.zeros(8, 2), torch.ones(8, 2)
+    values[0, 0], weights[1:, 0] = 1.0, 0.0  # of the first channel, one input passes the activation
+    values[:, 1] = 0.5
+    assert shrunk_mean(values, weights).tolist() == [0.0, 0.5]
 
 
 def test_shifts_that_inputs_do_not_agree_on_are_not_corrected() -> None:
     draw = torch.Generator().manual_seed(0)
     noise = torch.randn(20, 1000, generator=draw, dtype=torch.float64)
-    assert float(shrunk_mean(noise).square().sum()) < 0.5 * float(noise.mean(0).square().sum())
-    shifted = shrunk_mean(noise * 0.1 + 1)
+    ones = torch.ones_like(noise)
+    assert float(shrunk_mean(noise, ones).square().sum()) < 0.5 * float(noise.mean(0).square().sum())
+    shifted = shrunk_mean(noise * 0.1 + 1, ones)
     assert float((shifted - 1).abs().max()) < 0.1
 
 
@@ -74,6 +112,12 @@ def _shift(samples: LayerSamples) -> torch.Tensor:
     parts = [(e - r).movedim(samples.layer.axis(e.dim()), 0).flatten(1)
              for e, r in zip(samples.exact, samples.results(), strict=True)]  # fmt: skip
     return torch.cat(parts, 1).double().mean(1).abs()
+
+
+def _active_noise(samples: LayerSamples) -> float:
+    activation = activation_of(samples.layer) or torch.clone
+    pairs = zip(samples.exact, samples.results(), strict=True)
+    return sum(float((activation(e.clone()) - activation(r.clone())).square().sum()) for e, r in pairs)
 
 
 def test_a_layer_without_a_bias_gets_one() -> None:
