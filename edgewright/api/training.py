@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 from torch import fx, nn
-from torch.export import Dim, ExportedProgram
+from torch.export import Dim, ExportedProgram, ShapesCollection
 from torch.utils import _pytree as pytree
 
 from edgewright.api.data import Call
@@ -84,11 +84,14 @@ class Trainer:
         if not leaves or any(leaf.dim() == 0 or leaf.shape[0] != leaves[0].shape[0] for leaf in leaves):
             return None
         args, kwargs = pytree.tree_map(_repeated, example)
-        shapes = pytree.tree_map(lambda x: {0: Dim.DYNAMIC} if isinstance(x, torch.Tensor) else None, (args, kwargs))
+        shapes = ShapesCollection()
+        for leaf in pytree.tree_leaves((args, kwargs)):
+            if isinstance(leaf, torch.Tensor):
+                shapes[leaf] = {0: Dim.DYNAMIC}
         assert isinstance(self.source, nn.Module)
         try:
             with eval_mode(self.source):
-                program = export(self.source, args, kwargs, (*shapes[0],) if not kwargs else {**shapes[1]})
+                program = export(self.source, args, kwargs, shapes.dynamic_shapes(self.source, args, kwargs))
         except ExportError as error:
             log.info("train: no dynamic batch: %s", error)
             return None

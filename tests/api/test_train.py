@@ -118,6 +118,29 @@ def test_a_program_is_trained_in_its_own_batch() -> None:
     ).report.sqnr
 
 
+class Summed(nn.Module):
+    """Any number of inputs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(4, 4)
+
+    def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
+        y: torch.Tensor = self.fc(sum(inputs))
+        return y
+
+
+def test_a_model_with_any_number_of_inputs_is_trained_in_batches() -> None:
+    inputs = [(torch.randn(1, 4), torch.randn(1, 4)) for _ in range(4)]
+    shapes = []
+
+    def train(prepared: Any) -> None:
+        shapes.append(prepared(*(torch.cat(parts) for parts in zip(*inputs, strict=True))).shape)
+
+    ew.compile(Summed().eval(), inputs[0], "xnnpack", quantize="int8", calibration=inputs, train=train, quiet=True)
+    assert shapes == [(4, 4)]
+
+
 def test_errors() -> None:
     model = Small(norm=False).eval()
 

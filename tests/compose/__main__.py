@@ -33,6 +33,7 @@ MODELS = {
     "model:xnnpack:dynamic-w4": 60, "model:xnnpack:int8:avx2": 40, "model:xnnpack:dynamic:avx2": 40,
     "model:ethos-u55-128:int8": 90, "model:ethos-u85-256:int8": 70, "model:sm8650:int8": 70, "model:e9955:int8": 65,
     "model:imxrt700:int8": 65, "model:portable:fp32": 100,
+    "model:ethos-u85-256:a16w8": 30, "model:sm8650:a16w8": 30, "model:e9955:a16w16": 30,
 }  # fmt: skip
 
 

@@ -19,6 +19,7 @@ from edgewright.engine.lower.base import Lowering
 from edgewright.engine.plan import Plan
 
 PLACEMENT = ("views", "aliases", "parts", "borders", "unpadded", "padded_rows", "updates")
+IMPROVEMENT = "quantization"  # a method of better rounding, or training
 # What is fused into an operator: fields of its node.
 _FUSED = {"epilogue": "functions", "residual": "second operand", "sum": "integer sum", "table": "table"}
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor
 
+from edgewright.quantize.methods import HEADROOM, METHODS, MSE, PERCENTILE, STATEFUL
 from tests.compose.draw import Draw, Palette, palette_of
 from tests.compose.models import ACTS, MOST_ELEMENTS, Models
 from tests.compose.motifs import MOTIFS, Block, MissingWordError
@@ -15,6 +17,7 @@ from tests.compose.spec import InvalidSpecError, Spec, Step
 
 _TRIES = 100
 _EMULATED = 8  # one of so many models for a Qualcomm SoC runs in its emulator, too, which is slow
+_IMPROVED, _TRAINED = 1 / 4, 1 / 24  # of the quantized models
 _ACTS = tuple(ACTS)
 Propose = Callable[[Draw, list[Tensor]], Step | None]
 DRAWS: dict[str, tuple[Propose, float]] = {}
@@ -326,7 +329,25 @@ def generate_model(seed: int, target: str, quantize: str | None) -> Spec:
     options: dict[str, Any] = {"target": target, "quantize": quantize}
     if target.startswith("sm") and seed % _EMULATED == 0:
         options["emulator"] = True
+    if quantize not in (None, "fp16"):
+        options |= _improvement(seed, quantize, any(step["op"] == "state" for step in steps))
     return Spec("model", seed, inputs, steps, list(dict.fromkeys(outputs)), options)
+
+
+def _improvement(seed: int, quantize: str, has_state: bool) -> dict[str, Any]:
+    """Methods that improve rounding for a quarter of the models, training for one of 24. Choices of their own: the
+    models of a seed stay what they were without them."""
+    r = random.Random(f"improve {seed}")
+    kind = r.random()
+    if kind < _TRAINED:
+        return {} if has_state else {"train": True}
+    if kind >= _TRAINED + _IMPROVED:
+        return {}
+    possible = [m for m in (STATEFUL if has_state else METHODS) if m != HEADROOM or quantize.startswith("a16")]
+    methods = [m for m in possible if r.random() < 0.4] or [r.choice(possible)]
+    if PERCENTILE in methods and MSE in methods:
+        methods.remove(r.choice((PERCENTILE, MSE)))
+    return {"methods": methods}
 
 
 def _palette(seed: int) -> Palette:

@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from edgewright.quantize.methods import METHODS
 from tests.compose.campaign import State, Unit
-from tests.compose.coverage import PLACEMENT, all_kernels, all_lowerings
+from tests.compose.coverage import IMPROVEMENT, PLACEMENT, all_kernels, all_lowerings
 
 PAGE = Path(__file__).parents[2] / "docs" / "soundness.md"
 BEGIN, END = "<!-- tables: begin -->", "<!-- tables: end -->"
@@ -99,8 +100,9 @@ def _reached(state: State) -> str:
     counts = state.coverage
     names = [f"lowering {n}" for n in all_lowerings()] + [f"kernel {n}" for n in all_kernels()]
     names += [f"placement {n}" for n in PLACEMENT]
+    names += [f"{IMPROVEMENT} {n}" for n in (*METHODS, "train")]
     names += sorted(n for n in counts if n.startswith(("kernel ", "fusion ")) and n not in names)
     rows = [(n, f"{counts[n]:,}" if n in counts else f"never: {UNREACHED.get(n, 'not reached')}") for n in names]
     numpy = sorted(n.removeprefix("python ") for n in counts if n.startswith("python "))
     left = f"Operators that numpy ran in some graph: {', '.join(f'`{n}`' for n in numpy)}." if numpy else ""
-    return "### What of the engine was reached\n\n" + _table(("path", "graphs"), rows) + f"\n\n{left}"
+    return "### What was reached\n\n" + _table(("path", "graphs"), rows) + f"\n\n{left}"

@@ -7,9 +7,11 @@ whose text belongs into ``cases/`` with the fix. New seeds are searched by ``pyt
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from edgewright.quantize.methods import METHODS
 from tests.compose import campaign, outcome
 from tests.compose.__main__ import main as command_line
 from tests.compose.coverage import all_kernels, all_lowerings
@@ -18,7 +20,7 @@ from tests.compose.draw import FAMILY
 from tests.compose.names import Names
 from tests.compose.replay import replay
 from tests.compose.report import UNREACHED
-from tests.compose.spec import load
+from tests.compose.spec import Spec, load
 from tests.engine.graphs import cpus
 
 CASES = sorted((Path(__file__).parent / "cases").glob("*.json"))
@@ -85,6 +87,34 @@ def test_models(target: str, precision: str | None, seed: int) -> None:
     found = check_model(generate_model(seed, target, precision))
     assert found.failure is None
     assert not found.skipped
+
+
+def test_methods_and_training_are_drawn() -> None:
+    from tests.compose.model_draws import generate_model
+
+    options = [generate_model(seed, "sm8650", "a16w8").options for seed in range(150)]
+    assert {name for o in options for name in o.get("methods", ())} == set(METHODS)
+    assert any(o.get("train") for o in options)
+    assert all(not {"methods", "train"} & {*generate_model(seed, "xnnpack", None).options} for seed in range(8))
+
+
+def test_a_method_that_spoils_the_model_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file computes what the quantized graph does, and neither is the model."""
+    from edgewright.quantize import bias_correction
+    from edgewright.quantize.layers import set_bias
+    from tests.compose.model_check import check_model
+
+    step = {"op": "linear", "in": [0], "channels": 4, "seed": 0}
+    options = {"target": "xnnpack", "quantize": "int8", "methods": ["bias"]}
+    spec = Spec("model", 0, [{"type": "f32", "shape": [1, 8]}], [step], [1], options)
+    assert check_model(spec).failure is None
+
+    def spoil(samples: Any) -> None:
+        set_bias(samples.layer, samples.bias + 1)
+
+    monkeypatch.setattr(bias_correction, "correct_bias", spoil)
+    found = check_model(spec).failure
+    assert found is not None and found.kind == "methods lose accuracy"
 
 
 def test_all_dialects_are_drawn() -> None:
