@@ -84,7 +84,7 @@ class Trainer:
         if not leaves or any(leaf.dim() == 0 or leaf.shape[0] != leaves[0].shape[0] for leaf in leaves):
             return None
         args, kwargs = pytree.tree_map(_repeated, example)
-        shapes = ShapesCollection()
+        shapes: Any = ShapesCollection()  # type: ignore[no-untyped-call]
         for leaf in pytree.tree_leaves((args, kwargs)):
             if isinstance(leaf, torch.Tensor):
                 shapes[leaf] = {0: Dim.DYNAMIC}

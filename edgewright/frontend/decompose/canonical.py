@@ -197,24 +197,18 @@ def _make_remainder_rule(fallback: Rule, multiply: Any) -> Rule:
     return lower
 
 
-# Of a tensor and itself, these are the tensor.
-_IDEMPOTENT = (
-    aten.maximum.default, aten.minimum.default, aten.max.other, aten.min.other, aten.bitwise_and.Tensor,
-    aten.bitwise_or.Tensor, aten.logical_and.default, aten.logical_or.default,
-)  # fmt: skip
-_MAKES_BOOL = {aten.logical_and.default, aten.logical_or.default}
-
-
 def _make_idempotent_rule(op: Any, otherwise: Rule | None) -> Rule:
     def lower(rw: Rewriter, a: Any, b: Any) -> Any:
-        if a is b and isinstance(a, fx.Node) and _is_tensor(a) and (op not in _MAKES_BOOL or dtype_of(a) == torch.bool):
+        if a is b and isinstance(a, fx.Node) and _is_tensor(a) and rw.fake(op, (a, b)).dtype == dtype_of(a):
             return a
         return otherwise(rw, a, b) if otherwise is not None else NotImplemented
 
     return lower
 
 
-for _op in _IDEMPOTENT:
+for _overload in (o for row in OPS.values() if row.idempotent for o in row.aten):
+    _, _name, _overload = _overload.split(".")
+    _op = getattr(getattr(aten, _name), _overload)
     RULES[_op] = _make_idempotent_rule(_op, RULES.get(_op))
 
 

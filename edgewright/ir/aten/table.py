@@ -45,7 +45,8 @@ class OpDef:
 
     ``aten``: the functional ATen overloads it matches; it has their argument names. ``when`` distinguishes operators
     that share an ATen name (``convolution``). ``composite``: the frontend decomposes it, unless a backend has it.
-    ``ports``: one per tensor operand, and ``out``.
+    ``ports``: one per tensor operand, and ``out``. ``idempotent``: of a tensor and itself, it is that tensor, if
+    it keeps the type.
     """
 
     name: str
@@ -56,6 +57,7 @@ class OpDef:
     op_class: OpClass = OpClass.ELEMENTWISE
     when: Callable[[Op], bool] | None = None
     composite: bool = False
+    idempotent: bool = False
 
     def call(self, args: Mapping[str, Any]) -> tuple[Any, ...]:
         """All results, in order. An overload may have fewer: ``max_pool2d`` drops the indices."""

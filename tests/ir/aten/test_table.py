@@ -73,6 +73,29 @@ def test_references_take_the_arguments_of_every_overload_by_name(row: OpDef) -> 
                     assert parameter.default in (told.default_value, None), f"{overload}: {name}"
 
 
+BINARY = [row for row in ROWS if row.ports.keys() == {"self", "other", "out"} and row.op_class is OpClass.ELEMENTWISE]
+
+
+@pytest.mark.parametrize("row", BINARY, ids=str)
+def test_rows_that_give_a_tensor_of_it_and_itself_say_so(row: OpDef) -> None:
+    samples = [np.array([True, False])]
+    if not row.name.startswith("logical"):
+        samples.append(np.array([-7, -1, 0, 1, 2, 1 << 20], np.int32))
+    if not row.name.startswith(("logical", "bitwise")):
+        samples.append(np.array([-1.5, -0.0, 0.0, 3.25, np.inf, np.nan], np.float32))
+    with np.errstate(all="ignore"):
+        same = [_is_same(x, row) for x in samples]
+    assert row.idempotent == all(same)
+
+
+def _is_same(x: np.ndarray, row: OpDef) -> bool:
+    try:
+        (made,) = row.call({"self": x, "other": x})
+    except (TypeError, ValueError, ZeroDivisionError):  # it has no bools, or no zeros
+        return False
+    return made.dtype == x.dtype and made.tobytes() == x.tobytes()
+
+
 def test_rows_that_share_an_overload_say_when() -> None:
     claims: dict[str, list[OpDef]] = {}
     for row in ROWS:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from edgewright.ir.aten.ops.row_builders import define_composite, define_op
+from edgewright.ir.aten.ops.row_builders import define_composite, define_idempotent, define_op
 from edgewright.ir.aten.reference import create, unary
 from edgewright.ir.aten.reference import elementwise as ref
 from edgewright.ir.ports import ACT
@@ -25,8 +25,8 @@ for _name in ("add", "sub", "rsub", "mul", "fmod", "remainder"):
     _binary(_name, f"{_name}.Tensor {_name}.Scalar")
 _binary("div", "div.Tensor div.Scalar div.Tensor_mode div.Scalar_mode")
 _binary("floor_divide", "floor_divide.default floor_divide.Scalar", define_composite)
-_binary("maximum", "maximum.default max.other")
-_binary("minimum", "minimum.default min.other")
+_binary("maximum", "maximum.default max.other", define_idempotent)
+_binary("minimum", "minimum.default min.other", define_idempotent)
 _binary("atan2", "atan2.default")
 define_op(
     "pow",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from edgewright.ir.aten.ops.row_builders import define_op
+from edgewright.ir.aten.ops.row_builders import define_idempotent, define_op
 from edgewright.ir.aten.reference import elementwise as ref
 from edgewright.ir.aten.reference.elementwise import broadcast_shape
 from edgewright.ir.ports import ACT, INDEX
@@ -11,8 +11,11 @@ for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
     _overloads = f"{_name}.Tensor {_name}.Scalar"
     define_op(_name, _overloads, getattr(ref, _name), broadcast_shape, self=ACT, other=ACT, out=INDEX)
 
+_IDEMPOTENT = ("logical_and", "logical_or", "bitwise_and", "bitwise_or")
+
 for _name in ("logical_and", "logical_or", "logical_xor"):
-    define_op(_name, f"{_name}.default", getattr(ref, _name), broadcast_shape, self=INDEX, other=INDEX, out=INDEX)
+    _define = define_idempotent if _name in _IDEMPOTENT else define_op
+    _define(_name, f"{_name}.default", getattr(ref, _name), broadcast_shape, self=INDEX, other=INDEX, out=INDEX)
 
 for _name, _overloads in {
     "bitwise_and": "bitwise_and.Tensor bitwise_and.Scalar __and__.Tensor __and__.Scalar",
@@ -23,7 +26,8 @@ for _name, _overloads in {
     "bitwise_right_shift": "bitwise_right_shift.Tensor bitwise_right_shift.Tensor_Scalar __rshift__.Tensor "
     "__rshift__.Scalar",
 }.items():
-    define_op(_name, _overloads, getattr(ref, _name), broadcast_shape, self=INDEX, other=INDEX, out=INDEX)
+    _define = define_idempotent if _name in _IDEMPOTENT else define_op
+    _define(_name, _overloads, getattr(ref, _name), broadcast_shape, self=INDEX, other=INDEX, out=INDEX)
 
 for _name in ("logical_not", "bitwise_not"):
     define_op(_name, f"{_name}.default", getattr(ref, _name), broadcast_shape, self=INDEX, out=INDEX)

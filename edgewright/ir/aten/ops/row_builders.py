@@ -21,6 +21,7 @@ def define_op(
     op_class: OpClass = OpClass.ELEMENTWISE,
     when: Callable[[Op], bool] | None = None,
     composite: bool = False,
+    idempotent: bool = False,
     /,
     **ports: Port,
 ) -> None:
@@ -30,7 +31,7 @@ def define_op(
     """
     overloads = tuple(o if o.count(".") > 1 else f"aten.{o}" for o in aten.split())
     ports = ports or {"self": ACT, "out": ACT}
-    OPS.add(OpDef(name, overloads, reference, shape, ports, op_class, when, composite))
+    OPS.add(OpDef(name, overloads, reference, shape, ports, op_class, when, composite, idempotent))
 
 
 def define_composite(
@@ -45,3 +46,8 @@ def define_composite(
 ) -> None:
     """Add an entry that the frontend decomposes, unless a backend has it."""
     define_op(name, aten, reference, shape, op_class, when, True, **ports)
+
+
+def define_idempotent(name: str, aten: str, reference: Function, shape: Function, /, **ports: Port) -> None:
+    """Add an elementwise entry that is its operand if both operands are one tensor."""
+    define_op(name, aten, reference, shape, OpClass.ELEMENTWISE, None, False, True, **ports)
