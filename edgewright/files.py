@@ -6,6 +6,7 @@ import contextlib
 import errno
 import mmap
 import os
+import re
 import stat
 from collections.abc import Iterable
 from pathlib import Path
@@ -21,6 +22,7 @@ except ImportError:  # on Windows: temporary files of killed writers are not rem
 Source = Union[str, "os.PathLike[str]", bytes, bytearray, memoryview, mmap.mmap]
 
 _PREFIX, _SUFFIX = ".edgewright-", ".tmp"
+_MODEL_NAME = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")  # package.module:factory
 _SWEPT: set[str] = set()
 
 
@@ -45,8 +47,15 @@ def open_source(source: Source, name: str, *, private: bool = False) -> tuple[me
             ), path
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        remedy = "Name a file in it." if isinstance(error, IsADirectoryError) else "Check the path and its permissions."
-        raise FileAccessError(path, f"cannot be opened: {reason}", remedy=remedy) from error
+        raise FileAccessError(path, f"cannot be opened: {reason}", remedy=_opening_remedy(path, error)) from error
+
+
+def _opening_remedy(path: str, error: Exception) -> str:
+    if isinstance(error, IsADirectoryError):
+        return "Name a file in it."
+    if isinstance(error, FileNotFoundError) and _MODEL_NAME.fullmatch(path):
+        return f"It reads like the name of a model. Compile that first: edgewright compile {path} -o m.pte."
+    return "Check the path and its permissions."
 
 
 def text_path(path: object) -> str | None:

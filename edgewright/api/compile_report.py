@@ -142,13 +142,17 @@ class CompileReport:
     @property
     def advice(self) -> str:
         """Advice about operators left on the CPU; empty if there are none."""
+        return self.advise("edgewright explain")
+
+    def advise(self, command: str) -> str:
+        """As ``advice``, with the command that shows the reasons."""
         rejected = [v for m in self.methods.values() for v in m.rejected if v.operator not in CONVERSIONS]
         if not rejected:
             return ""
         summary = self.counts.cpu_summary
         if self.precision == "float" and any("static_quant" in r for v in rejected for r in v.rejections):
             return f"{summary}: this target works on integers, try --quantize int8"
-        return f"{summary}: `edgewright explain` says why"
+        return f"{summary}: `{command}` says why"
 
     @property
     def poor(self) -> bool:

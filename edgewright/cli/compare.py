@@ -43,7 +43,8 @@ def run(args: argparse.Namespace) -> int:
     if len(targets) > 1:
         raise UsageError("--target", "must be a single device: layers are ranked per device", value=len(targets))
     if args.quantize is None and args.recipe is None:
-        raise UsageError("--quantize", "is required: a floating-point model has no quantization error")
+        raise UsageError("--quantize", "is required: a floating-point model has no quantization error",
+                         remedy="Name a preset of the target: --quantize int8.")  # fmt: skip
     evaluate = EVALUATED if args.evaluate is None else args.evaluate
     if isinstance(evaluate, int) and evaluate < 1:
         raise UsageError("--evaluate", "must be 1 or more", value=evaluate)

@@ -137,6 +137,8 @@ class Built:
 
 def run(args: argparse.Namespace) -> int:
     args.cpus = object_files.select_processors(args)
+    if args.target:
+        model_options.selected_targets(args)  # a wrong name is told before a missing -o
     args.output = str(object_files.output_path(args))
     if args.target:
         from edgewright.cli import compile_many

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import math
+import shlex
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -224,7 +226,7 @@ def _show(
     if args.html:
         out.print(f"wrote {clean(args.html)}", style="green", soft_wrap=True)
     for report in reports:
-        for text, style in _remarks(report) if report.target not in failed else ():
+        for text, style in _remarks(args, report) if report.target not in failed else ():
             out.print(f"{report.target}: {clean(text)}", style=style, soft_wrap=True)
     seconds = ", ".join(
         f"{name} {duration(elapsed)}" for name, elapsed in session.stages.times.items() if elapsed >= 0.05
@@ -247,11 +249,14 @@ def _basis(report: CompileReport) -> tuple[str, str]:
     return f"SQNR: {report.measured_on}", "dim" if report.evaluated_on in ("held-out", "given") else "yellow"
 
 
-def _remarks(report: CompileReport) -> Iterator[tuple[str, str]]:
+def _remarks(args: argparse.Namespace, report: CompileReport) -> Iterator[tuple[str, str]]:
     """Remarks about a result besides its figures, each with its color."""
-    if report.poor:
-        advice = f"`edgewright compare` finds the layers to raise (--strict makes it an error, under {POOR:g} dB)"
-        yield f"poor: SQNR {report.sqnr:.1f} dB. {advice}", "red"
+    if report.poor and report.sqnr is not None:
+        below = math.floor(report.sqnr * 10) / 10 if math.isfinite(report.sqnr) else report.sqnr  # not rounded to 20.0
+        advice = f"--strict makes it an error, under {POOR:g} dB"
+        if args.quantize or args.recipe:
+            advice = f"`{_command('compare', args, report)}` finds the layers to raise ({advice})"
+        yield f"poor: SQNR {below:.1f} dB. {advice}", "red"
     if report.choice:
         yield report.choice, ""
     if report.one_sided:
@@ -264,5 +269,16 @@ def _remarks(report: CompileReport) -> Iterator[tuple[str, str]]:
         yield f"runs on this machine only: {report.simulated}", "yellow"
     if report.own_kernels:
         yield f"the application must provide {', '.join(report.own_kernels)}", "yellow"
-    if report.advice:
-        yield report.advice, "yellow"
+    if advice := report.advise(_command("explain", args, report)):
+        yield advice, "yellow"
+
+
+def _command(name: str, args: argparse.Namespace, report: CompileReport) -> str:
+    """A command about this model and target, complete: with the options that this one got."""
+    words = ["edgewright", name, args.spec, "--target", report.target]
+    options = ("quantize", "recipe") if name == "explain" else ("quantize", "recipe", "calibrate", "mean", "std")
+    for option in options:
+        value = getattr(args, option)
+        if value is not None:
+            words += [f"--{option}", *(f"{v:g}" for v in value)] if isinstance(value, list) else [f"--{option}", value]
+    return shlex.join(words)

@@ -14,6 +14,15 @@ from edgewright.hints import did_you_mean
 _CHOICE = re.compile(r"invalid choice: '?(.*?)'? \(choose from (.*)\)", re.DOTALL)
 _TWO_COLUMNS = re.compile(r"  [a-z]+ {2,}")
 _UNKNOWN = "unrecognized arguments: "
+_REQUIRED = "the following arguments are required: "
+# What other tools call the options, where the names are not similar.
+_OTHER_WORDS = {
+    "--target": ("--device", "--soc", "--soc-model", "--chip", "--board", "--accelerator"),
+    "--quantize": ("--precision", "--dtype", "--bits", "--int8", "--quantization"),
+    "--calibrate": ("--data", "--dataset", "--calibration-data"),
+    "--output": ("--save", "--file"),
+}
+_MODEL_INPUTS = ("--inputs", "--input", "--example-inputs", "--shape", "--input-shape", "--input_shape")
 
 
 class Parser(argparse.ArgumentParser):
@@ -47,8 +56,24 @@ class Parser(argparse.ArgumentParser):
         if message.startswith(_UNKNOWN):
             words = [word.partition("=")[0] for word in message.removeprefix(_UNKNOWN).split()]
             wrong = next((word for word in words if word.startswith("-")), "")
-            return did_you_mean(wrong, list(_options(self))) if wrong else self._option_for(words[0])
+            return self._instead_of(wrong) if wrong else self._option_for(words[0])
+        if message.startswith(_REQUIRED):
+            return self._required(message.removeprefix(_REQUIRED).split(", "))
         return ""
+
+    def _instead_of(self, wrong: str) -> str:
+        """What to write instead of an option that does not exist: a word of other tools', or a similar name."""
+        options = list(_options(self))
+        if wrong in _MODEL_INPUTS and "--inputs" not in options and any(a.metavar == "SPEC" for a in self._actions):
+            return "Example inputs come with the model: SPEC names a function that returns (module, inputs)."
+        meant = next((option for option, words in _OTHER_WORDS.items() if wrong in words and option in options), "")
+        return f"Did you mean {meant}?" if meant else did_you_mean(wrong, options)
+
+    def _required(self, missing: list[str]) -> str:
+        """An example of each option that must be given."""
+        examples = [f"{a.option_strings[0]} {a.metavar}" for a in self._actions
+                    if "/".join(a.option_strings) in missing and isinstance(a.metavar, str)]  # fmt: skip
+        return f"Add {' '.join(examples)}." if examples else ""
 
     def _option_for(self, word: str) -> str:
         """The option that an argument without one may be meant for: inputs are not positional, as a model is."""

@@ -23,6 +23,23 @@ from edgewright.hints import did_you_mean
 _ACCEPTED = "an nn.Module with example_inputs, (module, inputs), (module, inputs, dynamic_shapes) or an ExportedProgram"
 
 
+_A_FUNCTION = "Write a function that returns (module, inputs), and name it: net:make for make in net.py"
+_COMPILED = "It is compiled already: `edgewright run`, `profile`, `report` and `inspect` read it."
+_WEIGHTS = f"Weights alone are no model. {_A_FUNCTION}; load them there."
+# What else people have, by the ending of its name.
+_OTHER_FILES = {
+    ".pte": _COMPILED,
+    ".bpte": _COMPILED,
+    ".pt": _WEIGHTS,
+    ".pth": _WEIGHTS,
+    ".bin": _WEIGHTS,
+    ".safetensors": _WEIGHTS,
+    ".gguf": "Language models have a command of their own: edgewright llm compile m.gguf -o m.pte.",
+    ".onnx": f"Only PyTorch models are compiled, not what they were converted to. {_A_FUNCTION}.",
+    ".tflite": f"Only PyTorch models are compiled, not what they were converted to. {_A_FUNCTION}.",
+}
+
+
 @dataclass
 class ModelSpec:
     """What to compile: a module and example inputs, or an exported program."""
@@ -57,12 +74,16 @@ def load_object(text: str, syntax: str = "package.module:name") -> Any:
 
 
 def _spelling_hint(text: str) -> str:
-    """The remedy for a Python file, or a module without a name in it."""
+    """The remedy for a Python file, a module without a name in it, or a file that is no model of PyTorch's."""
     path, _, name = text.partition(":")
+    if remedy := _OTHER_FILES.get(Path(text).suffix.lower()):
+        return remedy
     parts = Path(path.removesuffix(".py")).parts
     if not parts or not all(part.isidentifier() for part in parts):
-        return ""
+        return f"{_A_FUNCTION}."
     module = ".".join(parts)
+    if len(parts) > 1 and not path.endswith(".py") and not Path(path).exists():  # a name on a hub
+        return f"{_A_FUNCTION}, with from_pretrained for a model of Hugging Face."
     return f"Write {module}:{name}." if name else f"Write {module}:NAME, with the name of the model in it."
 
 

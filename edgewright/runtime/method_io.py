@@ -75,6 +75,9 @@ def _torch_to_array(value: Any) -> Array:
     return np.asarray(tensor.numpy())
 
 
+_CHANNEL_ORDERS = ((0, 3, 1, 2), (0, 2, 3, 1))  # channels first from last, and last from first
+
+
 def dtype_remedy(actual: str, expected: str) -> str:
     """What to do with an array of another dtype. Small integers are real numbers with a scale: a cast would change what
     they mean."""
@@ -107,8 +110,11 @@ def _store_tensor(subject: str, info: TensorInfo, slot: TensorSlot, array: Array
 
 
 def _shape_remedy(array: Array, info: TensorInfo) -> str:
-    """For a batch dimension that is missing, or one too many."""
+    """For a batch dimension that is missing or one too many, and for channels on the other side of an image."""
     given, expected = tuple(array.shape), tuple(info.shape)
+    for order in _CHANNEL_ORDERS if len(given) == 4 and not info.dynamic else ():
+        if tuple(given[dim] for dim in order) == expected:
+            return f"Its dimensions are in another order: x.transpose{order}."
     if given == expected[1:] and expected[0] == 1:
         return "Add the dimension of the batch: x[None]."
     return "Take an element of the batch: x[0]." if given[1:] == expected and given[0] == 1 else ""

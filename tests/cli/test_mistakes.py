@@ -150,17 +150,40 @@ def test_lines_of_the_log_are_above_the_progress_bar(monkeypatch: pytest.MonkeyP
         ("net.py", "Write net:NAME, with the name of the model in it."),
         ("net", "Write net:NAME, with the name of the model in it."),
         ("models/net.py:Net", "Write models.net:Net."),
-        ("my-net.py", ""),
-        ("m.pte", ""),
-        ("", ""),
+        ("my-net.py", "Write a function that returns (module, inputs), and name it: net:make for make in net.py."),
+        ("m.pte", "It is compiled already: `edgewright run`, `profile`, `report` and `inspect` read it."),
+        ("resnet18.pth", "Weights alone are no model. Write a function that returns (module, inputs)"),
+        ("models/m.onnx", "Only PyTorch models are compiled, not what they were converted to. Write a function"),
+        ("m.gguf", "Language models have a command of their own: edgewright llm compile m.gguf -o m.pte."),
+        ("google/mobilenet_v2", "for make in net.py, with from_pretrained for a model of Hugging Face."),
+        ("", "Write a function that returns (module, inputs)"),
     ],
 )
-def test_file_of_python_is_told_how_to_name_it(given: str, remedy: str) -> None:
+def test_what_is_no_name_of_a_model_is_told_how_to_name_it(given: str, remedy: str) -> None:
     from edgewright.frontend.model_spec import load_spec
 
     with pytest.raises(UsageError, match=r"must be package\.module:factory, or a \.pt2 file") as raised:
         load_spec(given)
-    assert raised.value.remedy == remedy
+    assert remedy in raised.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("arguments", "remedy"),
+    [
+        (["compile", "net:Net", "--inputs", "x.npz"], "Example inputs come with the model: SPEC names a function"),
+        (["compile", "net:Net", "--soc", "sm8550"], "Did you mean --target?"),
+        (["compile", "net:Net", "--precision", "int8"], "Did you mean --quantize?"),
+        (["run", "m.pte", "--input", "x.npz"], "Did you mean --inputs?"),
+        (["report", "m.pte"], "Add -o report.html."),
+        (["compile", "net:Net", "--target", "sm8540"], "Did you mean sm8550 or"),  # before the missing -o
+        (["compare", "net:Net", "--target", "xnnpack"], "Name a preset of the target: --quantize int8."),
+        (["profile", "net:Net"], "Compile that first: edgewright compile net:Net -o m.pte."),
+    ],
+)
+def test_what_was_meant(cli: Cli, arguments: list[str], remedy: str) -> None:
+    result = cli(*arguments)
+    assert result.code in (2, 3)
+    assert remedy in result.err
 
 
 def test_file_in_this_folder_and_a_class_that_needs_arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -385,10 +385,14 @@ def test_an_image_is_an_input(cli: Cli, tmp_path: Path, image_net: Path) -> None
     assert (refused.code, "no such file" in refused.err) == (3, True)
 
 
-def test_a_folder_and_a_missing_batch(cli: Cli, tmp_path: Path, image_net: Path) -> None:
+def test_a_folder_a_missing_batch_and_channels_last(cli: Cli, tmp_path: Path, image_net: Path) -> None:
     done = cli("run", tmp_path)
     assert done.code == 3 and "Name a file in it" in done.err
-    for shape, remedy in (((3, 8, 8), "x[None]"), ((1, 1, 3, 8, 8), "x[0]")):
+    for shape, remedy in (
+        ((3, 8, 8), "x[None]"),
+        ((1, 1, 3, 8, 8), "x[0]"),
+        ((1, 8, 8, 3), "x.transpose(0, 3, 1, 2)"),
+    ):
         np.save(tmp_path / "x.npy", np.ones(shape, np.float32))
         done = cli("run", image_net / "float32.pte", "--inputs", tmp_path / "x.npy")
         assert done.code == 7 and remedy in done.err
