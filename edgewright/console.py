@@ -29,6 +29,7 @@ from rich.text import Text
 from edgewright.units import duration, number
 
 _UNITS = re.compile(r"(?<=\d) (?=(?:[nµm]?s|[KMG]?i?B|dB|cycles)\b|%)")
+_BELOW_BRANCH = str.maketrans("├└─", "│  ")
 _PIPE_WIDTH = 200  # a pipe has no right edge: tables keep their full width
 
 
@@ -43,16 +44,20 @@ class _Console(Console):
 
 
 def wrap_words(text: str, width: int) -> str:
-    """Wrap each line between words, but not between a number and its unit.
+    """Wrap each line between words, but not between a number and its unit, and below its indentation or its branch of
+    a tree.
 
     >>> wrap_words("load 4.41 s, export 1.72 s, lower 300 ms", 25)
     'load 4.41 s, export\\n1.72 s, lower 300 ms'
+    >>> print(wrap_words("├─ conv: must be quantized", 20))
+    ├─ conv: must be
+    │  quantized
     """
     from textwrap import wrap
 
     lines = []
     for line in _UNITS.sub("\N{NO-BREAK SPACE}", text).split("\n"):
-        indent = " " * (len(line) - len(line.lstrip(" ")))
+        indent = line[: len(line) - len(line.lstrip("│├└─ "))].translate(_BELOW_BRANCH)
         parts = wrap(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
         lines += parts or [line]
     return "\n".join(lines).replace("\N{NO-BREAK SPACE}", " ")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 from typing import TYPE_CHECKING
 
 from edgewright.api.compile_report import EVALUATED
 from edgewright.api.progress import Stages
 from edgewright.cli import model_options
-from edgewright.cli.model_options import SPEC, make_session, quiet_imports, selected_targets
+from edgewright.cli.model_options import DATA_OPTIONS, SPEC, make_session, quiet_imports, same_options, selected_targets
 from edgewright.console import clean, console, table
 from edgewright.errors import UsageError
 from edgewright.files import write_file
@@ -89,7 +90,8 @@ def _show(args: argparse.Namespace, comparison: Comparison, recipe: str) -> None
     for line in recipe.splitlines():
         out.print(f"  {clean(line)}" if line else "", soft_wrap=True)
     path = args.write_recipe or "r.toml"
-    after = f"edgewright compile {args.spec} --target {comparison.target} --recipe {path} --calibrate ... -o m.pte"
+    words = ["--target", comparison.target, "--recipe", path, *same_options(args, *DATA_OPTIONS), "-o", "m.pte"]
+    after = shlex.join(["edgewright", "compile", args.spec, *words])
     where = f"wrote {path}; compile with" if args.write_recipe else f"save it with --write-recipe {path}, then"
     out.print(f"\n{clean(where)}: {clean(after)}", soft_wrap=True)
 

@@ -17,7 +17,7 @@ from edgewright.api.compile_report import LEGEND, NOT_REQUESTED, POOR, CompileRe
 from edgewright.api.progress import Stages
 from edgewright.cli import artifacts, object_files
 from edgewright.cli.build_limits import memory_error
-from edgewright.cli.model_options import make_session, model_name, selected_targets
+from edgewright.cli.model_options import DATA_OPTIONS, make_session, model_name, same_options, selected_targets
 from edgewright.cli.object_files import Written
 from edgewright.console import clean, console, plural, print_error, table
 from edgewright.errors import AccuracyError, CoverageError, EdgewrightError, UsageError
@@ -275,10 +275,6 @@ def _remarks(args: argparse.Namespace, report: CompileReport) -> Iterator[tuple[
 
 def _command(name: str, args: argparse.Namespace, report: CompileReport) -> str:
     """A command about this model and target, complete: with the options that this one got."""
-    words = ["edgewright", name, args.spec, "--target", report.target]
-    options = ("quantize", "recipe") if name == "explain" else ("quantize", "recipe", "calibrate", "mean", "std")
-    for option in options:
-        value = getattr(args, option)
-        if value is not None:
-            words += [f"--{option}", *(f"{v:g}" for v in value)] if isinstance(value, list) else [f"--{option}", value]
-    return shlex.join(words)
+    data = () if name == "explain" else DATA_OPTIONS
+    options = same_options(args, "quantize", "recipe", *data)
+    return shlex.join(["edgewright", name, args.spec, "--target", report.target, *options])

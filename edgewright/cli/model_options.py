@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 SPEC = "package.module:factory that returns a model with example inputs, or a .pt2"
 
 
+DATA_OPTIONS = ("calibrate", "samples", "mean", "std")
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_target_arguments(parser)
     parser.add_argument(
@@ -72,6 +75,20 @@ def _count_or_source(text: str) -> int | str:
     (8, 'test.npz')
     """
     return int(text) if text.lstrip("-").isdigit() else text
+
+
+def same_options(args: argparse.Namespace, *names: str) -> list[str]:
+    """The words that give another command the options that this one got.
+
+    >>> same_options(argparse.Namespace(calibrate="photos", mean=[127.0, 99.5], std=None), "calibrate", "mean", "std")
+    ['--calibrate', 'photos', '--mean', '127', '99.5']
+    """
+    words: list[str] = []
+    for name in names:
+        value = getattr(args, name)
+        if value is not None:
+            words += [f"--{name}", *(f"{v:g}" for v in value)] if isinstance(value, list) else [f"--{name}", str(value)]
+    return words
 
 
 def need_torch() -> None:

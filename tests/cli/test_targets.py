@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +118,12 @@ def test_a_poor_result_is_red_and_strict_makes_it_an_error(
     shown = cli("compile", *SPOILED, "-o", path)
     assert shown.code == 0 and path.exists()
     assert "\x1b[31mxnnpack: poor: SQNR " in shown.out
+    command = re.search("`(edgewright compare [^`]*)` finds the layers", shown.out)
+    assert command is not None
+    found = cli(*shlex.split(command[1])[1:])  # complete: it runs as it is printed
+    assert found.code == 0, found.err
+    after = re.search(r"then: (edgewright compile .*)", found.out)
+    assert after is not None and shlex.join(INT8[2:]) in after[1]
     right = cli("compile", NET, "--target", "xnnpack", *INT8, "-o", path, "--strict")
     assert right.code == 0 and "poor:" not in right.out
 
