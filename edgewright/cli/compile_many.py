@@ -223,6 +223,9 @@ def _show(
             out.print(f"wrote {clean(report.file)}", style="green", soft_wrap=True)
     if objects:
         object_files.show_objects(objects)
+        if any(report.backend == object_files.CPU_BACKEND for report in reports):
+            note = f"{object_files.CPU_BACKEND} is the graph that the object file was made of, measured on this machine"
+            out.print(note, style="dim", soft_wrap=True)
     if args.html:
         out.print(f"wrote {clean(args.html)}", style="green", soft_wrap=True)
     for report in reports:

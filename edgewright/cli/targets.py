@@ -13,6 +13,7 @@ from edgewright.backends.registry import find_backend
 from edgewright.backends.targets import Target, all_targets, search_targets
 from edgewright.cli.doctor import detected_version, required_packages
 from edgewright.console import console, table
+from edgewright.engine.cross_target import CROSS_TARGETS
 from edgewright.errors import UsageError
 from edgewright.hints import did_you_mean
 
@@ -37,7 +38,8 @@ def run(args: argparse.Namespace) -> int:
         {"target": t.name, "backend": t.backend, "about": t.summary, **_state(t.backend)}
         for t in sorted(search_targets(args.name), key=_order)
     ]
-    if not targets:
+    processors = [name for name, cpu in CROSS_TARGETS.items() if args.name.lower() in f"{name} {cpu.summary}".lower()]
+    if not targets and (args.json or not processors):
         remedy = f"{did_you_mean(args.name, all_targets(), limit=3)} `edgewright targets` lists them all.".lstrip()
         raise UsageError(args.name, "matches no target", remedy=remedy)
     if args.presets:
@@ -46,7 +48,11 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(targets, indent=2))
     else:
-        _show(args, targets)
+        if targets:
+            _show(args, targets)
+        if processors and not args.quiet:
+            line = f"processors, for object files (`edgewright compile --emit object`): {', '.join(processors)}"
+            console().print(f"\n{line}" if targets else line, style="dim" if targets else "", soft_wrap=True)
     return 0
 
 

@@ -27,6 +27,8 @@ IsSupported = Callable[[Any], bool]
 Remedy = Callable[[Any], str]
 aten = torch.ops.aten
 
+NO_KERNEL = "has no kernel in the target runtime and no decomposition into ones that do"
+_ELSEWHERE = "Compute it outside of the model, or as a custom operator: the application provides its kernel."
 # Replacements for operators that no runtime has. The first three have data-dependent output shapes.
 _REPLACEMENTS = {
     "aten.bincount": "Count with torch.nn.functional.one_hot(x, bins).sum(0), which has one shape for all inputs.",
@@ -148,6 +150,8 @@ class Rewriter(ABC):
         """The error for an operator that cannot be lowered."""
         where, line = describe_node(self.origin)
         replacement = self.remedy(op) or _REPLACEMENTS.get(str(op).rpartition(".")[0], "")
+        if reason == NO_KERNEL:
+            replacement = replacement or _ELSEWHERE
         return UnsupportedOperatorError(f"{op}{where}", reason, remedy="\n  ".join(filter(None, (line, replacement))))
 
 

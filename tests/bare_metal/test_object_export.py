@@ -431,6 +431,7 @@ def test_compile_emits_objects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
     done = cli(*command, "--target", "cortex-m55")
     assert done.code == 0, done.err
     assert "cortex-m55" in done.out
+    assert "xnnpack is the graph that the object file was made of, measured on this machine" in done.out
     assert "int model_run(const model_inputs *" in (tmp_path / "model.h").read_text()
     assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == ["model.h", "model.o", "object_net.py"]
     # export of the program is the same code

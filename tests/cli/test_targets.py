@@ -260,6 +260,7 @@ def test_targets(cli: Cli) -> None:
     assert (neutron["files"], neutron["missing"]) == ("simulated", ["NXP's converter"])
     assert next(f["files"] for f in facts if f["target"] == "xnnpack") == "device"
     assert "a16w8" in cli("targets", "ethos-u55-32", "--presets").out
+    assert cli("targets", "cortex-m5").out.endswith("(`edgewright compile --emit object`): cortex-m55\n")
     assert cli("targets", "tpu").code == 2
 
 

@@ -212,6 +212,7 @@ def test_an_operator_without_kernel_in_a_branch() -> None:
         to_edge_transform_and_lower(program)
     assert "in module 'inner'" in caught.value.subject
     assert line_of(Singular) in caught.value.remedy
+    assert "as a custom operator: the application provides its kernel" in caught.value.remedy
 
 
 def test_a_runtime_without_what_loops_need() -> None:

@@ -24,7 +24,7 @@ from edgewright.frontend.decompose.canonical import RULES
 from edgewright.frontend.decompose.complex_numbers import check_operands
 from edgewright.frontend.decompose.renames import RENAMES
 from edgewright.frontend.decompose.trace_op import decompose
-from edgewright.frontend.rewriter import Rewriter
+from edgewright.frontend.rewriter import NO_KERNEL, Rewriter
 
 aten = torch.ops.aten
 _MAX_DEPTH = 12  # of nested decompositions
@@ -62,8 +62,7 @@ class DecomposingRewriter(Rewriter):
             if constant is not None:
                 return constant
             if self.strict and self.remedy(op):  # what it decomposes into is of less use to the reader
-                reason = "has no kernel in the target runtime and no decomposition into ones that do"
-                raise self.unsupported(op, reason) from error
+                raise self.unsupported(op, NO_KERNEL) from error
             if self.strict:
                 raise
             val = self.fake(op, args, kwargs) if val is None else val

@@ -16,7 +16,7 @@ from torch.utils import _pytree as pytree
 
 from edgewright.frontend.aliases import NeedsRetrace
 from edgewright.frontend.custom_ops import is_custom_op, missing_out_variant
-from edgewright.frontend.rewriter import fake_mode, is_dynamic, is_dynamic_storage
+from edgewright.frontend.rewriter import NO_KERNEL, fake_mode, is_dynamic, is_dynamic_storage
 
 if TYPE_CHECKING:
     from edgewright.frontend.rewriter import Rewriter
@@ -122,8 +122,7 @@ def _splice(rewriter: Rewriter, graph: fx.Graph, inputs: list[fx.Node], op: Any)
     from edgewright.frontend.functional import Functionalizer
 
     if any(n.target is op for n in graph.nodes):
-        reason = "has no kernel in the target runtime and no decomposition into ones that do"
-        raise rewriter.unsupported(op, missing_out_variant(op) if is_custom_op(op) else reason)
+        raise rewriter.unsupported(op, missing_out_variant(op) if is_custom_op(op) else NO_KERNEL)
     placeholders = [n for n in graph.nodes if n.op == "placeholder"]
     functionalizer = Functionalizer(rewriter)
     for placeholder, value in zip(placeholders, inputs, strict=True):
