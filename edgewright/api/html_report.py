@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -21,7 +22,7 @@ CompileReport = Any  # edgewright.api.compile_report imports this module
 Comparison = Any  # edgewright.api.compare needs torch
 Check = Any
 _DELEGATE = re.compile(r"^(?:[^. ]+\.)?[^. ]+ \d+\.")  # before a module: the method if there are several, the delegate
-_INSTALLED = re.compile(r"^(?:[A-Za-z]:)?[^:]*[/\\](?:site|dist)-packages[/\\]")
+_COMPARE = "`edgewright compare` finds the layers to raise to a higher precision"
 _SHOWN = 8  # reasons in the overview
 _ABOUT = "The exported model's operators by module, with what runs them or every rule that rejected them."
 
@@ -146,9 +147,7 @@ def _next_steps(report: CompileReport) -> list[str]:
     if len(lines) > _SHOWN:
         steps.append(f"{len(lines) - _SHOWN} more reasons: the graph and its table have the rules of every operator")
     if report.poor:
-        steps.append(
-            f"SQNR is {report.sqnr:.1f} dB: `edgewright compare` finds the layers to raise to a higher precision"
-        )
+        steps.append(f"SQNR is {report.sqnr:.1f} dB: {_COMPARE}")
     if report.evaluated_on in ("calibration", "example"):
         steps.append(f"accuracy was measured {report.measured_on}")
     return steps
@@ -189,12 +188,13 @@ def model_graph(report: PartitionReport, several: bool) -> GraphView:
 
 
 def _shown_source(source: str) -> str:
-    """A source line without the folder of the user, or of installed packages: pages are passed on.
+    """A source line without the folder that Python found its module in: pages are passed on.
 
-    >>> _shown_source("/home/me/lib/python3.11/site-packages/torch/nn/modules/conv.py:565: return ...")
+    >>> _shown_source(f"{os.path.abspath(sys.path[-1])}/torch/nn/modules/conv.py:565: return ...")
     'torch/nn/modules/conv.py:565: return ...'
     """
-    return _INSTALLED.sub("", source.replace(f"{os.getcwd()}{os.sep}", ""))
+    folders = sorted({os.path.abspath(folder) for folder in (*sys.path, os.getcwd())}, key=len, reverse=True)
+    return next((source[len(f) + 1 :] for f in folders if source.startswith((f"{f}/", f"{f}{os.sep}"))), source)
 
 
 def _topological(inputs: Sequence[Sequence[int]]) -> list[int]:
@@ -236,6 +236,7 @@ def add_comparison(file: FileReport, comparison: Comparison) -> None:
                 node.error = errors.get(node.name, node.error)
     modules = comparison.modules_to_raise()
     if modules:
+        file.next_steps = [step for step in file.next_steps if not step.endswith(_COMPARE)]  # it is done
         file.next_steps.append(
             f"raise {', '.join(modules)} to {comparison.higher}: the SQNR of {comparison.fake:.1f} dB becomes"
             f" {comparison.raised:.1f} dB"

@@ -2,12 +2,12 @@
 page's style sheet; every shape has a title, and a table next to the chart has the same numbers.
 
 Charts fill the width of the page: their horizontal positions are percentages, so that texts have the same size on a
-phone. Only Pareto plots, whose labels avoid each other, are drawn twice, for wide and for narrow pages."""
+phone. Only plots whose labels avoid each other are drawn twice, for wide and for narrow pages."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 
 from edgewright.report.markup import escape
@@ -20,6 +20,7 @@ _LABELED = 12  # points of a plot that all have labels
 _CHARACTER, _LINE = 6.6, 13  # width and height of a label's characters
 _RADIUS = 8  # of a dot, with a margin
 _SHIFTS = (-11, 4, 20, -11 - _LINE, 20 + _LINE, -11 - 2 * _LINE)  # of a label from its point, first the best
+_PARTS = (0.3, 0.6, 0.15, 0.8)  # of a roof's length, where its name may be
 _MIN_DECADES = 0.05
 _MIN_WIDTH = 0.05  # percent
 _LABEL_WIDTH = 4  # percent of a span that has its name inside, before anyone zooms
@@ -199,6 +200,17 @@ def roofline(steps: Sequence[Step], roofs: Roofs) -> str:
     points = [(s, s.macs / s.bytes, s.macs / (s.ms / 1e3)) for s in steps if s.macs and s.bytes and s.ms > 0]
     if not points:
         return ""
+    kinds = sorted(_kind_counts(points).items(), key=lambda item: -item[1])
+    colors = {kind: f"c{i}" for i, (kind, _) in enumerate(kinds[:4])}
+    others = [("c4", "other")] if len(kinds) > 4 else []
+    charts = _for_widths(lambda width: _roofline(points, roofs, colors, width))
+    return charts + _key([*((style, kind) for kind, style in colors.items()), *others])
+
+
+def _roofline(
+    points: Sequence[tuple[Step, float, float]], roofs: Roofs, colors: Mapping[str, str], width: float
+) -> str:  # fmt: skip
+    """The plot for a page in which it is about ``width`` pixels wide."""
     ceilings = [*roofs.macs.values()]
     ridges = [macs / bandwidth for macs in ceilings for bandwidth in roofs.bytes.values()]
     x = _Decades([*(p[1] for p in points), *ridges], 0, 100)
@@ -207,30 +219,35 @@ def roofline(steps: Sequence[Step], roofs: Roofs) -> str:
     shapes = [_line(x.at(d), 20, x.at(d), 300, "grid") + _at(x.at(d) / 100, 318, f"{d:,g}") for d in x.ticks]
     shapes += [_line(0, y.at(d), 100, y.at(d), "grid") for d in y.ticks]
     peak = max(ceilings)
-    labels = []  # in front of the dots, which are near the roofs
-    for at, (name, bandwidth) in enumerate(roofs.bytes.items()):
-        start = max(left, y.ticks[0] / bandwidth)
-        shapes.append(_line(x.at(start), y.at(bandwidth * start), x.at(peak / bandwidth), y.at(peak), "roof"))
-        part = 0.3 + 0.3 * at  # one above the other: on a phone, the roofs are near each other
-        middle = start ** (1 - part) * (peak / bandwidth) ** part
+    labels: list[tuple[str, list[tuple[float, float, str]]]] = []  # under a slope; over or under a ceiling
+    for name, bandwidth in roofs.bytes.items():
+        start, end = max(left, y.ticks[0] / bandwidth), peak / bandwidth
+        shapes.append(_line(x.at(start), y.at(bandwidth * start), x.at(end), y.at(peak), "roof"))
+        spots = [start ** (1 - part) * end**part for part in _PARTS]
         text = f"{name} {number(bandwidth / 1e9)} GB/s"
-        labels.append(_text(f"{x.at(middle) + 1:.2f}%", y.at(bandwidth * middle) + 14, text, style="halo"))
+        places = [(x.at(spot) / 100 * width + _RADIUS, y.at(bandwidth * spot) + 14, "start") for spot in spots]
+        labels.append((text, places))
     for name, macs in roofs.macs.items():
-        start = macs / max(roofs.bytes.values())
-        shapes.append(_line(x.at(start), y.at(macs), x.at(right), y.at(macs), "roof"))
-        labels.append(_text("100%", y.at(macs) - 10, f"{name} {number(macs / 1e9)} GMAC/s", "end", "halo"))
-    kinds = sorted(_kind_counts(points).items(), key=lambda item: -item[1])
-    colors = {kind: f"c{i}" for i, (kind, _) in enumerate(kinds[:4])}
+        start = x.at(macs / max(roofs.bytes.values()))
+        shapes.append(_line(start, y.at(macs), x.at(right), y.at(macs), "roof"))
+        spots = [(100 - (100 - start) * part) / 100 * width for part in (0.0, *_PARTS)]
+        places = [(spot, y.at(macs) + shift, "end") for spot in spots for shift in (-6, 14)]
+        labels.append((f"{name} {number(macs / 1e9)} GMAC/s", places))
     for s, intensity, speed in points:
         title = f"{s.instruction} {s.layer} {s.name}: {number(speed / 1e9)} GMAC/s, {number(intensity)} per byte"
         shapes.append(_dot(f"{x.at(intensity):.2f}%", y.at(speed), title, colors.get(_kind(s), "c4")))
-    shapes += labels
+    dots = [(x.at(intensity) / 100 * width, y.at(speed)) for _, intensity, speed in points]
+    shapes += _labels(labels[::-1], dots, width, "halo")  # those of the ceilings have fewer places
     shapes.append(_text("100%", 338, "multiply-accumulates per byte of operands and results", "end"))
     shapes.append(_text("0%", 12, "GMAC/s"))
     axis = [_tick(y.at(d), f"{d / 1e9:,g}") for d in y.ticks]
-    chart = _chart(344, "Roofline: multiply-accumulates per second of each step, by intensity", shapes, axis)
-    others = [("c4", "other")] if len(kinds) > 4 else []
-    return chart + _key([*((style, kind) for kind, style in colors.items()), *others])
+    return _chart(344, "Roofline: multiply-accumulates per second of each step, by intensity", shapes, axis)
+
+
+def _for_widths(draw: Callable[[float], str]) -> str:
+    """A plot whose labels avoid each other, for wide and for narrow pages."""
+    widths = (("wide", 1120.0), ("narrow", 300.0))
+    return "".join(f'<div class="{style}">{draw(width)}</div>' for style, width in widths)
 
 
 def _kind(step: Step) -> str:
@@ -262,10 +279,7 @@ def pareto_chart(
 ) -> str:  # fmt: skip
     """Labeled points: the first axis is better to the left, the second to the top, or with ``lower`` to the bottom.
     ``line``: draw the frontier. Of many points, those on the frontier have labels; on a narrow page, numbers."""
-    return "".join(
-        f'<div class="{style}">{_pareto(points, axes, text, line, lower, width)}</div>'
-        for style, width in (("wide", 1120.0), ("narrow", 300.0))
-    )
+    return _for_widths(lambda width: _pareto(points, axes, text, line, lower, width))
 
 
 def _pareto(
@@ -283,9 +297,9 @@ def _pareto(
     def y(value: float) -> float:
         return 280 - 230 * (value - low) / span
 
-    ticks = scale.ticks(9 if width > 600 else 4, binary=text is size)
+    ticks = _ticks_with_room(scale, text, width)
     shapes = [_line(scale.at(d), 30, scale.at(d), 300, "grid") for d in ticks]
-    shapes += [_text(f"{scale.at(d):.2f}%", 318, text(d), "middle" if scale.at(d) > 8 else "start") for d in ticks]
+    shapes += [_text(f"{scale.at(d):.2f}%", 318, text(d), "middle") for d in ticks]
     levels = round_ticks(low, low + span, 6)
     shapes += [_line(0, y(level), 100, y(level), "grid") for level in levels]
     for (_, _, before), (_, a, b) in pairwise(best):
@@ -304,33 +318,50 @@ def _pareto(
         key = f'<p class="key">{names}</p>'
         labeled = [(str(n), a, b) for n, (_, a, b) in enumerate(labeled, 1)]
     dots = [(scale.at(a) / 100 * width, y(b)) for _, a, b in points]
-    shapes += _labels([(name, scale.at(a) / 100 * width, y(b)) for name, a, b in labeled], dots, width)
+    labeled = sorted(labeled, key=lambda point: -point[2])
+    shapes += _labels([(name, _beside(scale.at(a) / 100 * width, y(b))) for name, a, b in labeled], dots, width)
     shapes += [_text("100%", 338, axes[0], "end"), _text("0%", 14, axes[1])]
-    axis = [_tick(y(level), f"{level:g}") for level in levels]
+    decimals = max(len(f"{level:g}".partition(".")[2]) for level in levels)
+    axis = [_tick(y(level), f"{level:.{decimals}f}") for level in levels]
     return _chart(344, f"{axes[1]} over {axes[0]}", shapes, axis, "pareto") + key
 
 
+def _ticks_with_room(scale: Tight, text: Callable[[float], str], width: float) -> list[float]:
+    """As many ticks as have room for their texts."""
+    for count in range(9, 1, -1):
+        ticks = scale.ticks(count, binary=text is size)
+        between = (_CHARACTER * (len(text(a)) + len(text(b))) / 2 + _RADIUS for a, b in pairwise(ticks))
+        far = ((scale.at(b) - scale.at(a)) / 100 * width for a, b in pairwise(ticks))
+        if all(there >= needed for there, needed in zip(far, between, strict=True)):
+            return ticks
+    return scale.ticks(1, binary=text is size)[:1]
+
+
 def _labels(
-    points: Sequence[tuple[str, float, float]], dots: Sequence[tuple[float, float]], width: float
+    names: Sequence[tuple[str, Iterable[tuple[float, float, str]]]], dots: Sequence[tuple[float, float]], width: float,
+    style: str = "",
 ) -> list[str]:  # fmt: skip
-    """Names beside their points, where they cover no other name and no dot and are inside the plot; those without room
-    are in the titles."""
+    """Names at the first of their places (x, y, anchor) where they cover no other name and no dot and are inside the
+    plot; those without room are left out."""
     taken = [(x - _RADIUS, x + _RADIUS, y + _RADIUS, y - _RADIUS) for x, y in dots]  # left, right, bottom, top
     shapes = []
-    for name, x, y in sorted(points, key=lambda point: point[1]):
+    for name, places in names:
         long = _CHARACTER * len(name)
-        for left, anchor, shift in (
-            *((x + _RADIUS + 1, "start", shift) for shift in _SHIFTS),
-            *((x - _RADIUS - 1 - long, "end", shift) for shift in _SHIFTS),
-        ):
-            right, bottom, top = left + long, y + shift + 3, y + shift - _LINE + 3
+        for x, y, anchor in places:
+            left = x if anchor == "start" else x - long
+            right, bottom, top = left + long, y + 3, y - _LINE + 3
             inside = left >= 0 and right <= width
             if inside and all(right < a or b < left or bottom <= d or c <= top for a, b, c, d in taken):
                 taken.append((left, right, bottom, top))
-                at = 100 * (left if anchor == "start" else right) / width
-                shapes.append(_text(f"{at:.2f}%", y + shift, name, anchor))
+                shapes.append(_text(f"{100 * x / width:.2f}%", y, name, anchor, style))
                 break
     return shapes
+
+
+def _beside(x: float, y: float) -> list[tuple[float, float, str]]:
+    """Places of a dot's name, first the best."""
+    sides = ((x + _RADIUS + 1, "start"), (x - _RADIUS - 1, "end"))
+    return [(at, y + shift, anchor) for at, anchor in sides for shift in _SHIFTS]
 
 
 def frontier(points: Sequence[tuple[str, float, float]]) -> list[tuple[str, float, float]]:

@@ -72,9 +72,10 @@ def _cell(cell: Cell | str, right: bool) -> str:
     classes = " ".join(filter(None, ("n" if right else "", cell.style)))
     attributes = f' class="{classes}"' if classes else ""
     attributes += f' data-v="{cell.value:.12g}"' if cell.value is not None else ""
+    text = escape(cell.text).replace("::", "::<wbr>")  # operators have long names, which may be broken there
     if cell.bar is None:
-        return f"<td{attributes}>{escape(cell.text)}</td>"
-    return f"<td{attributes}>{_bar(cell.bar)}<span>{escape(cell.text)}</span></td>"
+        return f"<td{attributes}>{text}</td>"
+    return f"<td{attributes}>{_bar(cell.bar)}<span>{text}</span></td>"
 
 
 def _bar(fraction: float) -> str:

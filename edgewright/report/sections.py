@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 
 from edgewright.report.charts import arena_chart, budget_bar, flame_chart, pareto_chart, roofline
@@ -13,6 +14,7 @@ from edgewright.units import duration, number, share, size
 _COMPLETE = 0.95  # of a run: what is left is explained
 _EXACT = 200.0  # decibels from which a result counts as exact
 FRONTIER = "Dots of another color are the Pareto frontier: no other dot is better in both."
+_LOCATION = re.compile(r"(.*?:\d+): ")  # of a source line, before its text
 _STATUS = {"good": "✓ ", "warn": "! ", "bad": "✗ "}
 
 
@@ -76,7 +78,8 @@ def graph(view: GraphView, key: str) -> str:
     head = f"<h3>{escape(view.title.capitalize())}: {view.total:,} operators</h3>" + paragraph(
         view.about + limit, "about"
     )
-    return f'{head}<div class="graph" data-key="{escape(key)}"></div>{_legend(view)}{_operators(view)}'
+    place = f'<div class="graph" data-key="{escape(key)}"></div>'
+    return f'<div class="view">{head}{place}{_legend(view)}{_operators(view)}</div>'
 
 
 def _legend(view: GraphView) -> str:
@@ -96,25 +99,29 @@ def _legend(view: GraphView) -> str:
 def _operators(view: GraphView) -> str:
     heads = ("module", "operator", "name", "runs on", "result", "quantization", "source", "why not delegated",
              ">MACs", ">result bytes", ">weights", ">time here", ">cycles", ">error adds, dB")  # fmt: skip
-    keep = [
-        i
-        for i, h in enumerate(heads)
-        if i < 5 or any(_row(n)[i] != Cell("") and _row(n)[i] != "" for n in view.nodes[:MAX_ROWS])
-    ]
-    rows = [[_row(node)[i] for i in keep] for node in view.nodes[:MAX_ROWS]]
-    caption = f"Operators of the {view.title}"
-    content = table(caption, [heads[i] for i in keep], rows, view.total)
+    shown, rows = _filled_columns(heads, [_row(node) for node in view.nodes[:MAX_ROWS]])
+    content = table(f"Operators of the {view.title}", shown, rows, view.total)
     return fold(f"All operators as a table ({min(len(view.nodes), MAX_ROWS):,} rows)", content, opened=len(rows) <= 40)
 
 
 def _row(node: Node) -> tuple[Cell | str, ...]:
     return (
         node.module, node.operator, node.name, node.placement, _text(node.outputs), _text(node.quantization),
-        _text([node.source] if node.source else []), _text(node.rules),
+        _text([_location(node.source)] if node.source else []), _text(node.rules),
         _count(node.macs), _size(node.bytes), _size(node.weights),
         Cell("") if node.ms is None else Cell(duration(node.ms / 1e3), node.ms), _count(node.cycles or 0),
         decibels(node.error),
     )  # fmt: skip
+
+
+def _location(source: str) -> str:
+    """The file and the line of a source line, whose text has no room in a table.
+
+    >>> _location("net.py:12: return self.conv(x)")
+    'net.py:12'
+    """
+    match = _LOCATION.match(source)
+    return match[1] if match else source
 
 
 def _text(lines: Sequence[str]) -> Cell | str:
@@ -152,12 +159,12 @@ def _errors(found: Layers) -> list[str]:
     worst = max(e.share for e in found.errors) or 1.0
     on_device = any(e.device is not None for e in found.errors)
     rows: list[Sequence[Cell | str]] = [
-        (e.module or e.name, e.operator, Cell(share(e.share), e.share, e.share / worst), decibels(e.introduced),
-         decibels(e.effect), decibels(e.fake), *([decibels(e.device)] if on_device else []))
+        (e.module or e.name, Cell(share(e.share), e.share, e.share / worst), decibels(e.introduced),
+         decibels(e.effect), decibels(e.fake), *([decibels(e.device)] if on_device else []), e.operator)
         for e in found.errors
     ]  # fmt: skip
-    heads = ("layer", "operators", ">share of error", ">own result, dB", ">model's output, dB", ">all quantized, dB",
-             *([">on device, dB"] if on_device else []))  # fmt: skip
+    heads = ("layer", ">share of error", ">own result, dB", ">model's output, dB", ">all quantized, dB",
+             *([">on device, dB"] if on_device else []), "operators")  # fmt: skip
     about = (
         "SQNR against the float model: less is worse. With only this layer quantized: of its own result and of the"
         " model's output, and its share of the error there. With all layers quantized: of its result"
@@ -172,14 +179,13 @@ def _steps(found: Layers) -> list[str]:
     longest = max(s.ms for s in found.steps) or 1.0
     largest = max(s.bytes for s in found.steps) or 1
     rows: list[Sequence[Cell | str]] = [
-        (s.instruction, s.layer, s.name, Cell(duration(s.ms / 1e3), s.ms, s.ms / longest),
-         Cell(share(s.share), s.share), _count(s.macs),
+        (s.instruction, s.layer, Cell(duration(s.ms / 1e3), s.ms, s.ms / longest), Cell(share(s.share), s.share),
+         s.name, _count(s.macs),
          Cell(size(s.bytes), s.bytes, s.bytes / largest) if s.bytes else Cell(""),
          Cell(f"{number(s.macs / s.ms / 1e6)}", s.macs / s.ms) if s.macs and s.ms else Cell(""))
         for s in found.steps
     ]  # fmt: skip
-    heads = ("step", "layer", "name", ">time", ">share", ">MACs", ">bytes", ">GMAC/s")
-    keep = [i for i, head in enumerate(heads) if i in (0, 2, 3, 4) or any(_filled(row[i]) for row in rows)]
+    heads = ("step", "layer", ">time", ">share", "name", ">MACs", ">bytes", ">GMAC/s")
     basis = f"Medians on {found.step_basis}."
     total = sum(s.share for s in found.steps)
     if total < _COMPLETE:
@@ -189,16 +195,23 @@ def _steps(found: Layers) -> list[str]:
     if found.simulated:
         basis = f"The time of the simulation ({found.simulated}), not of the device. {basis}"
     parts = ["<h3>Time by step on this machine</h3>", paragraph(basis, "about")]
-    parts.append(table("Steps on this machine", [heads[i] for i in keep], [[row[i] for i in keep] for row in rows]))
+    parts.append(table("Steps on this machine", *_filled_columns(heads, rows)))
     chart = roofline(found.steps, found.roofs) if found.roofs is not None else ""
     if chart and found.roofs is not None:
-        basis = f"A dot is a step; the lines are what this machine reached: {found.roofs.basis}."
+        reached = [f"{name} {number(n / 1e9)} GMAC/s" for name, n in found.roofs.macs.items()]
+        reached += [f"{name} {number(n / 1e9)} GB/s" for name, n in found.roofs.bytes.items()]
+        basis = f"A dot is a step; the lines are what this machine reached: {', '.join(reached)} ({found.roofs.basis})."
         parts += ["<h3>Roofline</h3>", paragraph(basis, "about"), chart]
     return parts
 
 
-def _filled(cell: Cell | str) -> bool:
-    return bool(cell.text if isinstance(cell, Cell) else cell)
+def _filled_columns(
+    heads: Sequence[str], rows: Sequence[Sequence[Cell | str]]
+) -> tuple[list[str], list[list[Cell | str]]]:
+    """The columns in which a row has something."""
+    texts = [[cell.text if isinstance(cell, Cell) else cell for cell in row] for row in rows]
+    keep = [i for i in range(len(heads)) if not rows or any(row[i] for row in texts)]
+    return [heads[i] for i in keep], [[row[i] for i in keep] for row in rows]
 
 
 def _device(found: Layers) -> list[str]:
@@ -208,20 +221,19 @@ def _device(found: Layers) -> list[str]:
     rows = [
         (
             d.name,
-            d.operator,
             Cell(f"{d.cycles:,}", d.cycles, d.cycles / most),
             Cell("") if d.seconds is None else Cell(duration(d.seconds), d.seconds),
-            _count(d.macs),
             Cell(share(d.utilization), d.utilization) if d.utilization and d.macs else Cell(""),
+            _count(d.macs),
+            d.operator,
         )
         for d in found.device
     ]
-    heads = ("layer", "operator", ">cycles", ">time", ">MACs", ">MACs used")
-    keep = [i for i, head in enumerate(heads) if i < 3 or any(_filled(row[i]) for row in rows)]
+    heads = ("layer", ">cycles", ">time", ">MACs used", ">MACs", "operator")
     return [
         "<h3>Cycles on the device</h3>",
         paragraph(f"{found.device_basis}.", "about"),
-        table("Layers on the NPU", [heads[i] for i in keep], [[row[i] for i in keep] for row in rows]),
+        table("Layers on the NPU", *_filled_columns(heads, rows)),
     ]
 
 
@@ -375,8 +387,7 @@ def _measures(files: Sequence[FileReport]) -> str:
         ))  # fmt: skip
     heads = ("file", "target", "precision", ">size", ">planned", ">SQNR, dB", ">delegated MACs", ">time", "time from",
              ">simulated here in")  # fmt: skip
-    keep = [i for i in range(len(heads)) if i < 2 or any(_filled(row[i]) for row in rows)]
-    return table("Files side by side", [heads[i] for i in keep], [[row[i] for i in keep] for row in rows])
+    return table("Files side by side", *_filled_columns(heads, rows))
 
 
 def _time(milliseconds: float | None) -> Cell:

@@ -9,19 +9,18 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-import numpy as np
-
-from edgewright.backends.xnnpack.numerics import XNNPACK
 from edgewright.console import plural
+from edgewright.engine.isa import host_isa
+from edgewright.engine.jit.thread_count import thread_count
 from edgewright.engine.profile import Profile, RunTime, StepTime
-from edgewright.engine.runner import make_runner, native_available
+from edgewright.engine.roofline import measure, measure_read_bandwidth
+from edgewright.engine.runner import native_available
 from edgewright.errors import EdgewrightError
 from edgewright.files import Source
 from edgewright.formats.etdump import read_etdump
-from edgewright.ir.graph import Graph, Op, QParams, Value
 from edgewright.report.file_facts import profile_facts
 from edgewright.report.model import FileReport, GraphView, Node, Roofs, Span, Step, Timeline
-from edgewright.units import duration
+from edgewright.units import duration, size
 
 MAX_SPANS = 3_000  # rectangles of a flame chart in a page
 MAX_STEPS = 5_000
@@ -259,43 +258,19 @@ def _products_of_step(products: Sequence[Node], macs: int) -> int:
 
 
 @cache
-def measure_roofs() -> Roofs:
-    """Measure what this machine reaches: products of matrices, and copies that fit a cache and that do not."""
-    macs = {name: _PRODUCT**3 / seconds for name, seconds in _products().items()}
-    cached, uncached = (_copy_speed(count) for count in (1 << 17, 1 << 25))
-    how = "the host engine's" if native_available() else "numpy's"
-    basis = f"{how} product of {_PRODUCT} by {_PRODUCT} matrices, and copies of 128 KiB and 32 MiB by one thread"
-    return Roofs(macs, {"cache": cached, "memory": uncached}, basis)
-
-
-_PRODUCT = 1024
-
-
-def _products() -> dict[str, float]:
-    """The seconds of a matrix product, by element type."""
+def measure_roofs() -> Roofs | None:
+    """Measure what this machine reaches; None without the engine, whose steps a roofline is about."""
     if not native_available():
-        matrix = np.ones((_PRODUCT, _PRODUCT), np.float32)
-        return {"float32": min(_seconds(lambda: matrix @ matrix) for _ in range(5))}
-    shape = (_PRODUCT, _PRODUCT)
-    result = {}
-    for dtype in (np.dtype(np.float32), np.dtype(np.int8)):
-        q = QParams(0.01, 0, dtype, -128, 127) if dtype == np.int8 else None
-        source, product = (Value(name, dtype, shape, (0, 1), q=q) for name in ("source", "product"))
-        weight = Value("weight", dtype, shape, (0, 1), np.ones(shape, dtype), q=q)
-        args = {"input": source, "weight": weight, "bias": None}
-        graph = Graph("roof", [source], [product], [Op("core.linear", args, [product])])
-        runner = make_runner(lambda graph=graph: graph, XNNPACK, 1 << 30)  # type: ignore[misc]
-        inputs = [np.ones(shape, dtype)]
-        runner.run(inputs)
-        result[dtype.name] = min(_seconds(lambda run=runner.run, inputs=inputs: run(inputs)) for _ in range(50))
-    return result
+        return None
+    threads, isa = thread_count(), host_isa()
+    peaks = measure(threads, isa)
+    macs = {"float32": peaks.float_gmacs * 1e9, "int8": peaks.byte_gmacs * 1e9}
+    reads = {"cache": measure_read_bandwidth(_CACHED, threads, isa) * 1e9, "memory": peaks.memory_gbytes * 1e9}
+    basis = f"products in registers, and reads of {size(_CACHED)} and of more than the caches hold"
+    return Roofs(macs, reads, f"{basis}, on {plural(threads, 'thread')}")
 
 
-def _copy_speed(count: int) -> float:
-    """Bytes per second that are read and written."""
-    source = np.ones(count, np.uint8)
-    target = np.empty_like(source)
-    return 2 * count / min(_seconds(lambda: np.copyto(target, source)) for _ in range(20))
+_CACHED = 1 << 20  # bytes that the cache of a core holds
 
 
 def _seconds(action: Any) -> float:

@@ -170,6 +170,16 @@ def test_search_finds_and_selects(open_page: Any, path: Path) -> None:
     assert "nothing found" in page.locator(".hits:visible").first.inner_text()
 
 
+def test_results_of_a_search_leave_a_phone_room_for_the_graph(open_page: Any, path: Path) -> None:
+    page = open_page(path, 390)
+    page.get_by_role("tab", name="Graph").click()
+    page.locator("#file").select_option("1")
+    page.get_by_label("Search the graph").locator("visible=true").first.fill("conv2d")
+    hits = page.locator(".hits:visible").first
+    assert hits.locator("li").count() == 13 and hits.bounding_box()["height"] < 60
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
 def test_the_graph_follows_the_keyboard(open_page: Any, path: Path) -> None:
     page = open_page(path)
     page.get_by_role("tab", name="Graph").click()
@@ -207,7 +217,22 @@ def test_print_shows_all_sections_and_rows(open_page: Any, path: Path) -> None:
     assert page.locator("section:visible").count() == len(TABS)
     assert page.locator("nav").is_hidden() and page.locator("details:not([open])").count() == 0
     assert page.locator("td:visible", has_text="aten::linear.out").count() >= 2
+    sections = page.locator("section ~ section, .view ~ .view").evaluate_all(
+        "all => all.map(s => getComputedStyle(s).breakBefore)"
+    )
+    assert len(sections) >= len(TABS) and set(sections) == {"page"}
     assert len(page.pdf()) > 20_000
+
+
+def test_heads_of_tables_are_text_in_print(open_page: Any, path: Path) -> None:
+    """Chromium repeats the head of a table on each page, but draws no button in it."""
+    page = open_page(path)
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    page.emulate_media(media="print")
+    heads = page.locator("#graph th")
+    shown = heads.evaluate_all("all => all.map(h => JSON.parse(getComputedStyle(h, '::before').content))")
+    assert {"module", "operator", "runs on"} <= set(shown) and shown == heads.locator("button").all_text_contents()
+    assert page.locator("th button:visible").count() == 0
 
 
 def test_print_draws_the_graph_on_white_paper(open_page: Any, path: Path) -> None:

@@ -7,16 +7,18 @@ import hashlib
 import json
 import re
 from html.parser import HTMLParser
+from itertools import pairwise
 
 import pytest
 
-from edgewright.report.charts import Tight, arena_chart, flame_chart, pareto_chart
+from edgewright.report.charts import Tight, arena_chart, flame_chart, pareto_chart, roofline
 from edgewright.report.export import model_explorer, perfetto_trace
-from edgewright.report.model import Report
+from edgewright.report.model import Report, Roofs, Step
 from edgewright.report.page import page
+from edgewright.units import size
 from tests.report.programs import HOSTILE, hostile, large, portable, text_of
 
-VOID = {"meta", "img", "br", "input", "rect", "line", "circle", "polyline"}
+VOID = {"meta", "img", "br", "wbr", "input", "rect", "line", "circle", "polyline"}
 
 
 class Checker(HTMLParser):
@@ -136,6 +138,37 @@ def test_labels_of_a_plot_do_not_overlap_and_stay_inside() -> None:
         for i, (left, right, y) in enumerate(boxes):
             assert all(right < a or b < left or abs(y - c) >= 12 for a, b, c in boxes[i + 1 :])
     assert wide.count("<circle") == narrow.count("<circle") == 12
+
+
+def test_names_of_roofs_cover_no_dot() -> None:
+    """Steps are near the roofs: at the right end of the ceilings, and all along the slopes."""
+    steps = [Step(f"#{i}", "conv2d", 1.0, 0.1, macs=10**8, bytes=10**6 // (i + 1)) for i in range(12)]
+    steps += [Step(f"#{i}", "linear", 1.0, 0.1, macs=(i + 1) * 10**6, bytes=10**6) for i in range(12)]
+    roofs = Roofs({"float32": 1e11, "int8": 4e11}, {"cache": 5e10, "memory": 9e9}, "made up")
+    wide, narrow = roofline(steps, roofs).split('<div class="narrow">')
+    for part, width in ((wide, 1120), (narrow, 300)):
+        dots = [
+            (float(x) / 100 * width, float(y)) for x, y in re.findall(r'<circle cx="([\d.]+)%" cy="([\d.]+)"', part)
+        ]
+        names = re.findall(r'<text x="([\d.]+)%" y="([\d.]+)" text-anchor="(\w+)" class="halo">([^<]*)</text>', part)
+        assert len(dots) == 24 and len(names) >= 2
+        for x, y, anchor, name in names:
+            right = float(x) / 100 * width + (6.6 * len(name) if anchor == "start" else 0)
+            left, top, bottom = right - 6.6 * len(name), float(y) - 10, float(y) + 3
+            assert not [d for d in dots if left - 6 < d[0] < right + 6 and top - 6 < d[1] < bottom + 6]
+    assert {"int8 400 GMAC/s", "cache 50.0 GB/s"} <= set(re.findall(r'class="halo">([^<]*)<', wide))
+
+
+@pytest.mark.parametrize(("low", "high"), [(3.41, 3.77), (0.9, 120.0), (3.0, 3.0)])
+def test_ticks_of_a_plot_have_room_and_equal_digits(low: float, high: float) -> None:
+    points = [("a", low * 2**20, 14.18), ("b", high * 2**20, 14.28), ("c", (low + high) / 2 * 2**20, 14.2)]
+    parts = pareto_chart(points, ("file size", "SQNR, dB"), size, line=True).split('<div class="narrow">')
+    for part, width in zip(parts, (1120, 300), strict=True):
+        found = re.findall(r'<text x="([\d.]+)%" y="318.0" text-anchor="middle">([^<]*)</text>', part)
+        ticks = [(float(x) / 100 * width, 6.6 * len(text) / 2) for x, text in found]
+        assert ticks and all(b - a >= w + v for (a, w), (b, v) in pairwise(ticks))
+        levels = re.findall(r'<text x="62" y="[\d.]+" text-anchor="end">([^<]*)</text>', part)
+        assert len({len(level.partition(".")[2]) for level in levels}) == 1 and len(levels) > 2
 
 
 @pytest.mark.parametrize(

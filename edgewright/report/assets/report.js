@@ -93,6 +93,7 @@
   };
   document.querySelectorAll("thead th").forEach((head) => {
     const button = make("button", { type: "button" }, head.textContent);
+    head.dataset.text = head.textContent; // for print: browsers do not draw buttons in heads that they repeat on each page
     head.replaceChildren(button);
     button.addEventListener("click", () => sort(head, head.cellIndex));
   });
