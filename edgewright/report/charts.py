@@ -91,6 +91,7 @@ def arena_chart(arena: Arena, limit: int | None) -> str:
     levels = _byte_ticks(0, top, 5)
     shapes = [_line(0, y(level), 100, y(level), "grid") for level in levels]
     shapes += [_rectangle(block, 100 / columns, y) for block in arena.blocks]
+    shapes += _names_of_blocks(arena.blocks, 100 / columns, y)
     shapes.append(_line(0, y(arena.bytes), 100, y(arena.bytes), "edge"))
     if limit is not None:
         shapes.append(_line(0, y(limit), 100, y(limit), "limit"))
@@ -106,6 +107,19 @@ def _rectangle(block: Block, wide: float, y: Callable[[float], float]) -> str:
     top, bottom = y(block.offset + block.bytes), y(block.offset)
     width = (block.end - block.start + 1) * wide
     return _rect(block.start * wide, top, width, bottom - top, f"block {color_of(block.name)}", title)
+
+
+def _names_of_blocks(blocks: Sequence[Block], wide: float, y: Callable[[float], float]) -> Iterable[str]:
+    """Names inside the large rectangles, cut off where a tensor that is written in place of this one begins."""
+    for block in blocks:
+        top, bottom = y(block.offset + block.bytes), y(block.offset)
+        if bottom - top < _LINE + 2 or (block.end - block.start + 1) * wide < 2 * _LABEL_WIDTH:
+            continue
+        over = (b.start for b in blocks if block.start < b.start <= block.end
+                and b.offset < block.offset + block.bytes and block.offset < b.offset + b.bytes)  # fmt: skip
+        width = (min(over, default=block.end + 1) - block.start) * wide
+        box = f'x="{block.start * wide:.2f}%" y="{top:.1f}" width="{width:.2f}%" height="{bottom - top:.1f}"'
+        yield f'<svg class="cut" {box}>{_text("4", _LINE, block.name)}</svg>'
 
 
 # ------------------------------------------------------------------------------------------------------ flame chart
@@ -385,7 +399,7 @@ def budget_bar(title: str, used: int, limit: int) -> str:
     shapes = [
         _text("0%", 14, words),
         _rect(0, 22, 100 * share_of, 18, "over" if used > limit else "c2", words),
-        _line(100 * at, 18, 100 * at, 44, "limit"),
+        _line(100 * at, 18, 100 * at, 44, "mark"),
         _text(f"{100 * at:.2f}%", 57, f"limit {size(limit)}", "end" if at > 0.5 else "start", "limit"),
     ]
     return _chart(64, f"{title}: {size(used)} of {size(limit)}", shapes)

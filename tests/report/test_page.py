@@ -13,7 +13,7 @@ import pytest
 
 from edgewright.report.charts import Tight, arena_chart, flame_chart, pareto_chart, roofline
 from edgewright.report.export import model_explorer, perfetto_trace
-from edgewright.report.model import Report, Roofs, Step
+from edgewright.report.model import Arena, Block, Report, Roofs, Step
 from edgewright.report.page import page
 from edgewright.units import size
 from tests.report.programs import HOSTILE, hostile, large, portable, text_of
@@ -121,6 +121,13 @@ def test_charts_have_a_title_for_every_shape() -> None:
     report = portable()
     assert arena_chart(report.memory.arenas[0], None).count("<title>") == report.memory.arenas[0].total
     assert flame_chart(report.timelines[0]).count("<title>") == len(report.timelines[0].spans)
+
+
+def test_names_of_tensors_end_where_another_is_written_in_place() -> None:
+    blocks = [Block("conv", 0, 1, 0, 1024), Block("relu", 1, 2, 0, 1024), Block("tiny", 0, 3, 1024, 8)]
+    shown = arena_chart(Arena("forward", 1, 1032, blocks, 4), None)
+    names = re.findall(r'<svg class="cut" x="([^"]*)" y="[^"]*" width="([^"]*)"[^>]*><text [^>]*>(\w+)<', shown)
+    assert names == [("0.00%", "25.00%", "conv"), ("25.00%", "50.00%", "relu")]
 
 
 def test_labels_of_a_plot_do_not_overlap_and_stay_inside() -> None:
