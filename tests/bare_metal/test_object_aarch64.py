@@ -43,17 +43,14 @@ def test_networks_in_mach_o(name: str, target: str, tmp_path: Path) -> None:
 
 
 def _compare(path: Path, about: ObjectDescription, folder: Path, code: str, *offset: str) -> None:
-    """Outputs of three inputs: the bytes of this machine's, or, of float32, with another order of rounding."""
+    """Outputs of three inputs are the bytes of this machine's."""
     inputs, found = random_inputs(about, 3), folder / "outputs"
     (folder / "inputs").write_bytes(b"".join(x.tobytes() for x in inputs))
     arguments = (folder / code, about.object.arena_size, folder / "inputs", found, 3, about.outputs[0].bytes, *offset)
     run_on_arm(folder, "tests.support.aarch64_object", *map(str, arguments))
     wanted = [expected_output(path, x) for x in inputs]
     got = np.frombuffer(found.read_bytes(), wanted[0].dtype).reshape(3, *wanted[0].shape)
-    if about.outputs[0].type == "int8":
-        np.testing.assert_array_equal(got, wanted)
-    else:
-        np.testing.assert_allclose(got, wanted, 1e-5, 1e-6)
+    np.testing.assert_array_equal(got, wanted)
 
 
 _LINKER = "ld64.lld-14"  # of Debian's package lld

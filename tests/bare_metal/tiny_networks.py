@@ -43,8 +43,8 @@ class _InvertedResidual(nn.Module):
         return x + y if self.residual else y
 
 
-def mobilenet_v2() -> tuple[nn.Module, tuple[int, ...]]:
-    """MobileNetV2 of width 0.35 on 96x96 images, for visual wake words: two classes."""
+def mobilenet_v2(size: int = 96, classes: int = 2) -> tuple[nn.Module, tuple[int, ...]]:
+    """MobileNetV2 of width 0.35, by default on 96x96 images, for visual wake words: two classes."""
     layers: list[nn.Module] = [_conv(3, 16, 3, 2)]
     inputs = 16
     table = ((1, 8, 1, 1), (6, 8, 2, 2), (6, 16, 3, 2), (6, 24, 4, 2), (6, 32, 3, 1), (6, 56, 3, 2), (6, 112, 1, 1))
@@ -52,8 +52,8 @@ def mobilenet_v2() -> tuple[nn.Module, tuple[int, ...]]:
         for at in range(count):
             layers.append(_InvertedResidual(inputs, outputs, stride if at == 0 else 1, expansion))
             inputs = outputs
-    tail = (_conv(inputs, 1280, 1), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(1280, 2))
-    return nn.Sequential(*layers, *tail), (1, 3, 96, 96)
+    tail = (_conv(inputs, 1280, 1), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(1280, classes))
+    return nn.Sequential(*layers, *tail), (1, 3, size, size)
 
 
 def autoencoder() -> tuple[nn.Module, tuple[int, ...]]:
@@ -88,12 +88,18 @@ NETWORKS: dict[str, Callable[[], tuple[nn.Module, tuple[int, ...]]]] = {
 }
 
 
+# Networks that others have published figures of, in other sizes than those above.
+PUBLISHED: dict[str, Callable[[], tuple[nn.Module, tuple[int, ...]]]] = {
+    "mobilenet_v2_128": lambda: mobilenet_v2(128, 5),  # of STMicroelectronics' model zoo, trained on flowers
+}
+
+
 def make(name: str) -> tuple[nn.Module, torch.Tensor]:
     """A network in evaluation mode, with batch norms that have seen data, and an input."""
     generator = torch.Generator().manual_seed(7)
     with torch.random.fork_rng():
         torch.manual_seed(7)
-        network, shape = NETWORKS[name]()
+        network, shape = (NETWORKS | PUBLISHED)[name]()
         network.train()
         with torch.no_grad():
             for _ in range(3):
