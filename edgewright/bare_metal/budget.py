@@ -17,6 +17,15 @@ FLASH, SRAM, DRAM = "flash", "SRAM", "DRAM"
 # The size that ExecuTorch's documentation states for its runtime, without kernels and delegates.
 RUNTIME_CODE = 50 << 10
 _WORTH_SAYING = 0.05  # of the memory, for advice
+_SCRATCH = ", with the NPU's scratch"
+_WEIGHTS = "NPU: weights and biases"
+_RUNTIME = "code of the runtime, without kernels"
+# What makes a part smaller that does not fit.
+_REMEDIES = {
+    f"temp allocator{_SCRATCH}": "Compile with --optimise size, which takes more cycles, or reduce the model's input.",
+    _WEIGHTS: "Prune or cluster the weights (edgewright.compress), or reduce the model's width.",
+    _RUNTIME: "It is an estimate: pass the size in the linker's map with --code.",
+}
 _INTEGERS = ("quantized_decomposed::quantize_per_tensor.out", "quantized_decomposed::dequantize_per_tensor.out")
 
 
@@ -47,7 +56,8 @@ class Budget:
             total = self.total(memory)
             if limit is not None and total > limit:
                 largest = max((row for row in self.rows if row.memory == memory), key=lambda row: row.bytes)
-                remedy = f"The largest part: {largest.part}, {size(largest.bytes)}."
+                what = f"The largest part: {largest.part}, {size(largest.bytes)}."
+                remedy = f"{what} {_REMEDIES.get(largest.part, '')}".strip()
                 value = f"{size(total)}, {size(total - limit)} too much"
                 found.append(LimitError(memory, f"the program must fit {size(limit)}", value=value, remedy=remedy))
         return found
@@ -73,7 +83,7 @@ def _flash(about: Description, path: str, code: int | None) -> Iterator[Row]:
     parts["headers and alignment"] = len(about.file) - sum(parts.values())
     yield from (Row(name, FLASH, count) for name, count in parts.items() if count)
     if code is None:
-        yield Row("code of the runtime, without kernels", FLASH, RUNTIME_CODE, "estimate: ExecuTorch's own statement")
+        yield Row(_RUNTIME, FLASH, RUNTIME_CODE, "estimate: ExecuTorch's own statement")
     else:
         yield Row("code", FLASH, code, "given")
 
@@ -91,7 +101,7 @@ def _ram(about: Description, bits: int) -> Iterator[Row]:
     bound = "exact" if pools.method_exact else "upper bound"
     yield Row("method allocator", SRAM, pools.method[bits], bound)
     in_dram = any(d.scratch_in_dram for d in pools.delegates)
-    of_npu = ", with the NPU's scratch" if pools.scratch else ""
+    of_npu = _SCRATCH if pools.scratch else ""
     yield Row(f"temp allocator{of_npu}", DRAM if in_dram else SRAM, pools.temp[bits])
     if pools.fast_scratch:
         yield Row("NPU: fast scratch", SRAM, pools.fast_scratch, "exact" if pools.fast_scratch_exact else "upper bound")

@@ -99,7 +99,10 @@ def delegate_memory(
     info = find_provider(delegate.id, lambda info: info.device_memory)
     if info is None:
         known = ", ".join(sorted({i.title for i in all_backends() if i.device_memory}))
-        remedy = f"Compile for {known}, or without delegates: --backend is then left out."
+        remedy = (
+            f"Compile for {known}, or without delegates: --backend is then left out. A program for XNNPACK can be an "
+            "object file without a runtime: edgewright export m.pte --object FOLDER --cpu cortex-m55."
+        )
         rule = "must be one that ExecuTorch's bare-metal runtime executes"
         raise UsageError(f"delegate {index}", rule, value=delegate.id, remedy=remedy)
     memory: DeviceMemory = info.load_function(info.device_memory)(device_blob(program, delegate, named))

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import edgewright
-from edgewright.bare_metal.budget import FLASH, RUNTIME_CODE, SRAM, make_budget
+from edgewright.bare_metal.budget import FLASH, RUNTIME_CODE, SRAM, Budget, Row, make_budget
 from edgewright.bare_metal.describe import describe
 from tests.cli.cli import GOLDEN, Cli
 
@@ -39,16 +39,29 @@ def test_parts_add_up(name: str) -> None:
     assert budget.total(SRAM) == pools + (0 if dedicated else about.pools.temp[32])
 
 
+U55 = GOLDEN / "ethos_u" / "ethos_u55_128.pte"
+
+
 def test_limits(cli: Cli) -> None:
-    path = GOLDEN / "ethos_u" / "ethos_u55_128.pte"
+    path = U55
     assert cli("budget", path, "--flash", "512K", "--sram", "256K").code == 0
     over = cli("budget", path, "--flash", "50K", "--sram", "3K")
     assert over.code == 5
     assert "flash: the program must fit 50.0 KiB" in over.err and "SRAM: the program must fit 3.00 KiB" in over.err
-    assert "The largest part: planned memory 0, 5.00 KiB." in over.err
+    assert (
+        "The largest part: planned memory 0, 5.00 KiB." in over.err and "pass the size in the linker's map" in over.err
+    )
     facts = json.loads(cli("budget", path, "--sram", "3K", "--json").out)
     assert facts["fits"] is False and facts["limits"]["SRAM"] == 3072 and facts["totals"]["SRAM"] > 3072
     assert cli("budget", path, "--sram", "lots").code == 2
+
+
+def test_parts_of_the_npu_that_do_not_fit_have_a_remedy() -> None:
+    rows = [Row("temp allocator, with the NPU's scratch", SRAM, 4096), Row("NPU: weights and biases", FLASH, 9000)]
+    remedies = [error.remedy for error in Budget(rows, []).errors({FLASH: 8192, SRAM: 4095})]
+    assert "edgewright.compress" in remedies[0] and "--optimise size" in remedies[1]
+    named = {row.part for row in make_budget(describe(str(U55)), str(U55)).rows}
+    assert {row.part for row in rows} <= named
 
 
 def test_a_final_softmax_is_advised_against_with_what_it_takes(tmp_path: Path) -> None:

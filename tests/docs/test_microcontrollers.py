@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -45,5 +46,11 @@ def test_the_walk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytes
     assert done.code == 0, done.err
     files = {line.split("/")[1].split()[0] for line in done.out.splitlines() if line.startswith("wrote firmware/")}
     assert {"kws.h", "kws.c", "kws_runner.cpp", "CMakeLists.txt", "selected_operators.yaml"} <= files
+    for line in re.findall(r"^edgewright (compile kws:make .*--emit object.*)$", TEXT, re.MULTILINE):
+        done = cli(*line.split(), "--no-check", "-q")
+        assert done.code == 0, done.err
+        header = (tmp_path / "kws.h").read_text()
+        assert "KWS_INPUT_0_SCALE" in header and "KWS_OUTPUT_0_SCALE" in header
+    assert (tmp_path / "kws.o").read_bytes()[:4] == b"\x7fELF"
     assert cli("compile", "kws:make", "--runtime", "cortex-m", "--no-check", "-q", "-o", "cpu.pte").code == 0
     assert cli("export", "cpu.pte", "--c", "cpu").code == 0
