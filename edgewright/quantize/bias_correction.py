@@ -37,6 +37,9 @@ def _shifts(
             value = activation(at * 1.0)  # some activations overwrite what they are called with
             (slope,) = torch.autograd.grad(value.sum(), at)
         exact, result = activation(exact.clone()), value.detach()
+    error = exact - result
+    passes = slope.isfinite() & error.isfinite()  # a logarithm of what is negative says nothing
+    slope, error = torch.where(passes, slope, 0.0), torch.where(passes, error, 0.0)
     axis = samples.layer.axis(result.dim())
 
     def means(x: torch.Tensor) -> torch.Tensor:
@@ -44,7 +47,7 @@ def _shifts(
         return rows.reshape(rows.shape[0] if axis else 1, -1, rows.shape[-1]).mean(1)
 
     weights = means(slope * slope)
-    return means(slope * (exact - result)) / weights.clamp(min=1e-30), weights
+    return means(slope * error) / weights.clamp(min=1e-30), weights
 
 
 def shrunk_mean(values: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:

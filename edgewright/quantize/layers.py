@@ -12,12 +12,11 @@ from typing import Any
 import torch
 from torch import fx, nn
 
+from edgewright.ir.aten.ops import OPS
 from edgewright.quantize.fold_batch_norm import CONVOLUTIONS, TRANSPOSED
 
 aten = torch.ops.aten
 Activation = Callable[[torch.Tensor], torch.Tensor]
-_CURVES = ("relu", "relu6", "hardtanh", "leaky_relu", "hardswish", "hardsigmoid", "sigmoid", "silu", "tanh", "elu")
-_ACTIVATIONS = {name + in_place for name in _CURVES for in_place in ("", "_")} | {"gelu", "clamp", "clamp_min", "mish"}
 _LINEAR, _CONVOLUTION = aten.linear.default, aten.convolution.default
 
 
@@ -81,18 +80,26 @@ def find_layers(module: fx.GraphModule) -> Iterator[Layer]:
 
 
 def activation_of(layer: Layer) -> Activation | None:
-    """The activation that alone reads a layer's result, behind an observer or not."""
+    """The function of single elements that alone reads a layer's result, behind an observer or not."""
     node: fx.Node = layer.node
     while len(node.users) == 1:
         (user,) = node.users
         if is_observer(layer.module, user):
             node = user
-        elif operator_name(user) in _ACTIVATIONS and user.all_input_nodes == [node] and user.args[0] is node:
+        elif _is_function(user) and user.all_input_nodes == [node] and user.args[0] is node:
             call: Any = user.target
             return partial(_call, call, user.args[1:], dict(user.kwargs))
         else:
             break
     return None
+
+
+def _is_function(node: fx.Node) -> bool:
+    value = node.meta.get("val")
+    is_float = isinstance(value, torch.Tensor) and value.is_floating_point()
+    name = operator_name(node)  # a function in place computes the same
+    matching = OPS.matching(str(node.target).replace(f".{name}.", f".{name.removesuffix('_')}."))
+    return is_float and any(entry.is_function for entry in matching)
 
 
 def _call(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], x: torch.Tensor) -> torch.Tensor:

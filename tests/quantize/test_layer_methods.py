@@ -12,7 +12,7 @@ import edgewright as ew
 from edgewright.errors import UsageError
 from edgewright.quantize.bias_correction import correct_bias, shrunk_mean
 from edgewright.quantize.layer_walk import LayerSamples, adjust_layers
-from edgewright.quantize.layers import activation_of, find_layers, tensor_of
+from edgewright.quantize.layers import Layer, activation_of, find_layers, tensor_of
 from edgewright.quantize.learned_rounding import Problem, _patches, learn_rounding, round_rows
 from edgewright.quantize.simulate import Simulation
 from tests.quantize.test_channel_scales import TARGETS, images, prepared
@@ -63,6 +63,18 @@ def test_corrected_biases_reduce_the_error_behind_the_activation_of_every_layer(
     assert float(second.square().sum()) < 0.5 * float(first.square().sum())
 
 
+class _Stub:
+    """Samples of a layer with other results."""
+
+    def __init__(self, layer: Layer, exact: torch.Tensor, results: torch.Tensor) -> None:
+        assert layer.bias is not None
+        self.layer, self.exact, self._results = layer, [exact], [results]
+        self.bias = tensor_of(layer.module, layer.bias).detach()
+
+    def results(self) -> list[torch.Tensor]:
+        return self._results
+
+
 @pytest.mark.parametrize(
     "activation",
     [nn.ReLU(), nn.ReLU(inplace=True), nn.ReLU6(), nn.Hardswish()],
@@ -76,20 +88,27 @@ def test_errors_that_an_activation_removes_do_not_move_a_bias(activation: nn.Mod
     wrong = torch.tensor([[-20.0, -20.0, -20.0], [2.0, 2.5, 1.5]]).expand(4, 1, 2, 3)
     exact = wrong + torch.where(wrong < -10, 1.0, 0.1)
 
-    class Stub:
-        rounding = None
-        bias = tensor_of(layer.module, layer.bias).detach() if layer.bias is not None else None
-
-        def __init__(self) -> None:
-            self.layer, self.exact = layer, [exact]
-
-        def results(self) -> list[torch.Tensor]:
-            return [wrong]
-
-    before = float(Stub.bias)
-    correct_bias(cast(Any, Stub()))
     assert layer.bias is not None
-    assert float(tensor_of(layer.module, layer.bias)) - before == pytest.approx(0.1, abs=0.02)
+    before = float(tensor_of(layer.module, layer.bias).detach())
+    correct_bias(cast(Any, _Stub(layer, exact, wrong)))
+    assert float(tensor_of(layer.module, layer.bias).detach()) - before == pytest.approx(0.1, abs=0.02)
+
+
+class _Log(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.log()
+
+
+def test_elements_without_a_finite_result_do_not_move_a_bias() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(1, 1), _Log()).eval()
+    layer = next(find_layers(torch.export.export(model, (torch.ones(1, 1),)).module()))
+    assert activation_of(layer) is not None and layer.bias is not None
+    before = float(tensor_of(layer.module, layer.bias).detach())
+    correct_bias(cast(Any, _Stub(layer, torch.tensor([[2.1], [-1.0]]), torch.tensor([[2.0], [0.0]]))))
+    assert float(tensor_of(layer.module, layer.bias).detach()) == before  # of one input alone: no evidence
+    correct_bias(cast(Any, _Stub(layer, torch.tensor([[2.1], [-1.0], [2.1]]), torch.tensor([[2.0], [0.0], [2.0]]))))
+    assert float(tensor_of(layer.module, layer.bias).detach()) - before == pytest.approx(0.1, abs=0.01)
 
 
 def test_a_shift_that_one_input_has_alone_is_not_corrected() -> None:
