@@ -155,7 +155,14 @@ def choose_methods(work: Work, model: bytes, data: bytes) -> Mapping[str, Any] |
 # ----------------------------------------------------------------------------------------------------------- parts
 
 
-_loaded = threading.local()  # the model and data of the last task of a thread: most tasks have the same
+class _Loaded(threading.local):
+    """The session of a thread's last task: most tasks have the same model and data."""
+
+    key: tuple[str, str, bool] | None = None
+    session: Any = None
+
+
+_loaded = _Loaded()
 
 
 def _session(work: Work, model: bytes, data: bytes, first_chunk: bool = False) -> Any:
@@ -176,7 +183,7 @@ def _session(work: Work, model: bytes, data: bytes, first_chunk: bool = False) -
     if recipe.compress:  # replaces the model
         return _load_session(model, data, first_chunk, settings)
     key = row.program, row.data, first_chunk
-    if getattr(_loaded, "key", None) != key:
+    if _loaded.key != key:
         _loaded.key = _loaded.session = None  # frees the last one before the next is loaded
         _loaded.session = _load_session(model, data, first_chunk, Settings(Recipe()))
         _loaded.key = key
