@@ -40,6 +40,7 @@ program = runtime.load_program(sys.argv[1])
 mark("read and verify")
 import edgewright.engine.runner as runner
 from edgewright.engine.jit import build, driver, plan_cache as stored
+spent = {}
 def timed(module, name, label):
     inner = getattr(module, name)
     def outer(*args, **kwargs):
@@ -48,9 +49,9 @@ def timed(module, name, label):
         spent[label] = (time.perf_counter() - before[0], time.process_time() - before[1])
         return made
     setattr(module, name, outer)
-spent = {}
+    spent[label] = (0, 0)
 timed(stored, "load_plan", "of that, the stored plan")
-timed(driver, "_image", "of that, compiling kernels")
+timed(driver, "_compile_image", "of that, compiling kernels")
 timed(driver, "Library", "of that, linking")
 method = program.load_method()
 mark("load the method")

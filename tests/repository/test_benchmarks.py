@@ -41,6 +41,16 @@ def test_an_engine_that_is_not_there_ends(tmp_path: Path) -> None:
     assert done.returncode and not done.stdout
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="peak memory is Linux's ru_maxrss")
+def test_the_first_result_of_a_process(tmp_path: Path) -> None:
+    model = GOLDEN / "linear_fp32_xnnpack.pte"
+    command = [sys.executable, str(SERVE.parents[1] / "first_result.py"), str(model), "--rounds", "1"]
+    command += ["--folder", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    assert not done.returncode, done.stderr
+    assert "compiling kernels" in done.stdout and "edgewright to first result" in done.stdout
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="resident memory is read from /proc")
 def test_a_language_model_answers_with_seconds(tmp_path: Path) -> None:
     path = tmp_path / "tiny.pte"
