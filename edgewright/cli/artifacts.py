@@ -6,15 +6,19 @@ import argparse
 import os
 from collections.abc import Collection, Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from edgewright.backends.registry import find_backend
 from edgewright.backends.targets import Target
 from edgewright.errors import CoverageError, UsageError
 from edgewright.files import write_file
 
+if TYPE_CHECKING:
+    from edgewright.bare_metal.describe import Description
+
 FORMATS = ("tflite", "c", "object")
 _ETHOS_U = "ethos_u"
+Sources = tuple["Description", list[tuple[Path, int]]]  # a program as C: what it describes, and files with their sizes
 _VELA_OPTIONS = ("memory_mode", "system_config", "vela_ini", "optimise", "arena_cache_size", "vela_flags")
 
 
@@ -53,7 +57,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--arena-cache-size", metavar="256K",
-        help="for Ethos-U: the most memory that activations may take; in the dedicated SRAM modes, of fast memory",
+        help="for Ethos-U: memory that activations should fit (a warning says if they do not); in the dedicated SRAM "
+        "modes, of fast memory",
     )  # fmt: skip
     parser.add_argument("--vela-flags", metavar='"--verbose-schedule"', help="for Ethos-U: further options of Vela")
     parser.add_argument(
@@ -74,13 +79,13 @@ def emits_input(args: argparse.Namespace) -> bool:
     return bool(args.emit == "tflite")
 
 
-def export_sources(args: argparse.Namespace, program: Path) -> list[tuple[Path, int]]:
-    """Write a program that was saved as C, if the options ask for it; returns the files with their sizes."""
+def export_sources(args: argparse.Namespace, program: Path) -> list[Sources]:
+    """Write a program that was saved as C, if the options ask for it; returns its description and its files."""
     if args.emit != "c":
         return []
     from edgewright.bare_metal.export import export_c, name_of
 
-    return export_c(program, program.with_suffix(""), name=name_of(program))[1]
+    return [export_c(program, program.with_suffix(""), name=name_of(program))]
 
 
 def check_options(args: argparse.Namespace) -> None:

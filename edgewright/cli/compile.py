@@ -16,6 +16,7 @@ from edgewright.api.progress import Stages
 from edgewright.backends.registry import discover
 from edgewright.cli import artifacts, model_options, object_files
 from edgewright.cli.build_limits import memory_error
+from edgewright.cli.export import show_sources
 from edgewright.cli.run import parse_memory
 from edgewright.console import clean, console, plural, table
 from edgewright.errors import CoverageError, UsageError
@@ -131,6 +132,7 @@ class Built:
     program: Any
     exported: Any
     files: list[tuple[Path, int]] = field(default_factory=list)
+    sources: list[artifacts.Sources] = field(default_factory=list)
     reports: Mapping[str, PartitionReport] = field(default_factory=dict)
     check: Check = field(default_factory=Check)
 
@@ -317,7 +319,7 @@ def _write(args: argparse.Namespace, output: Path, spec: Any, built: Built) -> N
         path = output.with_suffix(".bpte")
         built.files.append((path, write_bundled(bundle, path)))
     built.files.insert(0, (output, built.program.save(output)))
-    built.files += artifacts.export_sources(args, output)
+    built.sources += artifacts.export_sources(args, output)
 
 
 def _show(built: Built, stages: Stages) -> None:
@@ -334,6 +336,8 @@ def _show(built: Built, stages: Stages) -> None:
     for report in built.reports.values():
         for line in filter(None, (report.verdict, report.precision, *map(describe, report.estimates))):
             out.print(clean(line), soft_wrap=True)
+    for sources in built.sources:
+        show_sources(*sources)
     rows = [(name, duration(seconds)) for name, seconds in stages.times.items()]
     out.print(table("", ("stage", ">time"), [*rows, ("total", duration(stages.total))]))
     peak = _peak_memory()

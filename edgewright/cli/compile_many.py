@@ -7,7 +7,7 @@ import math
 import shlex
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from edgewright.api.compile_report import LEGEND, NOT_REQUESTED, POOR, CompileRe
 from edgewright.api.progress import Stages
 from edgewright.cli import artifacts, object_files
 from edgewright.cli.build_limits import memory_error
+from edgewright.cli.export import show_sources
 from edgewright.cli.model_options import DATA_OPTIONS, make_session, model_name, same_options, selected_targets
 from edgewright.cli.object_files import Written
 from edgewright.console import clean, console, plural, print_error, table
@@ -32,6 +33,14 @@ if TYPE_CHECKING:
 
 _BACKEND_ONLY = ("external_constants",)  # options that go with --backend only
 _BUNDLED = 4  # inputs in a bundle
+
+
+@dataclass
+class _Written:
+    """Files for microcontrollers that programs were written as."""
+
+    sources: list[artifacts.Sources] = field(default_factory=list)
+    objects: list[Written] = field(default_factory=list)
 
 
 def check_options(args: argparse.Namespace) -> None:
@@ -70,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
                 error = _gate(args, result.report)
                 if error is not None:
                     failed[name] = error
-            objects = _write(args, session, results, failed)
+            written = _write(args, session, results, failed)
     if args.report:
         write_file(args.report, [results.report.to_json().encode() + b"\n"])
     if args.html:
@@ -78,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(results.report.to_json())
     elif not args.quiet:
-        _show(args, session, results, failed, objects)
+        _show(args, session, results, failed, written)
     for name, error in failed.items():
         print_error(f"{name}: {error}" if len(targets) > 1 else str(error))
     return next(iter(failed.values())).exit_code if failed else 0
@@ -152,11 +161,11 @@ def _gate(args: argparse.Namespace, report: CompileReport) -> EdgewrightError | 
 
 def _write(
     args: argparse.Namespace, session: CompileSession, results: CompileResults, failed: dict[str, Any]
-) -> list[Written]:
-    """Write programs; returns the object files made from them."""
+) -> _Written:
+    """Write programs; returns what was made from them."""
     from edgewright.api.result import file_name
 
-    output, objects = Path(args.output), list[Written]()
+    output, written = Path(args.output), _Written()
     single = output.suffix in (".pte", ".o")
     if not single:
         make_folder(output)
@@ -165,15 +174,15 @@ def _write(
             continue
         path = output if single else output / file_name(model_name(args.spec), result.report)
         if path.suffix == ".o":
-            objects += _write_objects(args, result, path)
+            written.objects += _write_objects(args, result, path)
             continue
         if args.bundle:
             _bundle(session, result, path)
         result.save(path)
-        artifacts.export_sources(args, path)
+        written.sources += artifacts.export_sources(args, path)
         if args.emit == "object":
-            objects += object_files.write_objects(args, path, path)
-    return objects
+            written.objects += object_files.write_objects(args, path, path)
+    return written
 
 
 def _write_objects(args: argparse.Namespace, result: CompileResult, output: Path) -> list[Written]:
@@ -199,7 +208,7 @@ def _bundle(session: CompileSession, result: CompileResult, path: Path) -> None:
 
 def _show(
     args: argparse.Namespace, session: CompileSession, results: CompileResults, failed: dict[str, Any],
-    objects: list[Written],
+    written: _Written,
 ) -> None:  # fmt: skip
     out = console()
     metric = args.metric.rpartition(":")[2] if args.metric else ""
@@ -221,8 +230,10 @@ def _show(
     for report in reports:
         if report.file:
             out.print(f"wrote {clean(report.file)}", style="green", soft_wrap=True)
-    if objects:
-        object_files.show_objects(objects)
+    for sources in written.sources:
+        show_sources(*sources)
+    if written.objects:
+        object_files.show_objects(written.objects)
         if any(report.backend == object_files.CPU_BACKEND for report in reports):
             note = f"{object_files.CPU_BACKEND} is the graph that the object file was made of, measured on this machine"
             out.print(note, style="dim", soft_wrap=True)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Iterable
+from pathlib import Path
 
 from edgewright.bare_metal.c_source import SECTION
 from edgewright.bare_metal.describe import Description
@@ -56,10 +58,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     if args.quiet:
         return 0
-    out = console()
-    for path, count in files:
-        out.print(f"wrote {clean(path)} ({size(count)})", style="green", soft_wrap=True)
-    show_pools(about)
+    show_sources(about, files)
     return 0
 
 
@@ -95,9 +94,11 @@ def _write_object(args: argparse.Namespace) -> int:
     return 0
 
 
-def show_pools(about: Description) -> None:
-    """Print the memory that firmware must provide, for 32-bit pointers."""
+def show_sources(about: Description, files: Iterable[tuple[Path, int]]) -> None:
+    """Print the files, and the memory that firmware must provide, for 32-bit pointers."""
     pools, out = about.pools, console()
+    for path, count in files:
+        out.print(f"wrote {clean(path)} ({size(count)})", style="green", soft_wrap=True)
     rows = [(f"planned memory {n}", size(count), "exact") for n, count in enumerate(pools.planned)]
     bound = "exact" if pools.method_exact else "upper bound: 32 words for each delegate's handle"
     rows.append(("method allocator", size(pools.method[32]), bound))

@@ -60,6 +60,27 @@ def test_velas_options_and_c_sources_from_the_command_line(cli: Cli, tmp_path: P
     assert "NET_INPUT_0_SCALE" in (tmp_path / "net" / "net.h").read_text()
 
 
+def test_c_sources_are_listed_with_the_pools_of_each_target(cli: Cli, tmp_path: Path) -> None:
+    command = [option for option in COMPILE if option != "-q"]
+    done = cli(*command, "--target", "ethos-u55-128", "--target", "ethos-u55-32", "--emit", "c", "-o", "out")
+    assert done.code == 0, done.err
+    shown = done.out.replace("\n", "")
+    for target in ("ethos-u55-128", "ethos-u55-32"):
+        assert f"wrote out/make.{target}/make_{target.replace('-', '_')}.h" in shown
+    assert shown.count("memory to provide") == 2 and shown.count("method allocator") == 2
+
+
+def test_an_arena_limit_that_cannot_be_kept_is_reported(caplog: pytest.LogCaptureFixture) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(1, 3, 32, 32)
+    for limit, warned in (("1K", True), ("64K", False)):
+        caplog.clear()
+        spec = make_spec("ethos-u55-128", {"arena_cache_size": limit})
+        edgewright.compile(torch.nn.Conv2d(3, 4, 3), x, spec, calibration=[(x,)], **QUICK)
+        texts = [record.getMessage() for record in caplog.records]
+        assert any("cannot keep activations within 1.00 KiB" in text for text in texts) is warned, texts
+
+
 def test_a_users_ini_from_the_command_line(cli: Cli, tmp_path: Path) -> None:
     from edgewright.backends.ethos_u.target import EthosUCompileSpec
     from edgewright.backends.ethos_u.vela import config_text

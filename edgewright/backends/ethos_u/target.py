@@ -145,11 +145,20 @@ class EthosUCompileSpec:
         return ACCELERATORS[self.target][2]
 
     @property
+    def limits_arena(self) -> bool:
+        """Whether ``arena_limit`` was passed, and is not the default of Arm's memory mode."""
+        return self._arena_flag is not None or bool(self.config_text)
+
+    @property
+    def _arena_flag(self) -> int | None:
+        flags = parse_flags(self.extra_flags)
+        return next((int(flag.value) for flag in flags if flag.option.name == "--arena-cache-size"), None)
+
+    @property
     def arena_limit(self) -> int:
-        """Bytes that Vela may allocate in the arena or, in dedicated modes, in fast memory."""
-        for flag in parse_flags(self.extra_flags):
-            if flag.option.name == "--arena-cache-size":
-                return int(flag.value)
+        """Bytes that Vela should allocate at most in the arena or, in dedicated modes, in fast memory."""
+        if self._arena_flag is not None:
+            return self._arena_flag
         if self.config_text:
             limit: Any = lookup(self.config_text, f"Memory_Mode.{self.memory_mode}", "arena_cache_size")
         else:
@@ -242,7 +251,7 @@ OPTIONS = {
     "memory_mode": "where weights and activations are: a section of vela.ini",
     "vela_ini": "the vela.ini, in place of Arm's",
     "optimise": "size or performance",
-    "arena_cache_size": "the most memory that activations may take, in bytes or as 256K",
+    "arena_cache_size": "memory that activations should fit, in bytes or as 256K; a warning says if they do not",
     "vela_flags": "further options of Vela's command line",
 }
 

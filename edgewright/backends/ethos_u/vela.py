@@ -28,6 +28,7 @@ from edgewright.backends.ethos_u.vela_ini import lookup
 from edgewright.backends.ethos_u.vela_options import CLI, Flag, options_text, parse_flags
 from edgewright.errors import FormatError, MissingError, UsageError, VendorError
 from edgewright.files import write_file
+from edgewright.units import size
 
 log = logging.getLogger("edgewright.ethos_u")
 
@@ -81,7 +82,19 @@ def compile_tosa(tosa: bytes, spec: EthosUCompileSpec, *, inputs: TensorSizes, o
         log.debug("Vela for %s printed:\n%s", spec.target, compiled.log)
     _check_tensors("inputs", compiled.inputs, inputs, spec)
     _check_tensors("outputs", compiled.outputs, outputs, spec)
+    _warn_of_limit(compiled, spec)
     return compiled
+
+
+def _warn_of_limit(compiled: VelaOutput, spec: EthosUCompileSpec) -> None:
+    """Vela aims at the limit of the arena, and takes more where a layer needs more."""
+    used = compiled.fast_scratch_size or compiled.scratch_size
+    if spec.limits_arena and used > spec.arena_limit:
+        log.warning(
+            "arena_cache_size: Vela for %s cannot keep activations within %s; they take %s. The layers with the most "
+            "bytes in `edgewright size` decide: reduce their width or the size of the input.",
+            spec.target, size(spec.arena_limit), size(used),
+        )  # fmt: skip
 
 
 def _require_vela() -> Any:
