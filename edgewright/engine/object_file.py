@@ -7,7 +7,7 @@ the application's function for an NPU. The arena holds a plan's arena and scratc
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ from edgewright.engine.jit.elf import CodegenError
 from edgewright.engine.object_reader import mark_float_abi, read_object
 from edgewright.engine.plan import ALIGN, SLACK, Address, KernelArg, Plan, Step, TensorSpec
 from edgewright.engine.rounding_library import ROUNDING_FUNCTIONS, rounding_library
+from edgewright.engine.shared_kernels import KernelCall, share_kernels
 from edgewright.errors import UnsupportedOperatorError
 
 OK, NULL_POINTER, MISALIGNED, INDEX_OUT_OF_RANGE, NPU_FAILED = 0, 1, 2, 3, 4  # results of NAME_run
@@ -111,7 +112,9 @@ class ObjectFile:
 def write_object(sections: Sequence[Section], target: CrossTarget, name: str, arena_size: int) -> ObjectFile:
     """Compile sections, which run one after the other, to ``NAME_run``. Plans must have been made for ``target``."""
     machine = _target_machine(target)
-    module = _link_kernels(sections, target, machine, _MainModule(sections, target, name, arena_size).text())
+    kernels, calls = _share_kernels(sections)
+    main = _MainModule(sections, target, name, arena_size, calls).text()
+    module = _link_kernels(kernels, target, machine, main)
     if target.isa.compact:
         _optimize(module, machine)
     data: bytes
@@ -162,16 +165,21 @@ def _callers(sections: Sequence[Section], machine: Any, symbols: frozenset[str])
                 yield f"{step.label} in layer {step.layer}" if step.layer else step.label
 
 
-def _link_kernels(sections: Sequence[Section], target: CrossTarget, machine: Any, main: str) -> Any:
+def _share_kernels(sections: Sequence[Section]) -> tuple[dict[str, str], dict[str, KernelCall]]:
+    """The kernels of all plans, and how each is called."""
+    plans = [section.plan for section in sections if isinstance(section, CpuCode)]
+    sources = {step.kernel: plan.kernels[step.kernel] for plan in plans for step in plan.steps}
+    texts = {name: source if isinstance(source, str) else source() for name, source in sources.items()}
+    return share_kernels([step for plan in plans for step in plan.steps], texts)
+
+
+def _link_kernels(kernels: Mapping[str, str], target: CrossTarget, machine: Any, main: str) -> Any:
     """One module of the main function and all kernels, whose symbols become local."""
     import llvmlite.binding as llvm
 
     head = f'target triple = "{target.triple}"\ntarget datalayout = "{machine.target_data}"\n'
     module = llvm.parse_assembly(head + main)
-    plans = [section.plan for section in sections if isinstance(section, CpuCode)]
-    kernels = {step.kernel: plan.kernels[step.kernel] for plan in plans for step in plan.steps}
-    for source in kernels.values():
-        text = source if isinstance(source, str) else source()
+    for text in kernels.values():
         module.link_in(llvm.parse_assembly(head + text))
     for kernel in kernels:
         function = module.get_function(kernel)
@@ -212,7 +220,11 @@ def _emit_with_rounding(module: Any, machine: Any) -> bytes:
 class _MainModule:
     """``NAME_run``, the weights and the command streams, as LLVM IR."""
 
-    def __init__(self, sections: Sequence[Section], target: CrossTarget, name: str, arena_size: int) -> None:
+    def __init__(
+        self, sections: Sequence[Section], target: CrossTarget, name: str, arena_size: int,
+        calls: Mapping[str, KernelCall],
+    ) -> None:  # fmt: skip
+        self.calls = calls
         self.module, self.target, self.name, self.arena_size = Module(target.isa.arch), target, name, arena_size
         params = [(PTR, "inputs"), (PTR, "outputs"), (PTR, "arena")]
         self.f = self.module.function(f"{name}_run", params, "i32", exported=True)
@@ -222,7 +234,8 @@ class _MainModule:
     def text(self) -> str:
         f = self.f
         steps = [step for s in self.sections if isinstance(s, CpuCode) for step in s.plan.steps]
-        args = f.emit(PTR, f"alloca [{max((len(step.args) for step in steps), default=0) or 1} x i64], align 8")
+        counts = (len(step.args) + len(self.calls[step.kernel].constants) for step in steps)
+        args = f.emit(PTR, f"alloca [{max(counts, default=0) or 1} x i64], align 8")
         self._check_pointers()
         for number, section in enumerate(self.sections):
             if isinstance(section, CpuCode):
@@ -320,8 +333,11 @@ class _CpuEmitter:
         for step in plan.steps:
             for index, argument in enumerate(step.args):
                 f.store(self._argument(step, argument), args, 8 * index, 8)
-            self.main.module.declare(f"declare void @{step.kernel}(ptr, i64, i64, ptr)")
-            f.emit_void(f"call void @{step.kernel}(ptr {args}, i64 0, i64 {step.units}, ptr {scratch})")
+            call = self.main.calls[step.kernel]
+            for index, bits in enumerate(call.constants, call.first):
+                f.store(const(bits, I64), args, 8 * index, 8)
+            self.main.module.declare(f"declare void @{call.kernel}(ptr, i64, i64, ptr)")
+            f.emit_void(f"call void @{call.kernel}(ptr {args}, i64 0, i64 {step.units}, ptr {scratch})")
         if plan.checks:
             failed = f.load(I64, f.arg("arena"), plan.arena_size - ALIGN, 8)
             self.main.fail_if(f.compare("ne", failed, 0), INDEX_OUT_OF_RANGE)

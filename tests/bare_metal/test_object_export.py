@@ -124,6 +124,51 @@ def test_networks_on_boards(target: str, name: str, tmp_path: Path) -> None:
         assert about.macs / 16 < execution.instructions < _MOST_PER_MAC.get((target, name), 20) * about.macs
 
 
+class _Recurrent(torch.nn.Module):
+    """Steps whose operators have the same shapes, each with its own scales once they are quantized."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell, self.head = torch.nn.LSTM(6, 12, batch_first=True), torch.nn.Linear(12, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y: torch.Tensor = self.head(self.cell(x)[0][:, -1])
+        return y
+
+
+def test_steps_of_a_quantized_recurrent_network_share_code(tmp_path: Path) -> None:
+    """Twice as many steps take a call each, but no kernels, and compute what the runtime does."""
+    torch.manual_seed(0)
+    network, sizes = _Recurrent().eval(), []
+    for steps in (4, 8):
+        folder = tmp_path / str(steps)
+        folder.mkdir()
+        data = [(torch.randn(1, steps, 6) * scale,) for scale in (0.5, 1.0, 2.0)]
+        options: dict[str, Any] = {"quantize": "int8", "calibration": data, "integer_io": "int8"}
+        path = save(network, data[0], folder / "net.pte", **options)
+        sizes.append(build_object(path, "cortex-m4").object.code_size)
+        about, _ = export_object(path, folder, native_target())
+        model = NativeModel(folder, about)
+        for x in random_inputs(about, 3):
+            (y,) = model.run([x])
+            np.testing.assert_array_equal(y, *stored_bytes([expected_output(path, x)], about.outputs))
+    assert sizes[1] < 1.35 * sizes[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", BOARDS)
+def test_a_quantized_recurrent_network_on_boards(target: str, tmp_path: Path) -> None:
+    require_tools(GCC, QEMU)
+    torch.manual_seed(0)
+    data = [(torch.randn(1, 8, 6) * scale,) for scale in (0.5, 1.0, 2.0)]
+    options: dict[str, Any] = {"quantize": "int8", "calibration": data, "integer_io": "int8"}
+    path = save(_Recurrent().eval(), data[0], tmp_path / "net.pte", **options)
+    about, _ = export_object(path, tmp_path, target)
+    inputs = random_inputs(about, 3)
+    for x, execution in zip(inputs, run_on_board(target, tmp_path, inputs), strict=True):
+        assert execution.output == expected_output(path, x).tobytes()
+
+
 def test_npu_commands_are_passed_to_the_application(tmp_path: Path) -> None:
     target = native_target()
     about, _ = export_object(U55, tmp_path, target)
