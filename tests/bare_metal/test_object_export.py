@@ -379,6 +379,30 @@ def test_rejections_name_the_rule(tmp_path: Path) -> None:
         build_object(dynamic, "cortex-m4")
 
 
+class _Nonzero(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.nonzero(x > 0)
+
+
+def test_a_size_that_depends_on_values_is_rejected_with_the_operator(tmp_path: Path) -> None:
+    path = save(torch.nn.Sequential(OrderedDict(front=torch.nn.Linear(4, 4), found=_Nonzero())), (torch.ones(2, 4),),
+                tmp_path / "nonzero.pte")  # fmt: skip
+    with pytest.raises(UnsupportedOperatorError, match=r"nonzero\.out in layer found: has a result whose size depends"):
+        build_object(path, "cortex-m4")
+
+
+def test_instance_norm(tmp_path: Path) -> None:
+    """Normalization by statistics of the input, as a part of an object file."""
+    torch.manual_seed(0)
+    network = torch.nn.Sequential(torch.nn.Conv2d(3, 6, 3), torch.nn.InstanceNorm2d(6, affine=True), torch.nn.PReLU(6))
+    torch.nn.init.normal_(network[1].weight)
+    x = torch.randn(1, 3, 9, 11)
+    about, _ = export_object(save(network, (x,), tmp_path / "net.pte"), tmp_path, native_target())
+    (found,) = NativeModel(tmp_path, about).run([x.numpy()])
+    wanted = network(x).detach().numpy()
+    np.testing.assert_allclose(found.view(np.float32).reshape(wanted.shape), wanted, rtol=1e-5, atol=1e-5)
+
+
 class _Expm1(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()

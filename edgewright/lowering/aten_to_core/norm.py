@@ -62,6 +62,14 @@ def group_norm(low: LoweringContext, op: Op) -> None:
              eps=float(op.args["eps"]))  # fmt: skip
 
 
+def instance_norm(low: LoweringContext, op: Op) -> None:
+    """Normalization by the statistics of a batch of one, which instance norms become: every channel is a group."""
+    x, out, factors = op.args["input"], result(op), _factors(low, op)
+    require(len(x.bound) > 2 and x.bound[0] == 1, "statistics must be those of one image")
+    low.emit("core.group_norm", low.make(out), input=low.get(x), num_groups=x.bound[1], **factors,
+             eps=float(op.args["eps"]))  # fmt: skip
+
+
 def _factors(low: LoweringContext, op: Op) -> dict[str, Value | None]:
     values = {name: op.args[name] for name in ("weight", "bias")}
     require_floats(op.args["input"], result(op), *(v for v in values.values() if v is not None))
@@ -125,5 +133,6 @@ def glu(low: LoweringContext, op: Op) -> None:
 
 LOWERINGS: dict[str, Lowering] = {
     "softmax": softmax, "log_softmax": log_softmax, "layer_norm": layer_norm, "native_group_norm": group_norm,
+    "batch_norm_no_stats": instance_norm,
     "gelu": gelu, "leaky_relu": leaky_relu, "elu": elu, "logit": logit, "glu": glu,
 }  # fmt: skip

@@ -25,8 +25,9 @@ _COSTS = {
     **dict.fromkeys(("avg_pool2d", "adaptive_avg_pool2d", "upsample_bilinear2d", "upsample_bilinear2d_aa",
                      "embedding_byte", "embedding_4bit", "embedding_2bit", "quantize_per_tensor",
                      "quantize_per_channel"), 4),
-    **dict.fromkeys(("softmax", "log_softmax", "layer_norm", "native_group_norm", "gelu", "leaky_relu", "elu", "logit",
-                     "glu", "var", "var_mean", "atan2", "pow", *FLOAT_FUNCTIONS), _TRANSCENDENTAL),
+    **dict.fromkeys(("softmax", "log_softmax", "layer_norm", "native_group_norm", "batch_norm_no_stats", "gelu",
+                     "leaky_relu", "elu", "logit", "glu", "var", "var_mean", "atan2", "pow", *FLOAT_FUNCTIONS),
+                    _TRANSCENDENTAL),
     "grid_sampler_2d": 16,
 }  # fmt: skip
 _MOVEMENT = {

@@ -57,7 +57,7 @@ class MethodParts:
 def split_method(method: Method) -> MethodParts:
     """Lower a method of static shapes without state."""
     steps, values, plan = method.bound_steps, method.values, method.plan
-    _check_static(method)
+    _check_static(method, steps)
     steps = [step for step in steps if not isinstance(step, FreeStep)]
     for step in steps:
         if isinstance(step, JumpFalseStep | MoveStep):
@@ -76,7 +76,7 @@ def split_method(method: Method) -> MethodParts:
     return MethodParts(tuple(parts), tuple(values[i] for i in plan.inputs), outputs)
 
 
-def _check_static(method: Method) -> None:
+def _check_static(method: Method, steps: Sequence[Step]) -> None:
     for side, indices in (("input", method.plan.inputs), ("output", method.plan.outputs)):
         for number, index in enumerate(indices):
             value = method.values[index]
@@ -84,9 +84,22 @@ def _check_static(method: Method) -> None:
                 got = type(value).__name__
                 raise UsageError(f"{side} {number} of {method.name!r}", "must be a tensor in an object file", value=got)
             if value.dynamic:
+                if side == "output":
+                    _reject_data_dependent(method, steps)
                 rule, shape = "must have a fixed shape in an object file", list(value.bound)
                 remedy = "Compile the model without dynamic_shapes, at the size that the device uses."
                 raise UsageError(f"{side} {number} of {method.name!r}", rule, value=shape, remedy=remedy)
+
+
+def _reject_data_dependent(method: Method, steps: Sequence[Step]) -> None:
+    """Reject the first operator whose result has a size that depends on the values of its operands."""
+    for step in steps:
+        for index in tensor_indices(written_tensors(step), method.values):
+            slot = method.values[index]
+            if isinstance(slot, TensorSlot) and slot.dynamic:
+                rule = "has a result whose size depends on the values of its operands"
+                remedy = "End the model before it and compute it in the application, or use a mask of fixed size."
+                raise UnsupportedOperatorError(_subject(step), rule, value=list(slot.bound), remedy=remedy)
 
 
 class _PartBuilder(SegmentBuilder):
@@ -153,7 +166,10 @@ class _PartBuilder(SegmentBuilder):
 
 
 def _unsupported(step: Step) -> UnsupportedOperatorError:
-    layer = layer_of(step.origin)
-    subject = f"{step.label}{f' in layer {layer}' if layer else ''}"
     remedy = "Leave it out of the model and compute it in the application, or express it with other operators."
-    return UnsupportedOperatorError(subject, "has no kernel that an object file may contain", remedy=remedy)
+    return UnsupportedOperatorError(_subject(step), "has no kernel that an object file may contain", remedy=remedy)
+
+
+def _subject(step: Step) -> str:
+    layer = layer_of(step.origin)
+    return f"{step.label} in layer {layer}" if layer else str(step.label)
