@@ -44,11 +44,11 @@ def make_plan(
     if legal is not graph:
         check_graph(legal, memory)  # widened constants are larger
     fill_origins(legal)
-    count = thread_count(threads)
+    count, elsewhere = thread_count(threads), isa is not None
     if isa is None:
         isa = host_isa(cpu)
         tuning = tuning or TuningParams(load_tuned(isa, count))
-    plan = schedule(legal, isa, numerics, count, memory, tuning, shared)
+    plan = schedule(legal, isa, numerics, count, memory, tuning, shared, deduplicate=elsewhere)
     if plan.arena_size > memory:
         raise LimitError("device graph", f"values may take {memory} bytes at a time", value=plan.arena_size)
     return replace(plan, code_limit=max(memory, _MIN_CODE_LIMIT))

@@ -124,6 +124,25 @@ def test_networks_on_boards(target: str, name: str, tmp_path: Path) -> None:
         assert about.macs / 16 < execution.instructions < _MOST_PER_MAC.get((target, name), 20) * about.macs
 
 
+class _Repeated(torch.nn.Module):
+    """A layer that is applied again and again, as in every step of a recurrent network."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(64, 64)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for _ in range(4):
+            x = torch.tanh(self.layer(x))
+        return x
+
+
+@pytest.mark.parametrize("target", ["cortex-m55", "aarch64-linux", "x86-64-v3"])
+def test_weights_of_a_layer_that_is_applied_often_are_stored_once(target: str, tmp_path: Path) -> None:
+    path = save(_Repeated(), (torch.ones(1, 64),), tmp_path / "net.pte")
+    assert build_object(path, target).object.rodata_size < 1.2 * 64 * 64 * 4
+
+
 class _Recurrent(torch.nn.Module):
     """Steps whose operators have the same shapes, each with its own scales once they are quantized."""
 

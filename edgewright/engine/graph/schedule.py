@@ -86,10 +86,11 @@ LOWERINGS: list[type[Lowering]] = [
 
 def schedule(
     graph: Graph, isa: ISA, numerics: Numerics, threads: int, memory: int = 4 << 30,
-    tuning: TuningParams | None = None, shared: SharedWeights | None = None,
+    tuning: TuningParams | None = None, shared: SharedWeights | None = None, deduplicate: bool = False,
 ) -> Plan:  # fmt: skip
-    """Plan a validated graph of static shapes. ``shared``: packed weights that plans for other shapes reuse."""
-    pool = ConstantPool(deduplicate=isa.compact)
+    """Plan a validated graph of static shapes. ``shared``: packed weights that plans for other shapes reuse.
+    ``deduplicate``: packed weights that are equal are stored once, which takes memory to find out."""
+    pool = ConstantPool(deduplicate)
     context = LoweringContext(isa, numerics, threads, memory, tuning or TuningParams(), weights=pool, shared=shared)
     return _Scheduler(graph, context).run()
 
