@@ -8,10 +8,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from edgewright.errors import UsageError
-from edgewright.llm.rope import Rope, scaled_rope
+from edgewright.llm.rope import Rope, is_real, scaled_rope
 
 FAMILIES = ("llama", "qwen2", "qwen3", "gemma3", "phi3", "mistral")
 _MAX_SIZE, _MAX_LAYERS = 1 << 24, 1 << 10
+_LAYER_TYPES = ("full_attention", "sliding_attention")
 ACTIVATIONS = {"silu": "silu", "swish": "silu", "gelu_pytorch_tanh": "gelu_tanh", "gelu": "gelu"}
 
 
@@ -101,9 +102,11 @@ def from_hf(config: Mapping[str, Any]) -> DecoderConfig:
     context = _integer(config, "max_position_embeddings", 131072 if gemma else 2048)
     rope, local_rope = _hf_ropes(config, head_dim, context, gemma)
     window, sliding = _hf_sliding(config, str(family))
-    scalar = config.get("query_pre_attn_scalar", 256) if gemma else None
+    scalar = _real(config, "query_pre_attn_scalar", 256) if gemma else None
+    if scalar is not None and scalar <= 0:
+        raise UsageError("config.json: query_pre_attn_scalar", "must be more than 0", value=scalar)
     activation = config.get("hidden_activation", config.get("hidden_act", "gelu_pytorch_tanh" if gemma else "silu"))
-    if activation not in ACTIVATIONS:
+    if not isinstance(activation, str) or activation not in ACTIVATIONS:
         raise UsageError("config.json: activation", f"must be one of {', '.join(ACTIVATIONS)}", value=activation)
     return DecoderConfig(
         family=str(family), vocab_size=_integer(config, "vocab_size"), dim=dim,
@@ -112,9 +115,9 @@ def from_hf(config: Mapping[str, Any]) -> DecoderConfig:
         ffn_dim=_integer(config, "intermediate_size"), norm_eps=_real(config, "rms_norm_eps", 1e-6),
         context_length=context, rope=rope, local_rope=local_rope, activation=ACTIVATIONS[activation],
         qk_norm=family in ("qwen3", "gemma3"), post_norms=gemma, embedding_scale=math.sqrt(dim) if gemma else 1.0,
-        attention_scale=None if scalar is None else float(scalar) ** -0.5,
-        logit_softcap=config.get("final_logit_softcapping") or None, window=window, sliding_layers=sliding,
-        tied=bool(config.get("tie_word_embeddings", gemma)),
+        attention_scale=None if scalar is None else scalar**-0.5,
+        logit_softcap=_real(config, "final_logit_softcapping", 0.0) or None, window=window, sliding_layers=sliding,
+        tied=_flag(config, "tie_word_embeddings", gemma),
     )  # fmt: skip
 
 
@@ -140,21 +143,31 @@ def _integer(config: Mapping[str, Any], name: str, default: int | None = None) -
 def _real(config: Mapping[str, Any], name: str, default: float) -> float:
     value = config.get(name)
     value = default if value is None else value
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise UsageError(f"config.json: {name}", "must be a number", value=value)
+    if not is_real(value):
+        raise UsageError(f"config.json: {name}", "must be a finite number", value=value)
     return float(value)
+
+
+def _flag(config: Mapping[str, Any], name: str, default: bool) -> bool:
+    value = config.get(name)
+    value = default if value is None else value
+    if not isinstance(value, bool):
+        raise UsageError(f"config.json: {name}", "must be true or false", value=value)
+    return value
 
 
 def _hf_ropes(config: Mapping[str, Any], head_dim: int, context: int, gemma: bool) -> tuple[Rope, Rope | None]:
     """The rotation of full layers, and that of sliding layers if it differs. transformers 4 has ``rope_theta`` and
     ``rope_scaling``, 5 has ``rope_parameters``, which may be nested by the type of layer."""
-    parameters = config.get("rope_parameters")
-    nested = isinstance(parameters, dict) and any(isinstance(v, dict) for v in parameters.values())
-    if nested:
+    parameters = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    if not isinstance(parameters, dict):
+        name = "rope_parameters" if config.get("rope_parameters") else "rope_scaling"
+        raise UsageError(f"config.json: {name}", "must be an object", value=parameters)
+    if any(isinstance(v, dict) for v in parameters.values()):
         full = _parameters(parameters, "full_attention")
         local: dict[str, Any] | None = _parameters(parameters, "sliding_attention")
     else:
-        full = dict(parameters or config.get("rope_scaling") or {})
+        full = dict(parameters)
         local = {"rope_theta": config.get("rope_local_base_freq", 10000.0)} if gemma else None
     theta = _real(config, "rope_theta", 1e6 if gemma else 10000.0)
     for name in ("original_max_position_embeddings", "partial_rotary_factor"):  # beside the others in phi3's files
@@ -164,7 +177,10 @@ def _hf_ropes(config: Mapping[str, Any], head_dim: int, context: int, gemma: boo
 
 
 def _rope(scaling: Mapping[str, Any], theta: float, head_dim: int, context: int) -> Rope:
-    dim = int(head_dim * _real(scaling, "partial_rotary_factor", 1.0))
+    part = _real(scaling, "partial_rotary_factor", 1.0)
+    if not 0 < part <= 1:
+        raise UsageError("config.json: partial_rotary_factor", "must be more than 0, and at most 1", value=part)
+    dim = int(head_dim * part)
     return scaled_rope(_real(scaling, "rope_theta", theta), dim, scaling, context)
 
 
@@ -184,7 +200,10 @@ def _hf_sliding(config: Mapping[str, Any], family: str) -> tuple[int, tuple[bool
         return 0, ()
     window = _integer(config, "sliding_window", window)
     types = config.get("layer_types")
-    if isinstance(types, list) and len(types) == layers:
+    if types is not None:
+        if not isinstance(types, list) or len(types) != layers or not all(kind in _LAYER_TYPES for kind in types):
+            rule = f"must have one of {', '.join(_LAYER_TYPES)} for each of {layers} layers"
+            raise UsageError("config.json: layer_types", rule, value=types)
         return window, tuple(kind == "sliding_attention" for kind in types)
     if family == "gemma3":
         return window, every_nth_full(layers, _integer(config, "sliding_window_pattern", 6))

@@ -14,15 +14,14 @@ from edgewright.hints import not_among
 from edgewright.llm.chat_template import ChatTemplate, Message, check_messages
 from edgewright.llm.decoder_method import Decoder, constants
 from edgewright.llm.decoders import open_decoder
-from edgewright.llm.description import Description, read_description, read_tokenizer
+from edgewright.llm.description import KEY, Description, read_description, read_tokenizer
 from edgewright.llm.generation import Generation, GenerationOptions, context_exceeded
 from edgewright.llm.prompt_cache import PromptCache
-from edgewright.llm.sampling import SAMPLING_NAMES, SamplingOptions
+from edgewright.llm.sampling import SAMPLING_NAMES, SamplingOptions, default_sampling
 from edgewright.llm.tokenizer import Tokenizer
 from edgewright.runtime.program import LoadedProgram, Runtime
 
 OPTION_NAMES = (*(f.name for f in fields(GenerationOptions) if f.name != "sampling"), *SAMPLING_NAMES)
-_DEFAULT_NAMES = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
 
 
 def load(
@@ -44,7 +43,7 @@ def load(
     words = _load_tokenizer(path, program, tokenizer)
     source = description.chat_template if chat_template is None else chat_template
     template = ChatTemplate(source, description.special_tokens) if source else None
-    defaults = _default_sampling(description.generation)
+    defaults = default_sampling(description.generation, f"{KEY}.generation")
     ends = _ends(program, description, words)
     return LanguageModel(open_decoder(program), words, template, ends, defaults, name, description)
 
@@ -174,15 +173,3 @@ def _ends(program: LoadedProgram, description: Description, tokenizer: Tokenizer
     if not all(isinstance(value, int) for value in ids):
         raise FormatError("must be token ids", value=listed, where="edgewright.llm.generation.eos_token_id")
     return ids or list(tokenizer.end_of_generation())
-
-
-def _default_sampling(generation: Mapping[str, Any]) -> SamplingOptions:
-    """What the checkpoint recommends (``generation_config.json``), else ours."""
-    values = {name: generation[name] for name in _DEFAULT_NAMES if generation.get(name) is not None}
-    if generation.get("do_sample") is False:
-        values["temperature"] = 0.0
-    try:
-        return SamplingOptions(**values)
-    except UsageError as error:
-        where = f"edgewright.llm.generation.{error.subject}"
-        raise FormatError(error.rule, value=error.value, where=where) from error

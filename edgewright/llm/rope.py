@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,7 @@ import numpy as np
 from edgewright.errors import UsageError
 
 Array = np.ndarray[Any, Any]
+_MAX_FREQUENCY = 1e9  # times any position, finite in float32
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,13 @@ class Rope:
         if not (math.isfinite(self.theta) and self.theta > 0) or self.dim < 2 or self.dim % 2:
             value = f"theta {self.theta}, {self.dim} dimensions"
             raise UsageError("rotary embedding", "needs a positive theta and an even number of dimensions", value=value)
+        if not math.isfinite(self.amplitude):
+            raise UsageError("rotary embedding", "must have a finite amplitude", value=self.amplitude)
+        with np.errstate(all="ignore"):
+            highest = max(self.frequencies(context).max() for context in (0, self.original_context + 1))
+        if not highest <= _MAX_FREQUENCY:
+            rule = f"must have frequencies of at most {_MAX_FREQUENCY:g} radians per position"
+            raise UsageError("rotary embedding", rule, value=float(highest))
 
     def frequencies(self, context: int) -> Array:
         """Radians per position, in a program for ``context`` positions."""
@@ -73,9 +82,16 @@ def scaled_rope(theta: float, dim: int, scaling: Mapping[str, Any], context: int
     raise UsageError("rotary embedding", "has a scaling that is not supported", value=str(kind), remedy=remedy)
 
 
+def is_real(value: object) -> bool:
+    """Whether a value of JSON is a finite number, within the range of float64."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return -sys.float_info.max <= value <= sys.float_info.max
+
+
 def _number(scaling: Mapping[str, Any], name: str, default: float | None = None) -> float:
-    value = scaling.get(name, default)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
+    value: Any = scaling.get(name, default)
+    if not is_real(value) or value <= 0:
         raise UsageError(f"rope_scaling.{name}", "must be a positive number", value=value)
     return float(value)
 
@@ -125,6 +141,6 @@ def _longrope_amplitude(scaling: Mapping[str, Any], context: int, original: int)
 
 
 def _factors(numbers: Any, name: str) -> tuple[float, ...]:
-    if not isinstance(numbers, Sequence) or not all(isinstance(n, int | float) for n in numbers) or not numbers:
+    if not isinstance(numbers, Sequence) or not all(map(is_real, numbers)) or not numbers:
         raise UsageError(f"rope_scaling.{name}", "must be a list of numbers", value=numbers)
     return tuple(float(n) for n in numbers)

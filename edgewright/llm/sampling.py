@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgewright.errors import ExecutionError, UsageError
+from edgewright.errors import ExecutionError, FormatError, UsageError
 
 MAX_BIASES = 1024
 _HEADS = (1 << 10, 1 << 14)
@@ -62,6 +62,18 @@ _RANGES = {
     "presence_penalty": (-100.0, 100.0),
 }
 SAMPLING_NAMES = tuple(f.name for f in fields(SamplingOptions))
+_RECOMMENDED = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
+
+
+def default_sampling(generation: Mapping[str, Any], where: str) -> SamplingOptions:
+    """What the checkpoint recommends (``generation_config.json``), else ours."""
+    values = {name: generation[name] for name in _RECOMMENDED if generation.get(name) is not None}
+    if generation.get("do_sample") is False:
+        values["temperature"] = 0.0
+    try:
+        return SamplingOptions(**values)
+    except UsageError as error:
+        raise FormatError(error.rule, value=error.value, where=f"{where}.{error.subject}") from error
 
 
 def _check_number(name: str, value: Any, low: float, high: float) -> None:

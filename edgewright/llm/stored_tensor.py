@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.errors import MissingError
+from edgewright.errors import FormatError, MissingError
 from edgewright.ir.dtypes import bfloat16
 
 Array = np.ndarray[Any, Any]
@@ -36,6 +36,9 @@ class StoredTensor:
         """Some rows of a matrix (or elements of a vector), in the order of ``selection``."""
         data = self.data.reshape(len(self.data), -1)
         if len(self.shape) == 1:
+            if self.kind not in _PLAIN:
+                rule = "must be floats: the elements of a vector are divided or reordered"
+                raise FormatError(rule, value=self.kind, where="vector")
             data = data.reshape(self.shape[0], -1)[selection]
             return replace(self, shape=(len(data),), data=data.reshape(1, -1))
         data = data[selection]

@@ -17,6 +17,7 @@ from edgewright.llm.gguf_tokenizer import (
     special_tokens_from_gguf,
     tokenizer_from_gguf,
 )
+from edgewright.llm.sampling import default_sampling
 from edgewright.llm.tokenizer import Tokenizer
 
 _SPECIAL = ("bos_token", "eos_token", "unk_token", "pad_token")
@@ -44,6 +45,8 @@ def read_vocabulary(checkpoint: Checkpoint) -> Vocabulary:
     folder, size = checkpoint.folder, checkpoint.config.vocab_size
     vocabulary = _from_gguf(checkpoint.metadata, size) if folder is None else _from_folder(folder, size)
     _check_ids(vocabulary, size)
+    _check_texts(vocabulary)
+    default_sampling(vocabulary.generation, "generation defaults")
     return vocabulary
 
 
@@ -54,6 +57,15 @@ def _check_ids(vocabulary: Vocabulary, size: int) -> None:
             raise UsageError("special token", f"must be an id of the model, 0 to {size - 1}", value=number)
 
 
+def _check_texts(vocabulary: Vocabulary) -> None:
+    """Raise unless the program can hold all texts. JSON and GGUF files may contain lone surrogates, as escapes or as
+    bytes that are not UTF-8."""
+    texts = {"chat template": vocabulary.chat_template or "", **vocabulary.special_tokens}
+    for name, text in {**texts, "generation defaults": json.dumps(dict(vocabulary.generation), ensure_ascii=False, default=str)}.items():
+        if any("\ud800" <= character <= "\udfff" for character in text):
+            raise FormatError("must be text in UTF-8", value=ascii(text[:64]), where=name)
+
+
 # ---------------------------------------------------------------------------------------------------------------- GGUF
 
 
@@ -61,12 +73,13 @@ def _from_gguf(metadata: Mapping[str, Any], size: int) -> Vocabulary:
     sampling = {ours: metadata.get(f"general.sampling.{theirs}") for theirs, ours in _GGUF_SAMPLING.items()}
     generation = {name: value for name, value in sampling.items() if isinstance(value, int | float)}
     template = metadata.get("tokenizer.chat_template")
+    template = template if isinstance(template, str) else None
     if "tokenizer.ggml.tokens" not in metadata:
-        return Vocabulary(chat_template=template if isinstance(template, str) else None, generation=generation)
+        return Vocabulary(chat_template=template, generation=generation)
     bos = metadata.get("tokenizer.ggml.bos_token_id")
     return Vocabulary(
         tokenizer=_fit(tokenizer_from_gguf(metadata), size),
-        chat_template=template if isinstance(template, str) else None,
+        chat_template=template,
         special_tokens=special_tokens_from_gguf(metadata),
         generation=generation,
         bos_id=bos if isinstance(bos, int) else None,

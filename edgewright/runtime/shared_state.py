@@ -6,6 +6,8 @@ method. If several methods of a loaded program use that arena, it exists once.
 
 from __future__ import annotations
 
+import contextlib
+import mmap
 import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from edgewright.formats.ptd import PtdEntry
 
 MEMORY_ID = 2
+_HUGE_PAGES_FROM = 16 << 20  # bytes
 
 
 class Guard:
@@ -92,9 +95,20 @@ def allocate(subject: str, size: int, limit: int) -> Array:
     if size > limit:
         raise LimitError(subject, f"may plan {limit} bytes", value=size, remedy=RAISE_MEMORY)
     try:
-        return np.zeros(size, np.uint8)
-    except MemoryError as error:
+        return _zeros(size)
+    except (MemoryError, OSError) as error:
         raise LimitError(subject, "does not fit in memory", value=f"{size} bytes") from error
+
+
+def _zeros(size: int) -> Array:
+    """Zeros, in huge pages if there are many: decoding reads key-value caches from one end to the other for every
+    token, which takes longer where each 4 KiB need an entry of the TLB."""
+    if size < _HUGE_PAGES_FROM or not hasattr(mmap, "MADV_HUGEPAGE"):
+        return np.zeros(size, np.uint8)
+    memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    with contextlib.suppress(OSError):  # a kernel without huge pages
+        memory.madvise(mmap.MADV_HUGEPAGE)
+    return np.frombuffer(memory, np.uint8)
 
 
 def initial_bytes(program: schema.Program, tensor: schema.Tensor, data: Mapping[str, PtdEntry]) -> Any:

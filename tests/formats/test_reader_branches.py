@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import io
 import json
+import mmap
+import re
 import zipfile
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,7 +30,7 @@ from edgewright.formats.twin_writer import write_twin
 from edgewright.formats.verify_program import verify_program
 from edgewright.ir.dtypes import to_scalar_type
 from edgewright.ir.graph import Dim, Graph, GraphError, Op, QParams, Value
-from edgewright.runtime import Limits, Runtime, register_kernel, values
+from edgewright.runtime import Limits, Runtime, register_kernel, shared_state, values
 from edgewright.runtime.shared_state import Guard
 from edgewright.runtime.tensor import TensorSlot
 from edgewright.runtime.verify_bundle import compare, verify_bundle
@@ -406,6 +409,29 @@ def test_memory_that_is_not_there_is_a_limit(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(values.np, "zeros", full)
     with pytest.raises(LimitError, match="does not fit in memory"):
         Runtime.get().load_program(data).load_method()
+
+
+def mapping_flags(address: int) -> list[str]:
+    """What the kernel knows about the mapping of an address."""
+    inside = False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        if place := re.match(r"([0-9a-f]+)-([0-9a-f]+) ", line):
+            inside = int(place[1], 16) <= address < int(place[2], 16)
+        elif inside and line.startswith("VmFlags:"):
+            return line.split()[1:]
+    return []
+
+
+@pytest.mark.skipif(not hasattr(mmap, "MADV_HUGEPAGE"), reason="asks Linux for huge pages")
+def test_large_arenas_are_in_huge_pages() -> None:
+    small, large = (shared_state.allocate("arena", size << 20, 1 << 30) for size in (1, 32))
+    assert "hg" not in mapping_flags(small.ctypes.data)
+    if Path("/sys/kernel/mm/transparent_hugepage").exists():
+        assert "hg" in mapping_flags(large.ctypes.data)
+    assert large.nbytes == 32 << 20 and not large.any()
+    large[-1] = 1
+    with pytest.raises(LimitError, match="does not fit in memory"):
+        shared_state.allocate("arena", 1 << 60, 1 << 62)
 
 
 def sharing(initial: bytes = b"") -> bytes:

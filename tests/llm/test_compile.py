@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from edgewright import llm
-from edgewright.errors import UsageError
+from edgewright.errors import FormatError, UsageError
 from edgewright.formats.pte_reader import read_program
 from edgewright.formats.pte_writer import write_program
 from edgewright.llm.checkpoint import open_checkpoint
@@ -127,6 +127,30 @@ def test_vocabulary_of_a_folder(tmp_path: Path) -> None:
     (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": 61}))
     with pytest.raises(UsageError, match="id of the model, 0 to 60; got 61"):
         read_vocabulary(open_checkpoint(folder))
+
+
+FILES: dict[str, tuple[str, str, str]] = {
+    "a template": ("tokenizer_config.json", '{"chat_template": "\\ud800"}', "chat template: must be text in UTF-8"),
+    "a token": ("tokenizer_config.json", '{"eos_token": "\\udfff"}', "eos_token: must be text in UTF-8"),
+    "defaults": ("generation_config.json", '{"pad_token_id": ["\\ud800"]}', "defaults: must be text in UTF-8"),
+    "a temperature": ("generation_config.json", '{"temperature": "hot"}', "defaults.temperature: must be a number"),
+    "no number": ("generation_config.json", '{"top_p": NaN}', "defaults.top_p: must be from 0 to 1"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_texts_and_defaults_that_no_program_can_have(name: str, tmp_path: Path) -> None:
+    folder, (file, content, message) = RecordedModel("qwen3").save(tmp_path), FILES[name]
+    (folder / file).write_text(content)
+    with pytest.raises(FormatError, match=message):
+        compile_checkpoint(folder, tmp_path / "m.pte")
+
+
+def test_a_template_of_a_gguf_file_is_utf_8(tmp_path: Path) -> None:
+    data = gguf_of(RecordedModel("smollm2"))
+    (tmp_path / "m.gguf").write_bytes(data.replace(b"{% for", b"\xff% for", 1))
+    with pytest.raises(FormatError, match="chat template: must be text in UTF-8"):
+        compile_checkpoint(tmp_path / "m.gguf", tmp_path / "m.pte")
 
 
 def test_compiling_imports_no_torch(gguf_file: Path, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgewright.errors import UsageError
+from edgewright.errors import EdgewrightError, UsageError
 from edgewright.llm.config import from_hf
 from edgewright.llm.rope import Rope, scaled_rope
 
@@ -85,3 +85,63 @@ def test_long_contexts_have_other_factors() -> None:
 def test_scalings_that_are_rejected(scaling: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
         scaled_rope(10000.0, 4, scaling, 128)
+
+
+VALUES: list[Any] = [
+    None,
+    0,
+    1,
+    -1,
+    7,
+    10**30,
+    10**400,
+    1e-300,
+    0.5,
+    -2.0,
+    math.nan,
+    math.inf,
+    True,
+    "x",
+    [],
+    ["x"],
+    [1, 2],
+    {},
+    {"x": 1},
+]
+KEYS = (
+    "model_type", "text_config", "vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads",
+    "num_key_value_heads", "head_dim", "intermediate_size", "rms_norm_eps", "max_position_embeddings", "hidden_act",
+    "hidden_activation", "rope_theta", "rope_scaling", "rope_parameters", "rope_local_base_freq", "sliding_window",
+    "sliding_window_pattern", "use_sliding_window", "layer_types", "max_window_layers", "query_pre_attn_scalar",
+    "final_logit_softcapping", "tie_word_embeddings", "partial_rotary_factor", "original_max_position_embeddings",
+    "attn_logit_softcapping", "num_local_experts", "pretraining_tp", "quantization_config",
+)  # fmt: skip
+ROPE_KEYS = (
+    "rope_type", "rope_theta", "factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings",
+    "attention_factor", "beta_fast", "beta_slow", "mscale", "truncate", "short_factor", "long_factor",
+    "partial_rotary_factor",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3", "gemma3_text", "phi3", "mistral"])
+def test_any_config_is_a_decoder_or_an_error(family: str) -> None:
+    base = {**BASE, "model_type": family, "sliding_window": 64, "use_sliding_window": True}
+    changes = [{key: value} for key in KEYS for value in VALUES]
+    for kind in ("linear", "llama3", "yarn", "longrope"):
+        factors = {"short_factor": [1.0] * 8, "long_factor": [2.0] * 8}
+        rope = {**LLAMA3, **factors, "rope_type": kind}
+        changes += [{"rope_parameters": {**rope, key: value}} for key in ROPE_KEYS for value in VALUES]
+        changes += [{"rope_parameters": {"full_attention": {**rope, key: 0}}} for key in ROPE_KEYS]
+    for change in changes:
+        try:
+            config = from_hf({**base, **change})
+        except EdgewrightError:
+            continue
+        for layer in {0, 11} & set(range(config.layers)):
+            assert np.isfinite(config.layer_rope(layer).tables(16)).all(), change
+
+
+@pytest.mark.parametrize("types", [["full_attention"] * 3, ["other"] * 12, "full_attention"])
+def test_types_of_layers_are_one_for_each_layer(types: Any) -> None:
+    with pytest.raises(UsageError, match=r"layer_types: must have one of .* for each of 12 layers"):
+        from_hf({**BASE, "model_type": "mistral", "sliding_window": 64, "layer_types": types})

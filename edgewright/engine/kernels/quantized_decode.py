@@ -16,9 +16,10 @@ overlap:
 3. Values are multiplied as they are stored, by two int8 dot products, of four keys each. Zero points are one sum for
    the block.
 
-Keys are read from one end to the other, for all groups. Phase 1 prefetches the values of its keys, phase 3 the keys of
-the next block, so that memory is busy in both. Longer blocks save instructions but lose time: caches come from memory,
-and nothing prefetches the keys of a part's first block.
+Keys are read from one end to the other, for all groups. Phase 1 prefetches the values of its keys, and the scales and
+zero points of the next block. Phases 2 and 3 prefetch half of the keys of the next block each: memory is busy in all
+phases. Longer blocks save instructions but lose time: caches come from memory, and nothing prefetches the keys of a
+part's first block.
 """
 
 from __future__ import annotations
@@ -106,6 +107,7 @@ class QuantizedDecodeUnit(QuantizedAttentionUnit):
         self._load_parameters(batch, first)
 
         def some(k: Reg, _: list[Reg]) -> list[Reg]:
+            self._prefetch_parameters(batch, f.add(first, f.add(k, spec.block)))
             self._for_each_group(lambda group: self._scores(*self._cache_rows(batch, group), first, k))
             return []
 
@@ -114,15 +116,31 @@ class QuantizedDecodeUnit(QuantizedAttentionUnit):
 
         def group(g: Reg) -> None:
             keys, values = (f.gep(rows, f.mul(first, self.key_stride)) for rows in self._cache_rows(batch, g))
+            next_keys = f.gep(keys, f.mul(self.keys_in_block, self.key_stride))
             for row in range(0, spec.rows, most):
                 rows = range(row, min(row + most, spec.rows))
-                units = self._weigh(rows, first)
-                multiply = self._multiply_digits if spec.width % (4 * self.lanes) == 0 else self._multiply_floats
-                multiply(rows, values, units, f.gep(keys, f.mul(self.keys_in_block, self.key_stride)))
+                units = self._weigh(rows, first, next_keys)
+                multiply = self._multiply_digits if self._as_bytes else self._multiply_floats
+                multiply(rows, values, units, next_keys)
 
         self._for_each_group(group)
 
+    @property
+    def _as_bytes(self) -> bool:
+        """Whether values are multiplied as they are stored, by planes of bytes."""
+        return self.spec.width % (4 * self.lanes) == 0
+
     # -------------------------------------------------------------------------------------------------- parameters
+
+    def _prefetch_parameters(self, batch: Reg, first: Reg) -> None:
+        """Scales and zero points of as many keys as a vector has lanes."""
+        f, count = self.f, self.lanes * self.spec.groups
+        index = f.mul(f.add(f.op("mul", batch, self.size), first), self.spec.groups)
+        for name in ("key", "value"):
+            for kind, item in (("scale", 4), ("zero", 1)):
+                address = f.gep(getattr(self, f"{name}_{kind}"), f.mul(index, item))
+                for offset in range(0, item * count, CACHE_LINE):
+                    prefetch(f, address, offset, into_l1=False)
 
     def _load_parameters(self, batch: Reg, first: Reg) -> None:
         """Scales and zero points of the block, by group. Those of values that do not count may be anything, such as
@@ -213,14 +231,16 @@ class QuantizedDecodeUnit(QuantizedAttentionUnit):
 
     # ----------------------------------------------------------------------------------------------------- weights
 
-    def _weigh(self, rows: range, first: Reg) -> list[tuple[Reg, Reg]]:
+    def _weigh(self, rows: range, first: Reg, next_keys: Reg) -> list[tuple[Reg, Reg]]:
         """Scores of some rows to weights in units: as two planes of bytes, or as floats. Returns the unit of each row
-        and its sum of zero points in units, both in all lanes."""
+        and its sum of zero points in units, both in all lanes. Prefetches the first half of the next keys."""
         f, lanes = self.f, self.lanes
         scores = [f.gep(self.at["weights"], r * self.spec.row) for r in rows]
         tops = self._new_tops(rows, scores, first)
 
         def weigh(k: Reg, now: list[Reg]) -> list[Reg]:
+            if rows[0] == 0:
+                self._prefetch_keys(next_keys, k, lanes, range(0, self.spec.width, CACHE_LINE))
             scale, after = f.load(self.vector, f.gep(self.at["value_scale"], f.mul(k, 4))), []
             for at, (row, top) in enumerate(zip(scores, tops, strict=True)):
                 address, (total, scaled_total, largest) = f.gep(row, f.mul(k, 4)), now[3 * at : 3 * at + 3]
@@ -242,6 +262,14 @@ class QuantizedDecodeUnit(QuantizedAttentionUnit):
             top = fma(f, lane_sum(f, scaled_total), const(0, "float"), top)
             units.append(f.splat(f.op("fmul", top, const(1 / _DIGITS, "float")), lanes))
         return list(zip(units, self._round_weights(rows, scores, units), strict=True))
+
+    def _prefetch_keys(self, keys: Reg, k: Reg, count: int, lines: range, start: int = 0) -> None:
+        """``lines`` of one key for every two that the loop over ``k`` takes, from ``start`` on."""
+        f = self.f
+        address = f.gep(keys, f.mul(f.add(f.op("lshr", k, 1), start), self.key_stride))
+        for i in range(count // 2):
+            for line in lines:
+                prefetch(f, address, i * self.key_stride + line, into_l1=False)
 
     def _new_tops(self, rows: range, scores: list[Reg], first: Reg) -> list[Reg]:
         """The largest score of each row so far, in all lanes; stores it, and the factor of the sums before."""
@@ -278,7 +306,6 @@ class QuantizedDecodeUnit(QuantizedAttentionUnit):
         f, spec = self.f, self.spec
         one = const(1, self.vector)
         inverses = [f.op("fdiv", one, unit) for unit in units]  # of a unit that is 0 or NaN, any integers will do
-        as_bytes = spec.width % (4 * self.lanes) == 0
 
         def some(k: Reg, now: list[Reg]) -> list[Reg]:
             zero, after = f.load(self.vector, f.gep(self.at["value_zero"], f.mul(k, 4))), []
@@ -287,7 +314,7 @@ class QuantizedDecodeUnit(QuantizedAttentionUnit):
                 integers = round_to_int(f, f.op("fmul", f.load(self.vector, address), inverse))
                 rounded = to_float32(f, integers)
                 after.append(fma(f, rounded, zero, total))
-                if as_bytes:
+                if self._as_bytes:
                     for plane, x in enumerate((f.op("lshr", integers, 8), integers)):
                         place = f.gep(self.at["digits"], k)
                         f.store(f.cast("trunc", x, self.int8), place, (2 * r + plane) * spec.block)
@@ -333,7 +360,8 @@ class QuantizedDecodeUnit(QuantizedAttentionUnit):
         f.loop(spec.width, [], columns, vectors * lanes)
 
     def _multiply_digits(self, rows: range, values: Reg, units: list[tuple[Reg, Reg]], next_keys: Reg) -> None:
-        """Both bytes of the weights of four keys by the values of four keys, interleaved, in one lane."""
+        """Both bytes of the weights of four keys by the values of four keys, interleaved, in one lane. Prefetches the
+        second half of the next keys."""
         f, spec, lanes = self.f, self.spec, self.lanes
         dot, data, kind = Int8Dot(f, self.isa), vec(4 * lanes, "i8"), vec(lanes, "i32")
         last = f.add(self.keys_in_block, -1)
@@ -346,8 +374,7 @@ class QuantizedDecodeUnit(QuantizedAttentionUnit):
                     keys = [f.call("llvm.umin.i64", I64, key, last) for key in keys]
                 offsets = [f.add(f.mul(key, self.key_stride), c) for key in keys]
                 if rows[0] == 0:
-                    for offset in offsets:
-                        prefetch(f, f.gep(next_keys, offset), 0, into_l1=False)
+                    self._prefetch_keys(f.gep(next_keys, c), k, 4, range(1), spec.block // 2)
                 quads = [
                     dot.weights(x)
                     for x in interleave_four(f, [f.load(data, f.gep(values, offset)) for offset in offsets])
