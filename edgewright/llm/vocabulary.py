@@ -60,8 +60,9 @@ def _check_ids(vocabulary: Vocabulary, size: int) -> None:
 def _check_texts(vocabulary: Vocabulary) -> None:
     """Raise unless the program can hold all texts. JSON and GGUF files may contain lone surrogates, as escapes or as
     bytes that are not UTF-8."""
-    texts = {"chat template": vocabulary.chat_template or "", **vocabulary.special_tokens}
-    for name, text in {**texts, "generation defaults": json.dumps(dict(vocabulary.generation), ensure_ascii=False, default=str)}.items():
+    defaults = json.dumps(dict(vocabulary.generation), ensure_ascii=False)
+    texts = {"chat template": vocabulary.chat_template or "", "generation defaults": defaults}
+    for name, text in {**texts, **vocabulary.special_tokens}.items():
         if any("\ud800" <= character <= "\udfff" for character in text):
             raise FormatError("must be text in UTF-8", value=ascii(text[:64]), where=name)
 

@@ -62,7 +62,7 @@ def test_a_file_that_ends_early_is_rejected_wherever_it_ends() -> None:
 
 def test_elements_of_a_vector_in_blocks_cannot_be_reordered() -> None:
     tensor = read_gguf(gguf_bytes({}, {"w": (2, (32,), bytes(18))})).tensors["w"]  # Q4_0
-    with pytest.raises(FormatError, match="must be floats.*got Q4_0"):
+    with pytest.raises(FormatError, match=r"must be floats.*got Q4_0"):
         tensor.rows(slice(0, 16))
 
 
