@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import mmap
+import sys
 import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -103,7 +104,7 @@ def allocate(subject: str, size: int, limit: int) -> Array:
 def _zeros(size: int) -> Array:
     """Zeros, in huge pages if there are many: decoding reads key-value caches from one end to the other for every
     token, which takes longer where each 4 KiB need an entry of the TLB."""
-    if size < _HUGE_PAGES_FROM or not hasattr(mmap, "MADV_HUGEPAGE"):
+    if sys.platform != "linux" or size < _HUGE_PAGES_FROM:
         return np.zeros(size, np.uint8)
     memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     with contextlib.suppress(OSError):  # a kernel without huge pages
