@@ -48,6 +48,14 @@ log = logging.getLogger("edgewright.api")
 _TIMED_TARGET = "xnnpack"  # the target whose time on the host is meaningful
 _TIMING_RUNS = 10
 
+# What other tools call the arguments, where the names are not similar.
+_OTHER_WORDS = {
+    "inputs": ("args", "kwargs", "example_inputs", "example_input", "sample_inputs", "input_shape", "input_shapes"),
+    "target": ("device", "backend", "soc", "soc_model", "chip", "board", "delegate", "partitioner"),
+    "quantize": ("precision", "dtype", "bits", "preset", "qconfig", "quantizer"),
+    "calibration": ("data", "dataset", "dataloader", "representative_dataset", "calibrate"),
+}
+
 Metric = Callable[[Callable[..., Any]], float]
 
 
@@ -156,7 +164,10 @@ def compile(
     several = not isinstance(target, str) and targets[0].spec is not target
     unknown = sorted(set(options) - set(Settings.__dataclass_fields__))
     if unknown:
-        raise not_among("compile", unknown[0], sorted(Options.__annotations__), rule="takes the options")
+        meant = next((name for name, words in _OTHER_WORDS.items() if unknown[0] in words), "")
+        remedy = f"Did you mean {meant}?" if meant else ""
+        names = sorted(Options.__annotations__)
+        raise not_among("compile", unknown[0], names, rule="takes the options", remedy=remedy)
     settings = Settings(as_recipe(recipe, quantize), **options)
     with Stages(quiet) as stages, quiet_warnings():
         session = CompileSession(model, inputs, calibration, settings, stages)
@@ -205,6 +216,7 @@ class CompileSession:
         if settings.train is not None:
             self.quantization.trainer = self._trainer(model, settings.train)
         self._reference_results: list[list[Any]] = []
+        self._bounds: dict[str, tuple[Call, list[Any]]] = {}
         self.measured: dict[str, Any] = {}  # errors of layers (``compare``), by the key of the quantized model
 
     def with_settings(self, settings: Settings) -> CompileSession:
@@ -293,6 +305,26 @@ class CompileSession:
             self._reference_results += self.results_of(self.evaluated)  # in place: other sessions share them
         return self._reference_results
 
+    def _reference_at_bounds(self) -> dict[str, tuple[Call, list[Any]]]:
+        """Inputs and the original's results at the smallest, middle and largest of dynamic shapes. Raises if it cannot
+        be called there: the program would promise what the model does not do."""
+        if not self._bounds and self.evaluated and not self.quantized_before:
+            for name, call in calls_at_bounds(self.exported, self.evaluated[0]).items():
+                with self.stages("run here", f"{name} shape"), preserve_buffers(self.original):
+                    self._bounds[name] = call, self._results_at(name, call)
+        return self._bounds
+
+    def _results_at(self, name: str, call: Call) -> list[Any]:
+        try:
+            results = self.eager(*call.args, **call.kwargs)
+        except Exception as error:
+            shapes = ", ".join(str(list(x.shape)) for x in call.leaves() if isinstance(x, torch.Tensor))
+            message = str(error).strip().split("\n")[0]
+            rule = f"allow the {name} shapes {shapes}, which the model cannot be called with: {message}"
+            least = " A Dim without min starts at 0: Dim('n', min=1, max=64)." if name == "smallest" else ""
+            raise UsageError("dynamic_shapes", rule, remedy=f"Narrow their range.{least}") from error
+        return [_array(leaf) for leaf in pytree.tree_leaves(results)]
+
     def results_of(self, calls: Sequence[Call], model: Callable[..., Any] | None = None) -> list[list[Any]]:
         """The results of the original, or of another model with its interface."""
         with preserve_buffers(self.original):
@@ -304,6 +336,7 @@ class CompileSession:
         recipe = self.settings.recipe.for_target(target.name)
         target = with_options(target, recipe.options)
         self.reference_results()  # rejects inputs that the model cannot run on before anything is compiled
+        self._reference_at_bounds()
         quantized, trials, unquantized = self.quantize(target, recipe)
         exported, io = self._integer_io(recipe, quantized)
         with self.stages("lower", f"{target.name}: lower"):
@@ -448,9 +481,8 @@ class CompileSession:
     def _at_bounds(self, target: Target, result: CompileResult) -> dict[str, float]:
         """The SQNR at the smallest, middle and largest of dynamic shapes."""
         by_shape, nodes = {}, GraphInterpreter(self.original).outputs
-        for name, call in calls_at_bounds(self.exported, self.evaluated[0]).items():
-            with self.stages("run here", f"{target.name}: {name} shape"), preserve_buffers(self.original):
-                expected = [_array(leaf) for leaf in pytree.tree_leaves(self.eager(*call.args, **call.kwargs))]
+        for name, (call, expected) in self._reference_at_bounds().items():
+            with self.stages("run here", f"{target.name}: {name} shape"):
                 try:
                     outputs = result.execute(result.method(), call.leaves())
                 except EdgewrightError as error:
@@ -501,6 +533,8 @@ def _export_model(model: Any, inputs: Any, dynamic_shapes: Any, name: str = "mod
         return model
     if not isinstance(model, torch.nn.Module):
         remedy = "Create or load the model first, and pass the object." if isinstance(model, str | type) else ""
+        if isinstance(model, Mapping):
+            remedy = "Weights alone are no model: create it, and model.load_state_dict(weights)."
         raise UsageError(name, "must be an nn.Module or an ExportedProgram", value=type(model).__name__, remedy=remedy)
     if inputs is None:
         raise UsageError("inputs", "are required: example inputs that the model can be called with")

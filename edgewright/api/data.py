@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from edgewright.api.image_data import SUFFIXES, ImageOptions, read_image
+from edgewright.console import plural
 from edgewright.errors import EdgewrightError, FileAccessError, InputError, UsageError
 from edgewright.quantize.batching import in_batches
 
@@ -26,11 +27,11 @@ _TYPE_RULE = "inputs must be tensors or numbers"
 
 @dataclass(frozen=True)
 class Call:
-    """The arguments of one call of the model. ``number``: its index in the user's data."""
+    """The arguments of one call of the model. ``subject``: what errors call it, such as ``calibration input 3``."""
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any] = field(default_factory=dict)
-    number: int = 0
+    subject: str = "example input"
 
     def leaves(self) -> list[Any]:
         """The flattened arguments, as a program's method expects them."""
@@ -84,7 +85,7 @@ def load_calls(
     try:
         calls = _iterate_calls(source, example, images, name)
         parts = calls if graph is None else (Call(*p) for c in calls for p in in_batches(graph, c.args, c.kwargs))
-        result = [replace(call, number=n) for n, call in enumerate(islice(parts, limit))]
+        result = [replace(call, subject=f"{name} input {n}") for n, call in enumerate(islice(parts, limit))]
     except EdgewrightError:
         raise
     except Exception as error:  # raised by the user's code
@@ -102,11 +103,19 @@ def _iterate_calls(source: Any, example: Call, images: ImageOptions | None, name
     if isinstance(data, torch.Tensor | np.ndarray):
         yield from _split(name, [data], example)
         return
+    if isinstance(data, torch.utils.data.Dataset) and not isinstance(data, Iterable):
+        data = _elements(data)
     if isinstance(data, Mapping) or not isinstance(data, Iterable):
         raise UsageError(name, "must be a file, a folder, package.module:name, or an iterable of inputs",
                          value=type(data).__name__)  # fmt: skip
     for number, item in enumerate(data):
         yield _make_call(f"{name} input {number}", item, example)
+
+
+def _elements(dataset: Any) -> Iterator[Any]:
+    """The elements of a map-style dataset, which torch gives a length and indices but no iterator."""
+    for index in range(len(dataset)):
+        yield dataset[index]
 
 
 def _load_named(text: str) -> Any:
@@ -134,7 +143,7 @@ def _make_call(source: str, item: Any, example: Call) -> Call:
         raise InputError(source, "must be a dict by name, as the model's example inputs are", value=type(item).__name__)
     if len(values) != len(example.args):
         remedy = "Yield the inputs alone, without labels: calibration=((x,) for x, label in loader)."
-        raise InputError(source, f"must have {len(example.args)} inputs", value=len(values), remedy=remedy)
+        raise InputError(source, f"must have {plural(len(example.args), 'input')}", value=len(values), remedy=remedy)
     inputs = [_match_example(source, _tensor(source, g), e) for g, e in zip(values, example.args, strict=True)]
     return Call(tuple(inputs))
 

@@ -30,6 +30,14 @@ class ImageOptions:
                 raise UsageError(name, "must be one number, or one for each of red, green and blue", value=numbers)
         if not all(self.std):
             raise UsageError("std", "must not be 0", value=self.std)
+        if all(abs(s) < 1 for s in self.std):  # ImageNet's as torchvision has them: inputs would be 255 times too large
+            mean, std = (" ".join(f"{255 * n:.6g}" for n in numbers) for numbers in (self.mean, self.std))
+            remedy = f"For mean and std of pixels from 0 to 1, multiply by 255: --mean {mean} --std {std}."
+            raise UsageError("std", "must be that of pixels from 0 to 255", value=_numbers(self.std), remedy=remedy)
+
+
+def _numbers(values: Sequence[float]) -> str:
+    return " ".join(f"{n:g}" for n in values)
 
 
 def read_image(path: Path, shape: Sequence[int], dtype: str, options: ImageOptions | None) -> Array:

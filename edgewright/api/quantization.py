@@ -26,6 +26,7 @@ from edgewright.api.training import Trainer
 from edgewright.backends.targets import Target
 from edgewright.errors import EdgewrightError, InputError, UsageError
 from edgewright.frontend.buffers import preserve_buffers, writes_state
+from edgewright.frontend.input_types import type_remedy
 from edgewright.frontend.origin import module_path
 from edgewright.quantize.batching import one_thread
 from edgewright.quantize.methods import ADAROUND, BEST, BIAS, EQUALIZE, SMOOTH, STATEFUL
@@ -300,7 +301,7 @@ def call_model(module: Any, call: Call, exported: ExportedProgram) -> Any:
     for value in (*call.args, *call.kwargs.values()):
         if isinstance(value, torch.Tensor) and value.is_floating_point() and value.isnan().any():
             remedy = "Look where it comes from: a division by 0, a mean of nothing, a file that was not read."
-            raise InputError(f"calibration input {call.number}", "must hold numbers", value="NaN", remedy=remedy)
+            raise InputError(call.subject, "must hold numbers", value="NaN", remedy=remedy)
     try:
         return module(*call.args, **call.kwargs)
     except EdgewrightError:
@@ -308,7 +309,8 @@ def call_model(module: Any, call: Call, exported: ExportedProgram) -> Any:
     except Exception as error:
         message = str(error).strip().split("\n")[0]
         rule = f"the model cannot be called with it: {type(error).__name__}: {message}"
-        raise InputError(f"calibration input {call.number}", rule, remedy=_shape_mismatch(exported, call)) from error
+        remedy = _shape_mismatch(exported, call) or type_remedy(message, exported, (call.args, call.kwargs))
+        raise InputError(call.subject, rule, remedy=remedy) from error
 
 
 def _shape_mismatch(exported: ExportedProgram, call: Call) -> str:

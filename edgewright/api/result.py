@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import quote
 
 from edgewright.api.compile_report import LEGEND, POOR, CompileReport, columns, rows, save_html, time_note
+from edgewright.api.named_inputs import in_order
 from edgewright.errors import EdgewrightError
 from edgewright.files import make_folder
 from edgewright.hints import not_among
@@ -148,18 +149,19 @@ class CompileResult:
 
         return load(self.program, name)
 
-    def run(self, *inputs: Any) -> Any:
-        """Run ``forward`` on the host with the device's numerics: its output, or a list of several."""
+    def run(self, *inputs: Any, **named: Any) -> Any:
+        """Run ``forward`` on the host with the device's numerics: its output, or a list of several. Inputs by position,
+        or by the names of the model's arguments."""
         if self._method is None:
             self._method = self.method()
-        outputs = self._method.execute(list(inputs))
+        outputs = self._method.execute(in_order(self.exported, inputs, named))
         return outputs[0] if len(outputs) == 1 else outputs
 
-    def run_real(self, *inputs: Any) -> Any:
+    def run_real(self, *inputs: Any, **named: Any) -> Any:
         """``run`` with the original model's inputs and outputs: those that are integers in the file are converted."""
         if not self.io:
-            return self.run(*inputs)
-        outputs = self.run(*self.io.quantize(list(inputs)))
+            return self.run(*inputs, **named)
+        outputs = self.run(*self.io.quantize(in_order(self.exported, inputs, named)))
         numbers = self.io.dequantize(outputs if isinstance(outputs, list) else [outputs])
         return numbers[0] if len(numbers) == 1 else numbers
 
@@ -265,9 +267,9 @@ class CompileResults(Mapping[str, CompileResult]):
         directory = make_folder(folder)
         return [result.save(directory / file_name(name, result.report)) for result in self._results.values()]
 
-    def run(self, *inputs: Any) -> dict[str, Any]:
+    def run(self, *inputs: Any, **named: Any) -> dict[str, Any]:
         """Run all of them on the host: outputs by target."""
-        return {name: result.run(*inputs) for name, result in self._results.items()}
+        return {name: result.run(*inputs, **named) for name, result in self._results.items()}
 
     @property
     def summary(self) -> str:

@@ -17,6 +17,7 @@ from typing import IO, Any
 import numpy as np
 
 from edgewright.api.image_data import SUFFIXES, ImageOptions, read_image
+from edgewright.cli.model_options import add_image_arguments
 from edgewright.errors import FileAccessError, InputError, UsageError
 from edgewright.ir.dtypes import parse_dtype
 from edgewright.runtime.metadata import MethodMetadata, ScalarInfo, TensorInfo
@@ -65,8 +66,7 @@ def _from_image(path: str, metadata: MethodMetadata, images: ImageOptions | None
 def add_arguments(parser: Any, help: str) -> None:
     """``--inputs`` of a command, and how to normalize an image."""
     parser.add_argument("--inputs", metavar="x.npz", help=help)
-    parser.add_argument("--mean", type=float, nargs="+", metavar="M", help="of an image: x = (pixel - mean) / std")
-    parser.add_argument("--std", type=float, nargs="+", metavar="S", help="of an image: one value, or one per channel")
+    add_image_arguments(parser)
 
 
 def image_options(args: Any) -> ImageOptions | None:

@@ -36,6 +36,11 @@ def npu_layers(source: Source) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
+def _width(heads: Sequence[str], cells: Sequence[Sequence[str]]) -> int:
+    """The columns of a terminal that a table needs with every cell on one line."""
+    return sum(max(map(len, column)) + 2 for column in zip(heads, *cells, strict=True))
+
+
 def show_npu_layers(rows: Sequence[dict[str, Any]]) -> None:
     if not rows:
         return
@@ -47,5 +52,10 @@ def show_npu_layers(rows: Sequence[dict[str, Any]]) -> None:
         moved = (size(row["traffic"].get(memory, 0)) for memory in memories)
         cells.append((clean(row["layer"]), row["operator"], cycles, time, f"{row['macs']:,}", *moved))
     heads = ("layer", "operations", ">cycles", ">time", ">MACs", *(f">{memory}" for memory in memories))
-    console().print(table("NPU by layer", heads, cells, flexible="operations"))
+    if _width(heads, cells) <= console().width:
+        console().print(table("NPU by layer", heads, cells, flexible="operations"))
+    else:
+        console().print(table("NPU by layer: time", heads[:5], [row[:5] for row in cells], flexible="operations"))
+        moves = [(row[0], *row[5:]) for row in cells]
+        console().print(table("NPU by layer: bytes", (heads[0], *heads[5:]), moves, flexible="layer"))
     console().print(_NOTE, soft_wrap=True)

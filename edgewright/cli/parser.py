@@ -21,6 +21,7 @@ _OTHER_WORDS = {
     "--quantize": ("--precision", "--dtype", "--bits", "--int8", "--quantization"),
     "--calibrate": ("--data", "--dataset", "--calibration-data"),
     "--output": ("--save", "--file"),
+    "--c": ("-o", "--output", "--out", "--folder"),
 }
 _MODEL_INPUTS = ("--inputs", "--input", "--example-inputs", "--shape", "--input-shape", "--input_shape")
 

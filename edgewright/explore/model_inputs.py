@@ -81,7 +81,7 @@ def load_program(data: bytes) -> ExportedProgram:
 def save_samples(samples: Samples) -> bytes:
     stream = io.BytesIO()
     parts = {"calibration": samples.calibration, "evaluation": samples.evaluation}
-    stored = {name: [(call.args, call.kwargs, call.number) for call in part] for name, part in parts.items()}
+    stored = {name: [(call.args, call.kwargs, call.subject) for call in part] for name, part in parts.items()}
     torch.save({"origin": samples.origin, **stored}, stream)
     return stream.getvalue()
 

@@ -23,10 +23,14 @@ from torch.nn.utils.weight_norm import WeightNorm
 from edgewright.errors import ExportError
 from edgewright.frontend.buffers import require_buffers
 from edgewright.frontend.export_advice import advise
+from edgewright.frontend.input_types import type_remedy
 from edgewright.frontend.origin import is_library, parse_frames, source_line
 
 log = logging.getLogger("edgewright.frontend")
 
+_CHECK_INPUTS = (
+    "Check that the model runs on these inputs without export; EDGEWRIGHT_LOG=debug shows torch's full output."
+)
 _ASSIGNED_ATTRIBUTES = re.compile(r"The tensor attributes? (?P<names>.+?) (was|were) assigned during export")
 
 
@@ -53,7 +57,7 @@ def export(
         except Exception as error:
             log.debug("torch said:\n%s", noise.getvalue())
             noise.truncate(0)
-            raise _translate_error(error, module) from error
+            raise _translate_error(error, module, (args, kwargs)) from error
     for warning in caught:
         _check_state(str(warning.message), module, tensors)
         log.debug("torch warned: %s", warning.message)
@@ -87,7 +91,7 @@ def _buffered_stderr() -> Iterator[io.StringIO]:
         sys.stderr.write(buffer.getvalue())
 
 
-def _translate_error(error: Exception, module: Any) -> ExportError:
+def _translate_error(error: Exception, module: Any, inputs: Any) -> ExportError:
     """The ``ExportError`` for a failure of torch.export."""
     message = f"{type(error).__name__}: {error}"
     frame = _user_frame(error)
@@ -96,7 +100,7 @@ def _translate_error(error: Exception, module: Any) -> ExportError:
     if advice is not None:
         return ExportError(subject, advice[0], remedy=advice[1])
     first = str(error).strip().split("\n")[0] or type(error).__name__
-    remedy = "Check that the model runs on these inputs without export; EDGEWRIGHT_LOG=debug shows torch's full output."
+    remedy = type_remedy(message, module, inputs) or _CHECK_INPUTS
     return ExportError(subject, f"cannot be captured: {type(error).__name__}: {first}", remedy=remedy)
 
 

@@ -11,11 +11,19 @@ import torch
 
 from edgewright.backends.table import Backend
 from edgewright.errors import UsageError
-from edgewright.formats.executorch_releases import OLDEST, RUNTIMES, first_release, operators_of, split_runtime
+from edgewright.formats.executorch_releases import (
+    BUILDS,
+    OLDEST,
+    RELEASES,
+    RUNTIMES,
+    first_release,
+    operators_of,
+    split_runtime,
+)
 from edgewright.formats.operator_signatures import OPERATORS, Signature
 from edgewright.frontend.custom_ops import is_custom_op, register_host_kernel, signature_of
 from edgewright.frontend.decompose.quantized_embedding import KERNELS, NAMESPACE
-from edgewright.hints import not_among
+from edgewright.hints import did_you_mean
 from edgewright.ir.aten.ops import OPS
 from edgewright.ir.aten.table import OpDef
 
@@ -113,7 +121,9 @@ def _kernel_set(runtime: str | tuple[str, ...]) -> KernelSet:
     if isinstance(runtime, tuple):
         return KernelSet(runtime)
     if runtime not in RUNTIMES:
-        raise not_among("runtime", runtime, RUNTIMES)
+        rule = f"must be one of {', '.join(BUILDS)}, alone or with a release from {RELEASES[0]} to {RELEASES[-1]}"
+        remedy = f"{did_you_mean(runtime, RUNTIMES)} For example android-{RELEASES[-1]}.".lstrip()
+        raise UsageError("runtime", rule, value=runtime, remedy=remedy)
     build, release = split_runtime(runtime)
     return KernelSet(operators_of(release) - _LEFT_OUT[build], f"{build}-{release}")
 

@@ -106,7 +106,7 @@ def test_images_need_to_be_told_how(tmp_path: Path) -> None:
         (["text"], InputError, "tensors or numbers"),
         ([torch.ones(3)], InputError, r"rank of the example(.|\n)*Reshape it to \[N, 3, 8, 8\]"),
         ([torch.zeros(1, 3, 8, 8, dtype=torch.int64)], InputError, "must be torch.float32"),
-        ([(torch.zeros(1, 3, 8, 8),) * 2], InputError, "must have 1 inputs"),
+        ([(torch.zeros(1, 3, 8, 8),) * 2], InputError, "must have 1 input;"),
     ],
 )
 def test_wrong_data(given: Any, error: type[Exception], told: str) -> None:

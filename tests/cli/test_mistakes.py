@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import errno
 import logging
 import re
@@ -16,6 +17,8 @@ from edgewright import files
 from edgewright.backends.targets import find_target
 from edgewright.cli import COMMANDS, build_parser, exit_codes
 from edgewright.cli.completion import _subparser
+from edgewright.cli.model_options import add_image_arguments
+from edgewright.cli.npu_layers import show_npu_layers
 from edgewright.cli.parser import wrap_line
 from edgewright.errors import UsageError
 from tests.cli.cli import GOLDEN, Cli
@@ -174,6 +177,7 @@ def test_what_is_no_name_of_a_model_is_told_how_to_name_it(given: str, remedy: s
         (["compile", "net:Net", "--soc", "sm8550"], "Did you mean --target?"),
         (["compile", "net:Net", "--precision", "int8"], "Did you mean --quantize?"),
         (["run", "m.pte", "--input", "x.npz"], "Did you mean --inputs?"),
+        (["export", "m.pte", "-o", "firmware"], "Did you mean --c?"),
         (["report", "m.pte"], "Add -o report.html."),
         (["compile", "net:Net", "--target", "sm8540"], "Did you mean sm8550 or"),  # before the missing -o
         (["compare", "net:Net", "--target", "xnnpack"], "Name a preset of the target: --quantize int8."),
@@ -196,3 +200,33 @@ def test_file_in_this_folder_and_a_class_that_needs_arguments(tmp_path: Path, mo
         load_spec("needy_net.py:Net")
     with pytest.raises(UsageError, match=r"without arguments; got width\n.*returns \(module, inputs\)"):
         load_spec("needy_net:Net")
+
+
+def test_numbers_of_channels_with_commas() -> None:
+    parser = argparse.ArgumentParser()
+    add_image_arguments(parser)
+    args = parser.parse_args(["--mean", "1,2.5,3", "--std", "4,", "5", "6"])
+    assert (args.mean, args.std) == ([1, 2.5, 3], [4, 5, 6])
+
+
+def test_numbers_of_channels_that_are_none(cli: Cli) -> None:
+    result = cli("run", "m.pte", "--inputs", "a.png", "--mean", "imagenet", "--std", "1")
+    assert result.code == 2
+    assert "argument --mean: must be one number, or one per channel; got imagenet" in " ".join(result.err.split())
+
+
+@pytest.mark.parametrize(("width", "tables"), [(80, 2), (160, 1)])
+def test_layers_of_an_npu_fit_the_terminal(
+    width: int, tables: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No word is broken, no number cut: what does not fit beside each other is a table of its own."""
+    monkeypatch.setenv("COLUMNS", str(width))
+    traffic = {"constants": 12288, "internal": 12288, "scratch": 1188}
+    row = {"layer": "features.11.conv.1.0", "operator": "8 pool, 18 elementwise, 6 dma", "cycles": 14275,
+           "seconds": 28.6e-6, "macs": 512000, "traffic": traffic}  # fmt: skip
+    show_npu_layers([row])
+    shown = capsys.readouterr().out
+    assert shown.count("NPU by layer") == tables
+    for text in ("features.11.conv.1.0", "elementwise", "14,275", "28.6 µs", "512,000", "12.0 KiB", "1.16 KiB"):
+        assert shown.count(text) >= (tables if text.startswith("features") else 1)
+    assert max(map(len, shown.splitlines()[:-1])) <= width  # the last is prose, which a pipe gets whole
