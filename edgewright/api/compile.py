@@ -80,8 +80,8 @@ class Settings:
 
     def __post_init__(self) -> None:
         if isinstance(self.samples, bool) or not isinstance(self.samples, int) or self.samples < 1:
-            rule = "must be 1 or more: how many inputs to calibrate with at most"
-            remedy = "" if isinstance(self.samples, int) else "Pass the inputs themselves as calibration=."
+            rule = "must be an integer, 1 or more: how many inputs to calibrate with at most"
+            remedy = "" if isinstance(self.samples, int | str) else "Pass the inputs themselves as calibration=."
             raise UsageError("samples", rule, value=_short(self.samples), remedy=remedy)
         if self.metric is not None and not callable(self.metric):
             raise UsageError(
@@ -98,7 +98,9 @@ class Settings:
         for name, kind in (("config", ExecutorchBackendConfig), ("images", ImageOptions)):
             value = getattr(self, name)
             if not isinstance(value, kind | None):
-                raise UsageError(name, f"must be of the class {kind.__name__}", value=_short(value))
+                example = "images=ImageOptions(127, 128), from edgewright.api.image_data" if name == "images" else ""
+                remedy = f"For example {example}." if example else ""
+                raise UsageError(name, f"must be of the class {kind.__name__}", value=_short(value), remedy=remedy)
 
 
 def _short(value: object) -> str:

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from edgewright.backends.table import STATIC_SHAPE_RULE
 from edgewright.errors import UsageError
 from edgewright.lowering.estimates import time_range
 from edgewright.lowering.partition.report import CONVERSIONS, Counts, PartitionReport, count, coverage_of
@@ -150,6 +151,8 @@ class CompileReport:
         if not rejected:
             return ""
         summary = self.counts.cpu_summary
+        if not self.delegated and all(any(r.startswith(STATIC_SHAPE_RULE) for r in v.rejections) for v in rejected):
+            return f"{summary}: this target needs sizes that are known in advance, leave out dynamic_shapes"
         if self.precision == "float" and any("static_quant" in r for v in rejected for r in v.rejections):
             return f"{summary}: this target works on integers, try --quantize int8"
         return f"{summary}: `{command}` says why"

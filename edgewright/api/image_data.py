@@ -20,20 +20,26 @@ Array = np.ndarray[Any, Any]
 class ImageOptions:
     """``x = (pixel - mean) / std`` with pixels from 0 to 255; one number for all channels or one for each."""
 
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
+    mean: float | Sequence[float]
+    std: float | Sequence[float]
 
     def __post_init__(self) -> None:
-        for name in ("mean", "std"):
-            numbers = getattr(self, name)
-            if len(numbers) not in (1, 3):
-                raise UsageError(name, "must be one number, or one for each of red, green and blue", value=numbers)
-        if not all(self.std):
-            raise UsageError("std", "must not be 0", value=self.std)
-        if all(abs(s) < 1 for s in self.std):  # ImageNet's as torchvision has them: inputs would be 255 times too large
-            mean, std = (" ".join(f"{255 * n:.6g}" for n in numbers) for numbers in (self.mean, self.std))
-            remedy = f"For mean and std of pixels from 0 to 1, multiply by 255: --mean {mean} --std {std}."
-            raise UsageError("std", "must be that of pixels from 0 to 255", value=_numbers(self.std), remedy=remedy)
+        mean, std = self._normalized("mean"), self._normalized("std")
+        if not all(std):
+            raise UsageError("std", "must not be 0", value=_numbers(std))
+        if all(abs(s) < 1 for s in std):  # ImageNet's as torchvision has them: inputs would be 255 times too large
+            scaled = (" ".join(f"{255 * n:.6g}" for n in numbers) for numbers in (mean, std))
+            remedy = "For mean and std of pixels from 0 to 1, multiply by 255: --mean {} --std {}.".format(*scaled)
+            raise UsageError("std", "must be that of pixels from 0 to 255", value=_numbers(std), remedy=remedy)
+
+    def _normalized(self, name: str) -> tuple[float, ...]:
+        """A field as a tuple, which it becomes."""
+        value = getattr(self, name)
+        numbers = (float(value),) if isinstance(value, int | float) else tuple(value)
+        if len(numbers) not in (1, 3):
+            raise UsageError(name, "must be one number, or one for each of red, green and blue", value=numbers)
+        object.__setattr__(self, name, numbers)
+        return numbers
 
 
 def _numbers(values: Sequence[float]) -> str:
@@ -50,7 +56,10 @@ def read_image(path: Path, shape: Sequence[int], dtype: str, options: ImageOptio
         remedy = "Leave mean and std out: the model gets the pixels from 0 to 255, and scales them itself."
         raise UsageError(str(path), "must not be normalized for a model that takes uint8", remedy=remedy)
     if dtype == "float32" and options is None:
-        remedy = "Pass what the model was trained with: --mean 127 --std 128, or a mean and std for each channel."
+        remedy = (
+            "Pass what the model was trained with: --mean 127 --std 128, or a mean and std for each channel "
+            "(in Python: images=ImageOptions(127, 128), from edgewright.api.image_data)."
+        )
         raise UsageError(str(path), "images need the model's mean and std (pixels are 0..255)", remedy=remedy)
     if len(shape) != 4 or shape[0] != 1 or 3 not in (shape[1], shape[3]):
         rule = "images are for models with one input of [1, 3, height, width] or [1, height, width, 3]"

@@ -20,6 +20,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -223,7 +224,10 @@ def config_of(quantizer: Any, precision: str, target: str) -> Any:
     if precision not in presets:
         names = [*presets, FLOAT, HIGHER]
         remedy = (
-            _static(precision, presets) or _same_width(precision, presets, target) or did_you_mean(precision, names)
+            _static(precision, presets)
+            or _other_word(precision, presets)
+            or _same_width(precision, presets, target)
+            or did_you_mean(precision, names)
         )
         raise UsageError(
             "quantize", f"must be a preset of {target}: {', '.join(names)}", value=precision, remedy=remedy
@@ -237,6 +241,23 @@ def _static(precision: str, presets: Iterable[str]) -> str:
     if not precision.startswith("dynamic") or any(name.startswith("dynamic") for name in names) or "int8" not in names:
         return ""
     return "This device needs the scales of activations in advance: int8, with --calibrate or calibration=."
+
+
+def _other_word(precision: str, presets: Iterable[str]) -> str:
+    """What other tools call a preset; empty for other names.
+
+    >>> _other_word("fp16", ["int8"]), _other_word("W8A8", ["int8"])
+    ("Floating point is 'float'; half precision is the target's option, or model.half().", 'Did you mean int8?')
+    """
+    word = precision.lower()
+    if word in ("fp16", "float16", "half", "bf16", "bfloat16"):
+        return "Floating point is 'float'; half precision is the target's option, or model.half()."
+    if word in ("fp32", "float32", "none"):
+        return "Did you mean float?"
+    weights = re.fullmatch(r"w(\d+)a(\d+)", word)  # the two the other way around
+    name = f"a{weights[2]}w{weights[1]}" if weights else word
+    name = "int8" if name in ("a8w8", "ptq", "qint8", "8bit", "8-bit", "static") else name
+    return f"Did you mean {name}?" if name in presets else ""
 
 
 def _same_width(precision: str, presets: Iterable[str], target: str) -> str:

@@ -49,6 +49,7 @@ _TRIVIAL = (OpClass.RESHAPE, OpClass.TRANSPOSE, OpClass.BROADCAST, OpClass.CREAT
 
 FLOAT, STATIC, DYNAMIC = "fp32", "static_quant", "dynamic_quant"
 PRECISION_RULE = "precision must be"  # first words of the rule that every row has
+STATIC_SHAPE_RULE = "shapes must be static"
 PRECISIONS = {
     FLOAT: "floating point",
     STATIC: "integers, with scales from calibration or quantization-aware training",
@@ -202,7 +203,8 @@ class Backend:
             detail = rule.check(op, target)
             if detail is not None:
                 rejections.append(Rejection(rule.text, detail))
-        return rejections
+        # The first is what summaries show. Quantizers leave dynamic shapes in floating point, so these are the reason.
+        return sorted(rejections, key=lambda rejection: rejection.rule != STATIC_SHAPE_RULE)
 
 
 _CONVERSION = (
@@ -289,7 +291,7 @@ def static_shape() -> Rule:
         dynamic = [v.name for v in tensors(op) if v.dynamic]
         return ", ".join(dynamic) if dynamic else OK
 
-    return Rule("shapes must be static", check)
+    return Rule(STATIC_SHAPE_RULE, check)
 
 
 def not_empty() -> Rule:

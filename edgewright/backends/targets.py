@@ -142,6 +142,9 @@ def search_targets(text: str) -> list[Target]:
 
 
 def _advice(name: str, names: Iterable[str]) -> str:
+    several = [part.strip().lower() for part in re.split(r"[,\s]+", name) if part.strip()]
+    if len(several) > 1 and set(several) <= set(names):
+        return f"Several targets are a list: {several!r} ({' '.join(f'--target {part}' for part in several)})."
     text = name.rpartition(":")[2].strip().lower()
     hint = did_you_mean(text, names, limit=_FEW)
     found = [target.name for target in search_targets(text)] if text and not hint else []

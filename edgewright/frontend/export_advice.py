@@ -56,6 +56,11 @@ ADVICE: tuple[Advice, ...] = (
     ),
     # ------------------------------------------------------------------------------------------------ dynamic shapes
     Advice(
+        rf"{_CONSTRAINTS}[\s\S]*specialized it to be a constant \(1\)", "",
+        "has a size of 1 in a dimension that dynamic_shapes marks as dynamic: torch takes it as fixed",
+        "Pass example inputs with 2 or more there, such as a batch of 2; remove the dimension if the model needs 1.",
+    ),
+    Advice(
         rf"{_CONSTRAINTS}[\s\S]*specialized it to be a constant", "",
         "specializes a dimension that dynamic_shapes marks as dynamic",
         "Remove that dimension from dynamic_shapes (or mark it Dim.STATIC), or do not compare it with a fixed size.",

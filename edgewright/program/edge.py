@@ -190,6 +190,8 @@ class EdgeProgramManager:
         for name, method_partitioner in by_method.items():
             if not isinstance(method_partitioner, Partitioner):
                 remedy = "Backends come with their own partitioner classes; pass one of those."
+                if isinstance(method_partitioner, type) and issubclass(method_partitioner, Partitioner):
+                    remedy = f"Pass an instance of the class: {method_partitioner.__name__}(...)."
                 raise UsageError("partitioner", "must be a partitioner of an Edgewright backend",
                                  value=type(method_partitioner).__name__, remedy=remedy)  # fmt: skip
             preserved = [*method_partitioner.no_decompose, *affine_operators()]

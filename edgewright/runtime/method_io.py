@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,9 +22,11 @@ _ONE_INPUT = "Write execute([x])."
 def store_inputs(metadata: MethodMetadata, slots: Sequence[Any], inputs: Sequence[Any]) -> bool:
     """Check ``inputs`` against the signature and store them; True if any is a torch tensor."""
     if not isinstance(inputs, Sequence) or isinstance(inputs, str | bytes | bytearray | memoryview):
-        remedy = (
-            "Write execute(list(inputs))." if isinstance(inputs, Iterable) and not _is_array(inputs) else _ONE_INPUT
-        )
+        remedy = _ONE_INPUT
+        if isinstance(inputs, Mapping):
+            remedy = "Write execute(list(inputs.values())), in the order of the model's arguments."
+        elif isinstance(inputs, Iterable) and not _is_array(inputs):
+            remedy = "Write execute(list(inputs))."
         raise InputError(f"method {metadata.name!r}", "takes a list of inputs", value=type(inputs).__name__,
                          remedy=remedy)  # fmt: skip
     if len(inputs) != len(slots):

@@ -12,6 +12,7 @@ import edgewright as ew
 from edgewright.api.data import Call, load_calls
 from edgewright.api.image_data import ImageOptions
 from edgewright.api.named_inputs import in_order
+from edgewright.backends.xnnpack import XnnpackPartitioner
 from edgewright.errors import EdgewrightError, InputError, UsageError
 
 ROW = torch.ones(1, 4)
@@ -113,6 +114,7 @@ def test_mean_and_std_of_pixels_from_0_to_1() -> None:
     with pytest.raises(UsageError, match=r"0\.229 0\.224 0\.225\n.*--mean 123\.675 116\.28 103\.53 --std 58\.395"):
         ImageOptions((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
     ImageOptions((0.0,), (1.0,))  # of a model that was trained on pixels from 0 to 255
+    assert ImageOptions(127, 128) == ImageOptions((127.0,), (128.0,))
 
 
 def test_errors_name_the_data_that_they_are_about() -> None:
@@ -122,3 +124,54 @@ def test_errors_name_the_data_that_they_are_about() -> None:
         ew.compile(torch.nn.Linear(4, 2), ROW, evaluate=bad, **options)
     with pytest.raises(InputError, match="example input: must hold numbers; got NaN"):
         ew.compile(torch.nn.Linear(4, 2), bad[0], quiet=True)
+
+
+@pytest.mark.parametrize(
+    ("preset", "target", "remedy"),
+    [
+        ("fp16", "sm8550", "half precision is the target's option, or model.half()"),
+        ("w8a8", "xnnpack", "Did you mean int8?"),
+        ("w4a16", "sm8550", "Did you mean a16w4?"),
+        ("float32", "xnnpack", "Did you mean float?"),
+    ],
+)
+def test_presets_by_names_of_other_tools(preset: str, target: str, remedy: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        ew.compile(torch.nn.Linear(4, 2), ROW, target, quantize=preset, calibration=[ROW], quiet=True)
+    assert remedy in raised.value.remedy
+
+
+def test_targets_in_one_text() -> None:
+    with pytest.raises(UsageError, match=r"Several targets are a list: \['xnnpack', 'sm8550'\] \(--target xnnpack"):
+        ew.compile(torch.nn.Linear(4, 2), ROW, "xnnpack, sm8550")
+
+
+def test_a_dynamic_batch_from_an_example_of_one() -> None:
+    shapes = {"input": {0: Dim("n", min=1, max=8)}}
+    with pytest.raises(EdgewrightError, match=r"a size of 1 in a dimension .*\n.*such as a batch of 2") as raised:
+        ew.compile(torch.nn.Conv2d(3, 2, 1), torch.ones(1, 3, 4, 4), dynamic_shapes={**shapes}, quiet=True)
+    assert "n = 1" in str(raised.value)
+
+
+def test_dynamic_shapes_on_a_chip_that_has_none(caplog: pytest.LogCaptureFixture) -> None:
+    """The reason is the shapes, and not that their layers stay in floating point."""
+    data, shapes = [torch.rand(2, 4) for _ in range(4)], {"input": {0: Dim("n", min=1, max=8)}}
+    result = ew.compile(torch.nn.Linear(4, 2), (data[0],), "ethos-u55-128", quantize="int8", calibration=data,
+                        dynamic_shapes=shapes, quiet=True)  # fmt: skip
+    (warning,) = (r.getMessage() for r in caplog.records if "nothing of" in r.getMessage())
+    assert warning.endswith(
+        "which needs sizes that are known in advance: leave out dynamic_shapes, or compile per size"
+    )
+    assert "linear: shapes must be static" in result.summary
+    assert "leave out dynamic_shapes" in result.report.advice and "--quantize" not in result.report.advice
+
+
+def test_partitioners_are_instances() -> None:
+    exported = ew.export(torch.nn.Linear(4, 2), (ROW,))
+    with pytest.raises(UsageError, match=r"Pass an instance of the class: XnnpackPartitioner\(\.\.\.\)"):
+        ew.to_edge_transform_and_lower(exported, partitioner=XnnpackPartitioner)  # type: ignore[arg-type]
+
+
+def test_a_dict_for_a_method(scaled: Any) -> None:
+    with pytest.raises(InputError, match=r"execute\(list\(inputs\.values\(\)\)\), in the order of"):
+        scaled.method().execute({"x": ROW, "scale": ROW})

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from edgewright.backends.table import PRECISION_RULE
+from edgewright.backends.table import PRECISION_RULE, STATIC_SHAPE_RULE
 from edgewright.lowering.estimates import describe
 from edgewright.units import share
 
@@ -46,6 +46,11 @@ class Verdict:
         where = f" in {self.module}" if self.module else ""
         outcome = f"{self.backend}, group {self.group}" if self.backend else "; ".join(self.rejections)
         return f"{self.operator} {self.node!r}{where}: {outcome}"
+
+
+def _all_violate(verdicts: Sequence[Verdict], rule: str) -> bool:
+    """True if each operator violates the rule that starts so."""
+    return all(any(r.startswith(rule) for r in v.rejections) for v in verdicts)
 
 
 @dataclass(frozen=True)
@@ -196,7 +201,9 @@ class PartitionReport:
             return ""
         weighty = [v for v in rejected if v.macs] or rejected
         first, text = weighty[0], f"nothing of {self.method!r} runs on {self.backend}"
-        if all(any(r.startswith(PRECISION_RULE) for r in v.rejections) for v in weighty):
+        if _all_violate(weighty, STATIC_SHAPE_RULE):
+            return f"{text}, which needs sizes that are known in advance: leave out dynamic_shapes, or compile per size"
+        if _all_violate(weighty, PRECISION_RULE):
             return f"{text}, which computes in integers with scales known in advance: quantize the model first"
         return f"{text}: {first.operator} {first.node!r}: {first.rejections[0]}"
 
