@@ -44,24 +44,25 @@ def test_three_parts_of_the_data_do_not_overlap(monkeypatch: pytest.MonkeyPatch)
     from edgewright.api.compile import CompileSession
     from edgewright.api.quantization import QuantizationPipeline
 
-    chosen_by: list[list[int]] = []
-    learned: list[list[int]] = []
+    chosen_by: list[list[str]] = []
+    learned: list[list[str]] = []
     results_of, with_calls = CompileSession.results_of, QuantizationPipeline.with_calls
 
     def watch_results(self: Any, calls: Any, model: Any = None) -> Any:
         if model is not None:
-            chosen_by.append([call.number for call in calls])
+            chosen_by.append([call.subject for call in calls])
         return results_of(self, calls, model)
 
     def watch_calls(self: Any, calls: Any) -> Any:
-        learned.append([call.number for call in calls])
+        learned.append([call.subject for call in calls])
         return with_calls(self, calls)
 
     monkeypatch.setattr(CompileSession, "results_of", watch_results)
     monkeypatch.setattr(QuantizationPipeline, "with_calls", watch_calls)
     report = compiled().report
     assert report.samples == 4
-    parts = [set(learned[0]), set(chosen_by[0]), set(range(20)) - set(learned[0]) - set(chosen_by[0])]
+    everything = {f"calibration input {n}" for n in range(20)}
+    parts = [set(learned[0]), set(chosen_by[0]), everything - set(learned[0]) - set(chosen_by[0])]
     assert [len(part) for part in parts] == [12, 4, 4]
     assert all(set(numbers) == parts[1] for numbers in chosen_by) and len(chosen_by) == len(report.trials)
 
@@ -105,8 +106,8 @@ def test_errors() -> None:
 
 
 def test_every_fourth_input_chooses() -> None:
-    samples = split([Call((n,), number=n) for n in range(16)])
-    assert [call.number for call in samples.evaluation] == [3, 7, 11, 15]
+    samples = split([Call((n,)) for n in range(16)])
+    assert [call.args[0] for call in samples.evaluation] == [3, 7, 11, 15]
 
 
 @pytest.mark.parametrize("target", ["xnnpack", "imxrt700"])

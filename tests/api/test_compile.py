@@ -168,8 +168,8 @@ def test_what_does_not_exist_is_named(options: dict[str, Any], told: str) -> Non
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"samples": [1]}, "samples: must be 1 or more.*; got list\n.* calibration="),
-        ({"samples": 0}, "samples: must be 1 or more"),
+        ({"samples": [1]}, "samples: must be an integer, 1 or more.*; got list\n.* calibration="),
+        ({"samples": 0}, "samples: must be an integer, 1 or more"),
         ({"metric": 5}, "metric: must be a function"),
         ({"simulate": "no"}, "simulate: must be True, False or None"),
         ({"check": 1}, "check: must be True or False"),
