@@ -11,11 +11,12 @@ from edgewright.cli import inputs
 from edgewright.cli.outputs import save_arrays
 from edgewright.cli.run_method import Job, MethodResult, execute, output_rows
 from edgewright.console import clean, console, plural, table
-from edgewright.engine.profile import PartRow, Profile
+from edgewright.engine.profile import PartRow, Profile, Row
 from edgewright.runtime.metadata import MethodMetadata
 from edgewright.units import duration, parse_size, share, size
 
 _SLOWEST = 15
+_VISIBLE_SHARE, _MOSTLY = 0.01, 0.5  # of the time of instructions that is outside of their steps
 
 
 def both(name: str) -> tuple[str, str]:
@@ -161,15 +162,33 @@ def show_profile(profile: Profile, *, everything: bool) -> None:
     _print_times(title, "instruction", cells)
     parts = profile.part_rows()
     if parts:
-        show_parts(parts if everything else sorted(parts, key=lambda p: -p.share)[:_SLOWEST])
+        visible_parts = parts if everything else sorted(parts, key=lambda p: -p.share)[:_SLOWEST]
+        show_parts(visible_parts, outside_parts(rows, parts))
 
 
-def show_parts(parts: list[PartRow]) -> None:
-    """Print the engine's steps inside the instructions."""
-    _print_times("inside", "step", [
+def outside_parts(rows: list[Row], parts: list[PartRow]) -> tuple[float, float]:
+    """The time in milliseconds, and its share, that instructions with parts spend outside of them. Of a small program
+    most is the profile's own: a clock is read before and after each step, and its times are collected in Python."""
+    divided = {(p.chain, p.instruction) for p in parts}
+    whole = [row for row in rows if (row.chain, row.instruction) in divided]
+    milliseconds = sum(row.median_ms for row in whole) - sum(p.median_ms for p in parts)
+    return max(0.0, milliseconds), max(0.0, sum(row.share for row in whole) - sum(p.share for p in parts))
+
+
+def show_parts(parts: list[PartRow], outside: tuple[float, float]) -> None:
+    """Print the engine's steps inside the instructions, and the rest of their time."""
+    cells: list[tuple[Any, ...]] = [
         (f"{p.instruction}.{p.part}", p.layer, p.name, p.calls, duration(p.median_ms / 1e3), share(p.share))
         for p in parts
-    ])  # fmt: skip
+    ]
+    milliseconds, rest = outside
+    if rest >= _VISIBLE_SHARE:
+        cells.append(("", "", "outside of steps: calls, and the profile itself", "", duration(milliseconds / 1e3),
+                      share(rest)))  # fmt: skip
+    _print_times("inside", "step", cells)
+    if rest >= _MOSTLY:
+        line = "most of the time is not that of steps: `edgewright bench` measures without a profile"
+        console().print(line, style="dim", soft_wrap=True)
 
 
 def _print_times(title: str, kind: str, cells: list[tuple[Any, ...]]) -> None:

@@ -15,6 +15,8 @@ from edgewright import to_edge_transform_and_lower
 from edgewright.backends.samsung import EnnPartitioner, gen_samsung_backend_compile_spec
 from edgewright.cli.inputs import load_inputs
 from edgewright.cli.outputs import npz_bytes
+from edgewright.cli.run import outside_parts, show_profile
+from edgewright.engine.profile import Profile, RunTime, StepTime
 from edgewright.errors import InputError
 from edgewright.formats.etdump import read_etdump
 from edgewright.frontend.delegate import LoweredBackendModule
@@ -396,3 +398,17 @@ def test_a_folder_a_missing_batch_and_channels_last(cli: Cli, tmp_path: Path, im
         np.save(tmp_path / "x.npy", np.ones(shape, np.float32))
         done = cli("run", image_net / "float32.pte", "--inputs", tmp_path / "x.npy")
         assert done.code == 7 and remedy in done.err
+
+
+def test_shares_of_steps_add_up(capsys: pytest.CaptureFixture[str]) -> None:
+    """Of a small program, most of an instruction is reading clocks and not its steps: that is a row, and said."""
+    profile = Profile()
+    for _ in range(3):
+        parts = tuple(StepTime(0, 0, f"conv{i}", 20_000 + i * 4000, 24_000 + i * 4000) for i in range(2))
+        steps = [StepTime(0, 0, "XnnpackBackend", 0, 80_000, parts), StepTime(0, 1, "aten::add.out", 80_000, 100_000)]
+        profile.runs.append(RunTime("forward", 0, 100_000, steps))
+    assert outside_parts(profile.rows(), profile.part_rows()) == pytest.approx((0.072, 0.72))
+    show_profile(profile, everything=False)
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "outside of steps: calls, and the profile itself 72.0 µs 72.0%" in shown
+    assert "`edgewright bench` measures without a profile" in shown
