@@ -9,6 +9,7 @@ import os
 import re
 import stat
 from collections.abc import Iterable
+from itertools import islice
 from pathlib import Path
 from typing import Any, Union
 
@@ -24,6 +25,7 @@ Source = Union[str, "os.PathLike[str]", bytes, bytearray, memoryview, mmap.mmap]
 _PREFIX, _SUFFIX = ".edgewright-", ".tmp"
 _MODEL_NAME = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")  # package.module:factory
 _SWEPT: set[str] = set()
+_MAX_NAMES = 2000  # of a folder, that a missing file is compared with
 
 
 def open_source(source: Source, name: str, *, private: bool = False) -> tuple[memoryview, str]:
@@ -55,7 +57,23 @@ def _opening_remedy(path: str, error: Exception) -> str:
         return "Name a file in it."
     if isinstance(error, FileNotFoundError) and _MODEL_NAME.fullmatch(path):
         return f"It reads like the name of a model. Compile that first: edgewright compile {path} -o m.pte."
-    return "Check the path and its permissions."
+    hint = _similar_file(path) if isinstance(error, FileNotFoundError) else ""
+    return f"{hint} Check the path and its permissions.".lstrip()
+
+
+def _similar_file(path: str) -> str:
+    """A question with the file of the same folder and ending whose name is most similar; empty if there is none."""
+    from edgewright.hints import did_you_mean
+
+    folder, name = os.path.split(path)
+    ending = os.path.splitext(name)[1]
+    try:
+        with os.scandir(folder or ".") as entries:
+            names = [entry.name for entry in islice(entries, _MAX_NAMES) if entry.name.endswith(ending)]
+    except (OSError, ValueError):  # the folder is missing too
+        return ""
+    hint = did_you_mean(name, names)
+    return hint.replace("Did you mean ", f"Did you mean {os.path.join(folder, '')}", 1) if hint else ""
 
 
 def text_path(path: object) -> str | None:

@@ -11,7 +11,6 @@ from typing import Any
 from urllib.parse import quote
 
 from edgewright.api.compile_report import LEGEND, POOR, CompileReport, columns, rows, save_html, time_note
-from edgewright.api.named_inputs import in_order
 from edgewright.errors import EdgewrightError
 from edgewright.files import make_folder
 from edgewright.hints import not_among
@@ -152,6 +151,8 @@ class CompileResult:
     def run(self, *inputs: Any, **named: Any) -> Any:
         """Run ``forward`` on the host with the device's numerics: its output, or a list of several. Inputs by position,
         or by the names of the model's arguments."""
+        from edgewright.api.named_inputs import in_order
+
         if self._method is None:
             self._method = self.method()
         outputs = self._method.execute(in_order(self.exported, inputs, named))
@@ -159,6 +160,8 @@ class CompileResult:
 
     def run_real(self, *inputs: Any, **named: Any) -> Any:
         """``run`` with the original model's inputs and outputs: those that are integers in the file are converted."""
+        from edgewright.api.named_inputs import in_order
+
         if not self.io:
             return self.run(*inputs, **named)
         outputs = self.run(*self.io.quantize(in_order(self.exported, inputs, named)))

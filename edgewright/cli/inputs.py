@@ -17,7 +17,7 @@ from typing import IO, Any
 import numpy as np
 
 from edgewright.api.image_data import SUFFIXES, ImageOptions, read_image
-from edgewright.cli.model_options import add_image_arguments
+from edgewright.cli.image_arguments import add_image_arguments
 from edgewright.errors import FileAccessError, InputError, UsageError
 from edgewright.ir.dtypes import parse_dtype
 from edgewright.runtime.metadata import MethodMetadata, ScalarInfo, TensorInfo

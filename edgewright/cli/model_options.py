@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from edgewright.cli.image_arguments import add_image_arguments
 from edgewright.errors import MissingError, UsageError
 
 if TYPE_CHECKING:
@@ -47,28 +48,6 @@ def add_data_arguments(parser: argparse.ArgumentParser) -> None:
     add("--samples", type=int, metavar="N", help="use at most N calibration inputs (default: 128)")
     add_image_arguments(parser)
     add("--recipe", metavar="r.toml", help="precision per module and per target")
-
-
-def add_image_arguments(parser: argparse.ArgumentParser) -> None:
-    """How to normalize images."""
-    add = parser.add_argument
-    add(
-        "--mean", action=_ChannelValues, nargs="+", metavar="M",
-        help="of images: x = (pixel - mean) / std, pixels 0..255",
-    )  # fmt: skip
-    add("--std", action=_ChannelValues, nargs="+", metavar="S", help="of images: one value, or one per channel")
-
-
-class _ChannelValues(argparse.Action):
-    """Numbers with spaces or commas between them."""
-
-    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
-        texts = [text for value in values for text in value.split(",") if text]
-        try:
-            setattr(namespace, self.dest, [float(text) for text in texts])
-        except ValueError:
-            rule = f"must be one number, or one per channel; got {' '.join(values)}"
-            raise argparse.ArgumentError(self, rule) from None
 
 
 def add_evaluate(parser: argparse.ArgumentParser, count: int) -> None:

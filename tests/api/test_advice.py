@@ -18,10 +18,10 @@ AT_THE_END = Verdict("quantize", "q", "", rejections=("conversion between floati
     [
         ([TAKEN], "int8", ""),
         ([AT_THE_END, TAKEN], "int8", ""),
-        ([TAKEN, NO_ROW], "int8", "1 of 2 operators are left to the CPU: `edgewright explain` says why"),
+        ([TAKEN, NO_ROW], "int8", "1 of 2 operators is left to the CPU: `edgewright explain` says why"),
         ([FLOAT, NO_ROW], "float", "2 of 2 operators are left to the CPU: this target works on integers, "
          "try --quantize int8"),
-        ([TAKEN, FLOAT], "int8", "1 of 2 operators are left to the CPU: `edgewright explain` says why"),
+        ([TAKEN, FLOAT], "int8", "1 of 2 operators is left to the CPU: `edgewright explain` says why"),
     ],
 )  # fmt: skip
 def test_advice(verdicts: list[Verdict], precision: str, advice: str) -> None:

@@ -67,6 +67,7 @@ NEED_TORCH = {
     "compat.export_util", "compat.quantize_io", "api.pipeline", "lowering.kernel_resolution",
     "lowering.partition.apply", "lowering.partition.exclude", "api.accuracy", "api.self_check", "api.compare",
     "api.compile", "api.data", "api.deviation", "api.half_overflow", "api.quantized_graph", "api.layers",
+    "api.named_inputs",
     "api.best", "api.compress", "api.locate", "api.quantization", "api.training", "api.graph_interpreter",
     "api.shape_samples", "api.state_writes", "api.checked_method", "api.model_report", "explore.model_inputs",
     "explore.plan", "explore.precision_search", "explore.proposer", "explore.search", "explore.sensitivity",

@@ -17,7 +17,7 @@ from edgewright import files
 from edgewright.backends.targets import find_target
 from edgewright.cli import COMMANDS, build_parser, exit_codes
 from edgewright.cli.completion import _subparser
-from edgewright.cli.model_options import add_image_arguments
+from edgewright.cli.image_arguments import add_image_arguments
 from edgewright.cli.npu_layers import show_npu_layers
 from edgewright.cli.parser import wrap_line
 from edgewright.errors import UsageError
@@ -230,3 +230,13 @@ def test_layers_of_an_npu_fit_the_terminal(
     for text in ("features.11.conv.1.0", "elementwise", "14,275", "28.6 µs", "512,000", "12.0 KiB", "1.16 KiB"):
         assert shown.count(text) >= (tables if text.startswith("features") else 1)
     assert max(map(len, shown.splitlines()[:-1])) <= width  # the last is prose, which a pipe gets whole
+
+
+def test_a_file_that_is_not_there_and_one_with_a_similar_name(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "u8.xnnpack.pte").write_bytes(LINEAR.read_bytes())
+    (tmp_path / "model.xnnpack.twin").write_bytes(b"")
+    result = cli("run", tmp_path / "model.xnnpack.pte")
+    assert result.code == 3
+    assert f"Did you mean {tmp_path}/u8.xnnpack.pte? Check the path" in " ".join(result.err.split())
+    for other in (tmp_path / "quite_different.pte", tmp_path / "nowhere" / "u8.xnnpack.pte"):
+        assert "Did you mean" not in cli("run", other).err

@@ -106,7 +106,7 @@ class Counts:
     def cpu_summary(self) -> str:
         """What runs on the CPU, as text."""
         conversions = f"{self.conversions} of them {'a conversion' if self.conversions == 1 else 'conversions'}"
-        text = f"{self.on_cpu} of {self.operators} operators are left to the CPU"
+        text = f"{self.on_cpu} of {self.operators} operators {'is' if self.on_cpu == 1 else 'are'} left to the CPU"
         return f"{text} ({conversions})" if self.conversions else text
 
 
