@@ -184,7 +184,24 @@ def model_graph(report: PartitionReport, several: bool) -> GraphView:
                 list(verdict.rejections), verdict.macs, verdict.bytes, detail.weights,
             )
         )  # fmt: skip
+    _place_conversions(view.nodes)
     return view
+
+
+def _place_conversions(nodes: Sequence[Node]) -> None:
+    """Conversions that quantization inserted are of no module. They stand in the innermost one of what they read and
+    of what reads them: outside of the modules, they would divide each."""
+    readers: dict[int, list[Node]] = {}
+    for node in nodes:
+        for i in node.inputs:
+            readers.setdefault(i, []).append(node)
+    for at, node in enumerate(nodes):
+        if node.module or node.operator not in CONVERSIONS or not node.inputs:
+            continue
+        around = [nodes[i].module for i in node.inputs] + [n.module for n in readers.get(at, ()) if n.module]
+        if len(around) > len(node.inputs):
+            common = os.path.commonprefix([module.split(".") for module in around])
+            node.module = ".".join(common)
 
 
 def _shown_source(source: str) -> str:

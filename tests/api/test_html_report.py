@@ -56,6 +56,17 @@ def test_the_graph_of_the_model_has_edges_shapes_and_source(compiled: CompileRes
     assert all(max(n.inputs, default=-1) < i for i, n in enumerate(nodes))
 
 
+def test_conversions_stand_in_the_module_around_them() -> None:
+    """Quantization inserts them, without a module; at the ends of the model they stay outside."""
+    rows = [
+        ("quantize", "", ()), ("linear", "block.attn", (0,)), ("dequantize", "", (1,)), ("softmax", "block.attn", (2,)),
+        ("quantize", "", (3,)), ("linear", "block.out", (4,)), ("dequantize", "", (5,)), ("mean", "", (5,)),
+    ]  # fmt: skip
+    verdicts = [Verdict(op, f"n{i}", module, detail=OpDetail(inputs)) for i, (op, module, inputs) in enumerate(rows)]
+    nodes = model_graph(PartitionReport("forward", "npu", verdicts), several=False).nodes
+    assert [n.module for n in nodes] == ["", "block.attn", "block.attn", "block.attn", "block", "block.out", "", ""]
+
+
 def test_rules_that_rejected_an_operator_are_shown(tmp_path: Path) -> None:
     result = ew.compile(wide(), calls(1)[0], "xnnpack", check=False)
     page = result.report.save_html(tmp_path / "r.html").read_text(encoding="utf-8")

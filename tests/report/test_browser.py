@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from edgewright.report.model import Report, Sweep, SweepRow
+from edgewright.report.model import CPU, FileReport, GraphView, Node, Report, Sweep, SweepRow
 from edgewright.report.page import save
 from tests.report.programs import hostile, large, portable
 
@@ -296,6 +296,34 @@ def test_large_graphs_stay_usable(open_page: Any, tmp_path: Path, count: int, se
     assert page.evaluate("performance.now()") - start < seconds * 1e3
     frame = page.evaluate(PAN)
     assert frame < (150 if count <= 5_000 else 500)
+
+
+def divided() -> FileReport:
+    """A program in which two norms of one module run on the CPU, each between two delegates."""
+    nodes = [
+        Node("a", "linear", "xnnpack 0.net.first"),
+        Node("b", "layer_norm", "net.norm1", CPU, (0,)),
+        Node("c", "linear", "xnnpack 1.net.second", "xnnpack", (1,)),
+        Node("d", "layer_norm", "net.norm2", CPU, (2,)),
+        Node("e", "linear", "xnnpack 2.net.third", "xnnpack", (3, 1)),
+        Node("f", "linear", "xnnpack 2.net.fourth", "xnnpack", (4,)),
+        Node("g", "add", "net.end", CPU, (0, 5)),
+    ]
+    return FileReport("net", graphs=[GraphView("file", "made up", nodes, len(nodes))])
+
+
+def test_what_is_read_is_above_what_reads_it(open_page: Any, tmp_path: Path) -> None:
+    """Also where the operators of a module run before and after those of another one: each run is a box of its own."""
+    save(Report("divided", [divided()]), tmp_path / "divided.html")
+    page = open_page(tmp_path / "divided.html")
+    page.get_by_role("tab", name="Graph").click()
+    for label in ("Close all modules", "Open all modules"):
+        page.get_by_label(label).click()
+        edges = page.evaluate(
+            "document.querySelector('.graph').graph.edges.map(([a, b]) => [a.name, b.name, a.ay + a.h2, b.ay])"
+        )
+        assert len(edges) == (7 if label == "Close all modules" else 8)
+        assert [edge for edge in edges if edge[2] > edge[3]] == []
 
 
 @pytest.fixture(scope="module")

@@ -131,42 +131,77 @@
   });
 
   // ----------------------------------------------------------------------------------------------- graph model
+  const SEARCH = 1e6; // boxes that are looked at while the operators of a module are divided
   // A module holds operators and modules; what is closed is drawn as one box.
   const buildTree = (graph) => {
-    const root = { name: "", path: "", children: [], parent: null, open: true, depth: 0, first: 0 };
+    const root = { name: "", path: "", key: "", children: [], parent: null, open: true, depth: 0, first: 0 };
     const modules = new Map([["", root]]);
-    const module = (path) => {
-      const known = modules.get(path);
-      if (known) return known;
-      const cut = path.lastIndexOf(".");
-      const parent = module(cut < 0 ? "" : path.slice(0, cut));
-      const made = { name: path.slice(cut + 1), path, children: [], parent, open: false, depth: parent.depth + 1 };
-      modules.set(path, made);
-      parent.children.push(made);
-      return made;
-    };
-    const ops = graph.nodes.map((node, index) => {
-      const parent = module(graph.texts[node.m]);
-      const op = { node, index, parent, first: index, name: node.n, depth: parent.depth + 1 };
-      parent.children.push(op);
-      for (let m = parent; m; m = m.parent) {
-        if (m.first === undefined) m.first = index;
+    const ops = graph.nodes.map((node, index) => ({ node, index, first: index, name: node.n, segments: graph.texts[node.m] ? graph.texts[node.m].split(".") : [] }));
+    divide(root, ops, graph.nodes, modules);
+    for (const op of ops) {
+      for (let m = op.parent; m; m = m.parent) {
         m.count = (m.count || 0) + 1;
-        for (const key of ["c", "b", "w", "t", "y"]) if (node[key]) m[key] = (m[key] || 0) + node[key];
-        if (node.e !== undefined) m.e = Math.min(m.e ?? Infinity, node.e);
-        (m.places ??= new Map()).set(node.p, (m.places.get(node.p) || 0) + 1);
+        for (const key of ["c", "b", "w", "t", "y"]) if (op.node[key]) m[key] = (m[key] || 0) + op.node[key];
+        if (op.node.e !== undefined) m.e = Math.min(m.e ?? Infinity, op.node.e);
+        (m.places ??= new Map()).set(op.node.p, (m.places.get(op.node.p) || 0) + 1);
       }
-      return op;
-    });
+    }
     flatten(root, modules);
     return { graph, root, modules, ops };
+  };
+  // Puts operators into a module and into the modules in it. What runs between operators of a module, such as a delegate
+  // between two kernel calls, divides it into parts: a box that reads what another box makes of its own results could not
+  // be drawn above or below that.
+  const divide = (box, ops, nodes, modules) => {
+    const homes = new Map(), current = new Map(); // the child of each operator; the last part of each module
+    let steps = SEARCH;
+    const leadsTo = (part, starts) => {
+      const seen = new Set(starts), stack = [...seen];
+      while (stack.length && steps > 0) {
+        steps -= 1;
+        const item = stack.pop();
+        if (item === part) return true;
+        for (const before of item.reads) if (!seen.has(before)) { seen.add(before); stack.push(before); }
+      }
+      return steps <= 0; // too long to search: another part is never wrong
+    };
+    for (const op of ops) {
+      const inputs = (nodes[op.index].i || []).map((from) => homes.get(from)).filter(Boolean);
+      let home = op;
+      if (op.segments.length > box.depth) {
+        const name = op.segments[box.depth];
+        home = current.get(name);
+        const others = new Set(inputs.filter((item) => item !== home));
+        if (!home || (others.size && leadsTo(home, others))) {
+          const path = op.segments.slice(0, box.depth + 1).join(".");
+          home = { name, path, key: `${path}\n${op.index}`, children: [], parent: box, open: false, depth: box.depth + 1, first: op.index, ops: [] };
+          current.set(name, home);
+          modules.set(home.key, home);
+          box.children.push(home);
+        }
+        home.ops.push(op);
+      } else {
+        op.parent = box;
+        op.depth = box.depth + 1;
+        box.children.push(op);
+      }
+      home.reads ??= new Set();
+      inputs.forEach((item) => { if (item !== home) home.reads.add(item); });
+      homes.set(op.index, home);
+    }
+    for (const child of box.children) {
+      child.reads = null;
+      if (!isModule(child)) continue;
+      divide(child, child.ops, nodes, modules);
+      child.ops = null;
+    }
   };
   // A module of one operator is that operator, and a module of one module is that module.
   const flatten = (module, modules) => {
     module.children = module.children.map((child) => {
       let item = child, name = child.name;
       while (isModule(item) && item.children.length === 1) {
-        modules.delete(item.path);
+        modules.delete(item.key);
         [item] = item.children;
         name = isModule(item) ? `${name}.${item.name}` : name;
       }
@@ -189,6 +224,26 @@
 
   // ------------------------------------------------------------------------------------------- layered layout
   const GAP_X = 28, GAP_Y = 34, PAD = 20, TITLE = 22;
+  // The rank of a box: one more than that of any box that it reads.
+  const ranksOf = (boxes, sources) => {
+    const rank = new Map(), readers = new Map(), left = new Map();
+    for (const box of boxes) {
+      const from = sources.get(box) || [];
+      left.set(box, from.size || 0);
+      for (const source of from) { if (!readers.has(source)) readers.set(source, []); readers.get(source).push(box); }
+    }
+    const ready = boxes.filter((box) => !left.get(box));
+    ready.forEach((box) => rank.set(box, 0));
+    for (let at = 0; at < ready.length; at += 1) {
+      for (const reader of readers.get(ready[at]) || []) {
+        rank.set(reader, Math.max(rank.get(reader) || 0, rank.get(ready[at]) + 1));
+        left.set(reader, left.get(reader) - 1);
+        if (!left.get(reader)) ready.push(reader);
+      }
+    }
+    for (const box of boxes) if (!rank.has(box)) rank.set(box, 0); // of a cycle, which no program has
+    return rank;
+  };
   const layout = (tree, measure) => {
     const links = new Map(); // per open module: edges between its children
     const visible = new Map(); // edges between boxes
@@ -207,19 +262,14 @@
         if (!list.has(y)) list.set(y, new Set());
         list.get(y).add(x);
       }
-      visible.set(`${source.path ?? source.index}\n${target.path ?? target.index}`, [source, target]);
+      visible.set(`${source.key ?? source.index}\n\n${target.key ?? target.index}`, [source, target]);
     }));
     const place = (box) => {
       const children = [...box.children].sort((a, b) => a.first - b.first);
       children.forEach((child) => { if (isModule(child) && child.open) place(child); else [child.w2, child.h2] = measure(child); });
       const sources = links.get(box) || new Map();
-      const rank = new Map(), rows = [];
-      for (const child of children) {
-        let r = 0;
-        for (const from of sources.get(child) || []) if (from.first < child.first && rank.has(from)) r = Math.max(r, rank.get(from) + 1);
-        rank.set(child, r);
-        (rows[r] ??= []).push(child);
-      }
+      const rank = ranksOf(children, sources), rows = [];
+      for (const child of children) (rows[rank.get(child)] ??= []).push(child);
       let y = PAD + TITLE, width = 0;
       for (const row of rows) {
         for (const item of row) {
@@ -615,7 +665,7 @@
     onShow.push(start);
     addEventListener("resize", start);
     dark.addEventListener("change", () => { legend(); });
-    place.graph = { tree, select, openAll, sheet: () => sheet(), get boxes() { return drawn.boxes.length; } };
+    place.graph = { tree, select, openAll, sheet: () => sheet(), get boxes() { return drawn.boxes.length; }, get edges() { return drawn.edges; } };
 
     // ---------------------------------------------------------------------------------------------- for print
     // The graph as SVG, in columns as in a newspaper: paper does not scroll. Colors are variables, since paper is white
