@@ -6,6 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
 from typing import Any
 
 from edgewright.api.explain import group_rejections
@@ -80,8 +81,8 @@ def add_compile_report(file: FileReport, report: CompileReport) -> None:
 
 
 def _add_times(nodes: Sequence[Node], stored: Sequence[Node]) -> None:
-    """Give products of the model the times and cycles of those in the file, module by module, where both have the same
-    ones."""
+    """Give products of the model the times, cycles and weights of those in the file, module by module, where both have
+    the same ones."""
     in_file: dict[str, list[Node]] = {}
     for node in stored:
         if node.macs:
@@ -95,6 +96,7 @@ def _add_times(nodes: Sequence[Node], stored: Sequence[Node]) -> None:
         if [n.macs for n in same] == [n.macs for n in products]:
             for node, other in zip(products, same, strict=True):
                 node.ms, node.cycles = other.ms, other.cycles
+                node.histograms += [shown for shown in other.histograms if shown not in node.histograms]
 
 
 def _range(bounds: tuple[float, float]) -> str:
@@ -200,8 +202,8 @@ def _place_conversions(nodes: Sequence[Node]) -> None:
             continue
         around = [nodes[i].module for i in node.inputs] + [n.module for n in readers.get(at, ()) if n.module]
         if len(around) > len(node.inputs):
-            common = os.path.commonprefix([module.split(".") for module in around])
-            node.module = ".".join(common)
+            levels = zip(*(module.split(".") for module in around), strict=False)
+            node.module = ".".join(names[0] for names in takewhile(lambda names: len(set(names)) == 1, levels))
 
 
 def _shown_source(source: str) -> str:

@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 
 from edgewright.report.markup import escape
-from edgewright.report.model import Arena, Block, Roofs, Step, Timeline
+from edgewright.report.model import Arena, Block, Roofs, Span, Step, Timeline
 from edgewright.units import duration, number, share, size
 
-_COLORS = 8
+_COLORS = ("c0", "c1", "c2", "c3", "c5", "c6", "c7")
+_GRAY = "c4"  # of what has no color of its own
 _AXIS = 68  # width of the labels beside a chart
 _LABELED = 12  # points of a plot that all have labels
 _CHARACTER, _LINE = 6.6, 13  # width and height of a label's characters
@@ -61,11 +62,6 @@ def _tick(y: float, text: str) -> str:
     return _text(str(_AXIS - 6), y + 4, text, "end")
 
 
-def color_of(name: str) -> str:
-    """A class for everything of one name, the same in every chart."""
-    return f"c{sum(name.encode(errors='replace')) % _COLORS}"
-
-
 def _key(entries: Iterable[tuple[str, str]]) -> str:
     """The colors of a chart: a class and what it is."""
     squares = (
@@ -99,14 +95,25 @@ def arena_chart(arena: Arena, limit: int | None) -> str:
     ticks = sorted({round(part * (columns - 1)) for part in (0, 0.25, 0.5, 0.75, 1)})
     shapes += [_at((t + 0.5) / columns, above + plot + 16, f"#{t}") for t in ticks]
     title = f"Arena {arena.index} of {arena.method} over its {arena.instructions} instructions"
-    return _chart(above + plot + 24, title, shapes, [_tick(y(level), size(level)) for level in levels])
+    roles = dict.fromkeys(sorted(_role(block) for block in arena.blocks))
+    return _chart(above + plot + 24, title, shapes, [_tick(y(level), size(level)) for level in levels]) + _key(roles)
+
+
+def _role(block: Block) -> tuple[str, str]:
+    """The color of a tensor in an arena, and what it is.
+
+    >>> _role(Block("input 0", 0, 1, 0, 64)), _role(Block("conv1: linear (%3)", 0, 1, 0, 64))
+    (('c0', 'inputs'), ('c4', 'between instructions'))
+    """
+    roles = {"input": ("c0", "inputs"), "output": ("c2", "outputs"), "state": ("c1", "state, kept between calls")}
+    return roles.get(block.name.partition(" ")[0], (_GRAY, "between instructions"))
 
 
 def _rectangle(block: Block, wide: float, y: Callable[[float], float]) -> str:
     title = f"{block.name}: {size(block.bytes)} at {block.offset}, instructions {block.start} to {block.end}"
     top, bottom = y(block.offset + block.bytes), y(block.offset)
     width = (block.end - block.start + 1) * wide
-    return _rect(block.start * wide, top, width, bottom - top, f"block {color_of(block.name)}", title)
+    return _rect(block.start * wide, top, width, bottom - top, f"block {_role(block)[0]}", title)
 
 
 def _names_of_blocks(blocks: Sequence[Block], wide: float, y: Callable[[float], float]) -> Iterable[str]:
@@ -130,19 +137,44 @@ def flame_chart(timeline: Timeline) -> str:
     total = max((s.start + s.length for s in timeline.spans), default=1.0) or 1.0
     row = 26
     shapes = []
+    colors = _colors_of_kinds(timeline)
+    inner = {id(span) for span in _innermost(timeline)}
     for span in timeline.spans:
         x, width, y = 100 * span.start / total, 100 * span.length / total, 4 + row * span.depth
         name, title = escape(span.name), f"{span.name}: {duration(span.length / 1e6)}, {share(span.length / total)}"
         label = _text("4", 16, span.name) if width > _LABEL_WIDTH else ""
+        color = colors.get(_span_kind(span), _GRAY) if id(span) in inner else _GRAY
         # A nested svg cuts its text off where the span ends.
         shapes.append(
             f'<svg class="cut" x="{x:.3f}%" y="{y}" width="{max(width, _MIN_WIDTH):.3f}%" height="{row - 2}" '
             f'data-s="{span.start:.3f}" data-l="{span.length:.3f}" data-n="{name}"><title>{escape(title)}</title>'
-            f'<rect width="100%" height="100%" class="span {color_of(span.name)}"/>{label}</svg>'
+            f'<rect width="100%" height="100%" class="span {color}"/>{label}</svg>'
         )
     height = 4 + row * (1 + max((s.depth for s in timeline.spans), default=0))
     shapes += [_at(p, height + 18, duration(total * p / 1e6), "time") for p in (0, 0.25, 0.5, 0.75, 1)]
-    return _chart(height + 26, f"Flame chart: {timeline.title}", shapes, style="flame")
+    others = [(_GRAY, "other")] if len({_span_kind(span) for span in _innermost(timeline)}) > len(colors) else []
+    key = _key([*((style, kind) for kind, style in colors.items()), *others])
+    return _chart(height + 26, f"Flame chart: {timeline.title}", shapes, style="flame") + key
+
+
+def _colors_of_kinds(timeline: Timeline) -> dict[str, str]:
+    """Colors of the kinds of spans that no other span is in, for those that take most of the time."""
+    times: dict[str, float] = {}
+    for span in _innermost(timeline):
+        times[_span_kind(span)] = times.get(_span_kind(span), 0.0) + span.length
+    kinds = sorted(times, key=lambda kind: -times[kind])
+    return dict(zip(kinds, _COLORS, strict=False))
+
+
+def _innermost(timeline: Timeline) -> list[Span]:
+    """The spans that no other is in: what is in a span follows it."""
+    after = [span.depth for span in timeline.spans[1:]]
+    return [span for span, depth in zip(timeline.spans, [*after, 0], strict=True) if depth <= span.depth]
+
+
+def _span_kind(span: Span) -> str:
+    """What a span computes, without its layer."""
+    return operator_kind(span.name.rpartition(": ")[2])
 
 
 # ---------------------------------------------------------------------------------------------------------- scatters
@@ -239,7 +271,9 @@ def _roofline(
         shapes.append(_line(x.at(start), y.at(bandwidth * start), x.at(end), y.at(peak), "roof"))
         spots = [start ** (1 - part) * end**part for part in _PARTS]
         text = f"{name} {number(bandwidth / 1e9)} GB/s"
-        places = [(x.at(spot) / 100 * width + _RADIUS, y.at(bandwidth * spot) + 14, "start") for spot in spots]
+        highest = bandwidth == max(roofs.bytes.values())  # nothing is above it; the others have it above them
+        dx, dy, anchor = (-_RADIUS, -4, "end") if highest else (_RADIUS, 14, "start")
+        places = [(x.at(spot) / 100 * width + dx, y.at(bandwidth * spot) + dy, anchor) for spot in spots]
         labels.append((text, places))
     for name, macs in roofs.macs.items():
         start = x.at(macs / max(roofs.bytes.values()))
@@ -260,7 +294,7 @@ def _roofline(
 
 def _for_widths(draw: Callable[[float], str]) -> str:
     """A plot whose labels avoid each other, for wide and for narrow pages."""
-    widths = (("wide", 1120.0), ("narrow", 300.0))
+    widths = (("wide", 1120.0), ("narrow", 270.0))
     return "".join(f'<div class="{style}">{draw(width)}</div>' for style, width in widths)
 
 
@@ -272,8 +306,18 @@ def _kind(step: Step) -> str:
     >>> [_kind(Step("#0", name, 1.0, 1.0)) for name in names]
     ['conv2d', 'conv', 'conv']
     """
-    last = step.name.partition(" (")[0].rpartition(", ")[2]
-    return last.lstrip("0123456789 ").partition("+")[0]
+    return operator_kind(step.name)
+
+
+def operator_kind(name: str) -> str:
+    """The first of fused operators, the last pass of a layer; of an operator of a program, its name alone.
+
+    >>> operator_kind("aten::convolution.out"), operator_kind("2 dma, 33 conv (interpreted)")
+    ('convolution', 'conv')
+    """
+    last = name.partition(" (")[0].rpartition(", ")[2]
+    short = last.lstrip("0123456789 ").partition("+")[0]
+    return short.rpartition("::")[2].removesuffix(".out")
 
 
 def _kind_counts(points: Iterable[tuple[Step, float, float]]) -> dict[str, int]:

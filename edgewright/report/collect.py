@@ -21,10 +21,10 @@ from edgewright.lowering.estimates import MEMORIES, describe, seconds_per_cycle,
 from edgewright.report import timing
 from edgewright.report.file_facts import program_facts
 from edgewright.report.graphs import Contents, file_graph
-from edgewright.report.layer_sizes import delegate_bytes
+from edgewright.report.layer_sizes import DelegateBytes, delegate_bytes
 from edgewright.report.memory import memory_of
 from edgewright.report.model import DeviceLayer, Fact, FileReport, Measures, Pass, Passes, TestCase
-from edgewright.report.npu_passes import group_passes
+from edgewright.report.npu_passes import group_passes, memories_of
 from edgewright.runtime.disassembly import DelegateContents
 from edgewright.runtime.metadata import MethodMetadata
 from edgewright.runtime.metadata import describe as describe_method
@@ -35,6 +35,7 @@ from edgewright.units import duration, share, size
 
 _MEMORY = 4 << 30  # limit for the graph of a host twin
 MakeInputs = Callable[[MethodMetadata], Sequence[Any]]
+_MEMORIES_UNKNOWN = " Constants are in flash and scratch is in SRAM, unless the memory mode says otherwise."
 _TIME_BASIS = "measured on this machine"
 
 
@@ -67,7 +68,8 @@ def collect(
     report = FileReport(name, manifest=facts["manifest"] or {})
     report.target = ", ".join(_targets(program, facts["manifest"] or {}))
     report.graphs.append(file_graph(program, contents))
-    report.memory = memory_of(program, facts, delegate_bytes(program, contents))
+    delegates = delegate_bytes(program, contents)
+    report.memory = memory_of(program, facts, delegates)
     report.memory.flash, report.memory.ram = options.flash, options.ram
     report.measures = Measures(len(view), report.memory.planned)
     report.signature = [
@@ -79,7 +81,7 @@ def collect(
     _add_streams(report, program, contents)
     _add_facts(report, facts)
     _add_estimates(report, report.manifest.get("estimates"))
-    report.properties = _properties(facts, hashlib.sha256(view).hexdigest())
+    report.properties = _properties(facts, hashlib.sha256(view).hexdigest(), delegates)
     if options.inputs is not None:
         _run(report, options.inputs, source, data, twin, options)
     return report
@@ -221,6 +223,7 @@ def _add_estimates(report: FileReport, estimates: Any) -> None:
 def _add_streams(report: FileReport, program: schema.Program, contents: Contents) -> None:
     """The NPU passes of delegates whose backend's disassembler lists them."""
     length = seconds_per_cycle(report.manifest.get("estimates"))
+    memories = memories_of(report.manifest.get("estimates"))
     for plan in program.execution_plan:
         for index, delegate in enumerate(plan.delegates):
             info = find_provider(delegate.id, lambda info: info.disassemble)
@@ -232,7 +235,7 @@ def _add_streams(report: FileReport, program: schema.Program, contents: Contents
                 report.notes.append(f"{plan.name}, delegate {index}: {error}")
                 continue
             report.memory.scratch = max(report.memory.scratch, found.get("scratch_bytes", 0))
-            passes = [Pass(p["text"], p["traffic"], p["layer"]) for p in found.get("passes", ())]
+            passes = [Pass(p["text"], _by_memory(p["traffic"], memories), p["layer"]) for p in found.get("passes", ())]
             if passes:
                 for group in group_passes(found["passes"], contents(delegate).layers.cycles):
                     if group.cycles is not None:
@@ -241,7 +244,13 @@ def _add_streams(report: FileReport, program: schema.Program, contents: Contents
                         report.layers.device.append(row)
                 report.layers.device_basis = f"{_basis(report.manifest)} for {found['target']}, in the file"
                 title = f"{plan.name}, delegate {index}, {found['target']}"
-                report.layers.streams.append(Passes(title, found.get("traffic_basis", ""), passes))
+                basis = found.get("traffic_basis", "") + ("" if memories else _MEMORIES_UNKNOWN)
+                report.layers.streams.append(Passes(title, basis, passes))
+
+
+def _by_memory(traffic: Mapping[str, int], memories: Mapping[str, str]) -> dict[str, int]:
+    """Traffic with the memory of each region, where that is known: ``{"scratch (SRAM)": 8}``."""
+    return {f"{region} ({memories[region]})" if region in memories else region: n for region, n in traffic.items()}
 
 
 def _basis(manifest: Mapping[str, Any]) -> str:
@@ -280,8 +289,8 @@ def _run(
         report.facts.append(Fact("simulation here", duration(run.milliseconds / 1e3), basis))
 
 
-def _properties(facts: dict[str, Any], digest: str) -> dict[str, str]:
-    """Properties that files are compared by."""
+def _properties(facts: dict[str, Any], digest: str, delegates: Sequence[DelegateBytes]) -> dict[str, str]:
+    """Properties that files are compared by. ``delegates``: with the data that they look up by name."""
     manifest = facts["manifest"] or {}
     found = {"SHA-256": digest[:16], "schema version": str(facts["schema_version"])}
     found |= {
@@ -301,8 +310,9 @@ def _properties(facts: dict[str, Any], digest: str) -> dict[str, str]:
         found |= {f"{prefix}operator {o['name']}": plural(o["calls"], "call") for o in method["operators"]}
         blobs = [(f"{prefix}delegate {d['id']}", d) for d in method["delegates"]]
         for name in dict.fromkeys(name for name, _ in blobs):
-            own = [d for n, d in blobs if n == name]
-            found[name] = f"{plural(sum(d['calls'] for d in own), 'call')}, {size(sum(d['bytes'] for d in own))}"
+            calls = sum(d["calls"] for n, d in blobs if n == name)
+            total = sum(d.total for d in delegates if f"{d.method}: delegate {d.backend}" == name)
+            found[name] = f"{plural(calls, 'call')}, {size(total)}"
     return found
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape as _escape
 
 MAX_ROWS = 1_000  # rows of a table in a page
 _COUNTED = 10  # rows from which a table says how many it has: it scrolls
+_EXACT = 200.0  # decibels from which a result counts as exact
 _LONG_NAME = 12  # characters of a first column that does not become narrower than that on a phone
 _MAX_TEXT = 400  # characters of a name: files are not trusted
 # Characters that change the direction of text could make a name look like another one.
@@ -44,6 +46,13 @@ class Cell:
     value: float | None = None
     bar: float | None = None
     style: str = ""
+
+
+def decibels(value: float | None) -> Cell:
+    """An SQNR, or an empty cell if it is not known."""
+    if value is None:
+        return Cell("")
+    return Cell("exact" if value >= _EXACT else f"{value:.1f}", value)
 
 
 def table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[Cell | str]], total: int | None = None) -> str:
@@ -84,8 +93,17 @@ def _bar(fraction: float) -> str:
     return f'<svg class="bar" {box} aria-hidden="true"><rect width="{width:.1f}" height="8"/></svg>'
 
 
+def prose(text: object) -> str:
+    """Text in which commands stand between backquotes.
+
+    >>> prose("`a<b` says why")
+    '<code>a&lt;b</code> says why'
+    """
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
+
+
 def paragraph(text: str, style: str = "") -> str:
-    return f'<p class="{style}">{escape(text)}</p>' if style else f"<p>{escape(text)}</p>"
+    return f'<p class="{style}">{prose(text)}</p>' if style else f"<p>{prose(text)}</p>"
 
 
 def fold(summary: str, content: str, opened: bool = False) -> str:

@@ -6,8 +6,16 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
+from typing import Any
 
+from edgewright.lowering.estimates import MEMORIES
 from edgewright.runtime.disassembly import PassTraffic
+
+_IN_SRAM = {  # regions of a command stream, by Vela's memory mode
+    "Sram_Only": ("constants", "scratch", "fast scratch"),
+    "Shared_Sram": ("scratch", "fast scratch"),
+    "Dedicated_Sram": ("fast scratch",),
+}
 
 
 @dataclass(frozen=True)
@@ -42,3 +50,22 @@ def group_passes(passes: Sequence[PassTraffic], cycles: Mapping[int, int]) -> li
         macs = sum(p["macs"] for _, p in listed)
         groups.append(PassGroup(layer, operator, macs, sum(known) if known else None, dict(traffic)))
     return groups
+
+
+def memories_of(estimates: Any) -> dict[str, str]:
+    """The memory of each region of a command stream, as the estimates of a file say; they are not trusted.
+
+    >>> memories_of([{"memory_mode": "Shared_Sram", "memory": {"off_chip_flash": 9, "sram": 5}}])
+    {'constants': 'off-chip flash', 'scratch': 'SRAM', 'fast scratch': 'SRAM'}
+    >>> memories_of([{"memory_mode": "Shared_Sram", "memory": {"dram": 9, "off_chip_flash": 9}}])
+    {'scratch': 'SRAM', 'fast scratch': 'SRAM'}
+    """
+    listed = [e for e in estimates if isinstance(e, Mapping)] if isinstance(estimates, list) else []
+    if len(listed) != 1 or not isinstance(listed[0].get("memory"), Mapping):
+        return {}
+    mode, used = str(listed[0].get("memory_mode")), listed[0]["memory"]
+    in_sram = next((regions for name, regions in _IN_SRAM.items() if mode.startswith(name)), None)
+    others = [name for key, name in MEMORIES.items() if key != "sram" and used.get(key)]
+    if in_sram is None:
+        return {}
+    return {r: "SRAM" if r in in_sram else others[0] for r in _IN_SRAM["Sram_Only"] if r in in_sram or len(others) == 1}

@@ -7,13 +7,26 @@ import re
 from collections.abc import Sequence
 
 from edgewright.report.charts import arena_chart, budget_bar, flame_chart, pareto_chart, roofline
-from edgewright.report.markup import MAX_ROWS, Cell, escape, fold, paragraph, table
-from edgewright.report.model import Arena, Fact, FileReport, GraphView, Layers, Memory, Node, Report, TestCase
+from edgewright.report.markup import MAX_ROWS, Cell, decibels, escape, fold, paragraph, prose, table
+from edgewright.report.model import (
+    Arena,
+    Fact,
+    FileReport,
+    GraphView,
+    Layers,
+    Memory,
+    Node,
+    Pass,
+    Passes,
+    Report,
+    TestCase,
+)  # fmt: skip
+from edgewright.report.side_by_side import layers_side_by_side
 from edgewright.units import duration, number, share, size
 
 _COMPLETE = 0.95  # of a run: what is left is explained
-_EXACT = 200.0  # decibels from which a result counts as exact
 FRONTIER = "Dots of another color are the Pareto frontier: no other dot is better in both."
+_NO_ERRORS = "Errors of layers: run `edgewright report` on this file with --model, --inputs and --quantize."
 _LOCATION = re.compile(r"(.*?:\d+): ")  # of a source line, before its text
 _STATUS = {"good": "✓ ", "warn": "! ", "bad": "✗ "}
 
@@ -35,9 +48,9 @@ def overview(file: FileReport) -> str:
         listed = "".join(f"<li>{escape(line)}</li>" for line in file.estimates)
         parts.append(f'<h3>Estimates</h3><ul class="notes">{listed}</ul>')
     if file.next_steps:
-        parts.append(f"<h3>What to do next</h3><ul>{''.join(f'<li>{escape(s)}</li>' for s in file.next_steps)}</ul>")
+        parts.append(f"<h3>What to do next</h3><ul>{''.join(f'<li>{prose(s)}</li>' for s in file.next_steps)}</ul>")
     if file.notes:
-        parts.append(f'<h3>Notes</h3><ul class="notes">{"".join(f"<li>{escape(n)}</li>" for n in file.notes)}</ul>')
+        parts.append(f'<h3>Notes</h3><ul class="notes">{"".join(f"<li>{prose(n)}</li>" for n in file.notes)}</ul>')
     if file.tests:
         parts.append(_tests(file.tests))
     if file.signature:
@@ -97,7 +110,7 @@ def _legend(view: GraphView) -> str:
 
 
 def _operators(view: GraphView) -> str:
-    heads = ("module", "operator", "name", "runs on", "result", "quantization", "source", "why not delegated",
+    heads = ("module", "operator", "name", "runs on", "why not delegated", "result", "quantization", "source",
              ">MACs", ">result bytes", ">weights", ">time here", ">cycles", ">error adds, dB")  # fmt: skip
     shown, rows = _filled_columns(heads, [_row(node) for node in view.nodes[:MAX_ROWS]])
     content = table(f"Operators of the {view.title}", shown, rows, view.total)
@@ -106,11 +119,10 @@ def _operators(view: GraphView) -> str:
 
 def _row(node: Node) -> tuple[Cell | str, ...]:
     return (
-        node.module, node.operator, node.name, node.placement, _text(node.outputs), _text(node.quantization),
-        _text([_location(node.source)] if node.source else []), _text(node.rules),
-        _count(node.macs), _size(node.bytes), _size(node.weights),
-        Cell("") if node.ms is None else Cell(duration(node.ms / 1e3), node.ms), _count(node.cycles or 0),
-        decibels(node.error),
+        node.module, node.operator, node.name, node.placement, _text(node.rules), _text(node.outputs),
+        _text(node.quantization), _text([_location(node.source)] if node.source else []), _count(node.macs),
+        _size(node.bytes), _size(node.weights), Cell("") if node.ms is None else Cell(duration(node.ms / 1e3), node.ms),
+        _count(node.cycles or 0), decibels(node.error),
     )  # fmt: skip
 
 
@@ -137,18 +149,14 @@ def _size(value: int) -> Cell:
     return Cell(size(value), value) if value else Cell("")
 
 
-def decibels(value: float | None) -> Cell:
-    if value is None:
-        return Cell("")
-    return Cell("exact" if value >= _EXACT else f"{value:.1f}", value)
-
-
 # ------------------------------------------------------------------------------------------------------------ layers
 
 
 def layers(found: Layers) -> str:
     on_device, here = [*_device(found), *_streams(found)], _steps(found)
     parts = [*_errors(found), *on_device, *here]  # of the device first
+    if parts and not found.errors:
+        parts.append(paragraph(_NO_ERRORS, "about"))
     empty = "Nothing was measured: run the report without --no-run, or with --model and --inputs for errors by layer."
     return "".join(parts) or paragraph(empty, "about")
 
@@ -248,16 +256,28 @@ def _streams(found: Layers) -> list[str]:
         ]
         totals = ", ".join(f"{m} {size(sum(p.traffic.get(m, 0) for p in stream.passes))}" for m in memories)
         heads = (">pass", *(["layer"] if named else []), "operation", *(f">{m}" for m in memories))
-        parts += [
-            "<h3>Passes of the NPU</h3>",
-            paragraph(f"{stream.title}: {len(stream.passes):,} passes; {totals}. {stream.basis}", "about"),
-        ]
-        parts.append(
-            fold(
-                f"Passes of {stream.title}", table("Passes of the command stream", heads, rows), opened=len(rows) <= 60
-            )
-        )
+        about = f"{stream.title}: {len(stream.passes):,} passes; {totals}. {stream.basis}"
+        parts += ["<h3>Traffic of the NPU</h3>", paragraph(about, "about")]
+        if named:
+            parts.append(_traffic_by_layer(stream, memories))
+        listed = table(f"Passes of {stream.title}", heads, rows)
+        parts.append(fold(f"All {len(rows):,} passes", listed, opened=not named and len(rows) <= 60))
     return parts
+
+
+def _traffic_by_layer(stream: Passes, memories: Sequence[str]) -> str:
+    """Passes of a layer together, in the order in which the layers begin, with bars."""
+    layers: dict[str, list[Pass]] = {}
+    for one in stream.passes:
+        layers.setdefault(one.layer, []).append(one)
+    moved = {name: [sum(p.traffic.get(m, 0) for p in passes) for m in memories] for name, passes in layers.items()}
+    most = max((count for counts in moved.values() for count in counts), default=0) or 1
+    rows: list[Sequence[Cell | str]] = [
+        (name, Cell(str(len(layers[name])), len(layers[name])),
+         *(Cell(size(count), count, count / most) if count else Cell("") for count in counts))
+        for name, counts in moved.items()
+    ]  # fmt: skip
+    return table(f"Traffic by layer of {stream.title}", ("layer", ">passes", *(f">{m}" for m in memories)), rows)
 
 
 # ------------------------------------------------------------------------------------------------------------ memory
@@ -355,7 +375,7 @@ def timeline(file: FileReport) -> str:
 
 def compare(report: Report) -> str:
     """Files side by side, differences first, and Pareto plots where several have the figures."""
-    parts = [_measures(report.files), *_plots(report.files)]
+    parts = [_measures(report.files), *_plots(report.files), layers_side_by_side(report.files)]
     for name, error in report.failures.items():
         parts.append(f"<p class='bad'>✗ {escape(name)} failed: {escape(error)}</p>")
     names = list(dict.fromkeys(key for file in report.files for key in file.properties))

@@ -38,7 +38,8 @@ def test_all_targets_are_on_one_page(compiled: CompileResults, tmp_path: Path) -
     plain = text_of(page)
     for result in compiled.values():
         assert f"{result.report.sqnr:.1f} dB" in plain
-    assert "Vela's estimate" in plain and "Cycles on the device" in plain and "Passes of the NPU" in plain
+    assert "Vela's estimate" in plain and "Cycles on the device" in plain and "Traffic of the NPU" in plain
+    assert "scratch (SRAM)" in plain and "constants (off-chip flash)" in plain and "Layers side by side" in plain
     assert "runs on this machine only" in plain and "Accuracy and file size" in plain
     assert "The times have different sources" in plain
     assert f'href="{tmp_path}/r.html"' in compiled._repr_html_()

@@ -13,8 +13,9 @@ import pytest
 
 from edgewright.report.charts import Tight, arena_chart, flame_chart, pareto_chart, roofline
 from edgewright.report.export import model_explorer, perfetto_trace
-from edgewright.report.model import Arena, Block, Report, Roofs, Step
+from edgewright.report.model import Arena, Block, FileReport, Report, Roofs, Span, Step, Timeline, Weights
 from edgewright.report.page import page
+from edgewright.report.side_by_side import layers_side_by_side
 from edgewright.units import size
 from tests.report.programs import HOSTILE, hostile, large, portable, text_of
 
@@ -193,3 +194,37 @@ def test_other_tools_get_their_formats() -> None:
     overlays = model_explorer(report)
     assert set(overlays) == {"time", "macs", "weights"}
     assert overlays["macs"]["graph"]["results"]["#0"] == {"value": 2_457_600}
+
+
+def test_layers_of_two_files_are_side_by_side_the_largest_difference_first() -> None:
+    one, other = FileReport("one.pte"), FileReport("other.pte")
+    one.layers.steps = [Step("#0", "conv2d", 1.0, 0.1, layer="stem"), Step("#1", "conv2d", 9.0, 0.9, layer="head")]
+    other.layers.steps = [Step("#0", "conv2d", 2.0, 0.5, layer="stem"), Step("#1", "conv2d", 1.0, 0.2, layer="head"),
+                          Step("#2", "add", 1.0, 0.3, layer="head")]  # fmt: skip
+    one.memory.weights = [Weights("head", 1, 2048), Weights("delegates: commands", 1, 9)]
+    other.memory.weights = [Weights("head", 1, 1024)]
+    shown = text_of(layers_side_by_side([one, other]))
+    assert "time, one.pte" in shown and "time, other.pte" in shown and "times as long" in shown
+    rows = shown.partition("weights, other.pte")[2].split()
+    assert " ".join(rows).startswith(
+        "times as long head 9.00 ms 2.00 ms 2.00 KiB 1.00 KiB 0.222 stem 1.00 ms 2.00 ms 2.00"
+    )
+    assert "commands" not in shown
+
+
+def test_simulated_times_are_not_side_by_side_with_those_of_a_device() -> None:
+    one, other = FileReport("one.pte"), FileReport("other.pte")
+    one.layers.steps = other.layers.steps = [Step("#0", "conv2d", 1.0, 1.0, layer="stem")]
+    other.layers.simulated = "sm8550 simulated"
+    assert layers_side_by_side([one, other]) == ""
+
+
+def test_spans_have_the_color_of_what_they_compute() -> None:
+    spans = [Span("forward", 0, 9, 0), Span("XnnpackBackend", 0, 8, 1), Span("stem: conv2d+add", 0, 5, 2),
+             Span("head: conv2d", 5, 2, 2), Span("head: linear", 7, 1, 2), Span("aten::mean.out", 8, 1, 1)]  # fmt: skip
+    chart = flame_chart(Timeline("forward", "made up", spans, len(spans)))
+    colors = re.findall(r'class="span (c\d)"', chart)
+    assert colors[0] == colors[1] == "c4"  # what other spans are in
+    assert colors[2] == colors[3] != colors[4] and colors[5] not in colors[:5]
+    assert [name in chart.partition('class="key"')[2] for name in ("conv2d", "linear", "mean", "forward")] == [
+        True, True, True, False]  # fmt: skip

@@ -412,7 +412,7 @@
       const data = isModule(item) ? item : item.node;
       if (!m) {
         const p = isModule(item) ? [...item.places].sort((a, b) => b[1] - a[1])[0][0] : item.node.p;
-        return [css(hues[places.indexOf(p)]), 0.35, css("--text")];
+        return [css(hues[places.indexOf(p)]), 0.5, css("--text")];
       }
       const value = data[m.key];
       if (value === undefined) return [css("--panel"), 1, css("--text")];
@@ -631,7 +631,7 @@
       key.replaceChildren();
       const m = MEASURES[color.value];
       const add = (name, back) => { const made = make("span", {}, name); made.style.setProperty("--k", back); key.append(made); };
-      if (!m) places.forEach((p, i) => add(graph.texts[p] + (graph.texts[p] === "cpu" ? " (dashed)" : ""), css(hues[i])));
+      if (!m) places.forEach((p, i) => add(graph.texts[p] + (graph.texts[p] === "cpu" ? " (dashed)" : ""), `color-mix(in srgb, ${css(hues[i])} 50%, ${css("--bg")})`));
       else {
         const [low, high] = range(m);
         [0, 0.5, 1].forEach((part) => add(m.text(low + (high - low) * (m.inverse ? 1 - part * part : part * part)), `rgb(${ramp(part)})`));

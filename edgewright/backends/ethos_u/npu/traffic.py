@@ -18,10 +18,7 @@ from edgewright.ir.graph import Origin
 from edgewright.ir.layer_names import layer_of
 from edgewright.runtime.disassembly import PassTraffic
 
-BASIS = (
-    "Bytes of operands, each counted once: a lower bound, as blocks may be read again. Constants are in flash and "
-    "scratch is in SRAM, unless the memory mode says otherwise."
-)
+BASIS = "Bytes of operands, each counted once: a lower bound, as blocks may be read again."
 _REGIONS = {0: "constants", 1: "scratch", 2: "fast scratch"}
 
 
