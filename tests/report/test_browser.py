@@ -8,6 +8,7 @@ Needs ``pip install playwright`` and Debian's ``chromium``; ``npm pack axe-core`
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import tarfile
 from collections.abc import Iterator
@@ -245,6 +246,10 @@ def test_print_draws_the_graph_on_white_paper(open_page: Any, path: Path) -> Non
     assert sheets.count() == page.locator(".graph").count() == 3
     for at in range(3):
         assert sheets.nth(at).is_visible() and sheets.nth(at).locator("path").first.get_attribute("d")
+    key = page.locator(".graph .key").first
+    assert key.is_visible() and "cpu" in key.inner_text()  # though nobody opened the tab
+    shade = key.locator("span").first.evaluate("s => getComputedStyle(s, '::before').backgroundColor")
+    assert [float(part) > 0.6 for part in re.findall(r"0\.\d+", shade)] == [True] * 3  # mixed with white
     shown = sheets.first.inner_html()
     assert "convolution" in shown and "float32[1, 32, 32, 32]" in shown and "relu" in shown
     sizes = page.locator(".sheet svg").evaluate_all("all => all.map(s => [s.clientWidth, s.clientHeight])")

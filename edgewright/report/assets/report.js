@@ -631,11 +631,11 @@
       key.replaceChildren();
       const m = MEASURES[color.value];
       const add = (name, back) => { const made = make("span", {}, name); made.style.setProperty("--k", back); key.append(made); };
-      if (!m) places.forEach((p, i) => add(graph.texts[p] + (graph.texts[p] === "cpu" ? " (dashed)" : ""), `color-mix(in srgb, ${css(hues[i])} 50%, ${css("--bg")})`));
+      if (!m) places.forEach((p, i) => add(graph.texts[p] + (graph.texts[p] === "cpu" ? " (dashed)" : ""), `color-mix(in srgb, var(${hues[i]}) 50%, var(--bg))`));
       else {
         const [low, high] = range(m);
         [0, 0.5, 1].forEach((part) => add(m.text(low + (high - low) * (m.inverse ? 1 - part * part : part * part)), `rgb(${ramp(part)})`));
-        add("none, or not known", css("--panel"));
+        add("none, or not known", "var(--panel)");
       }
       request();
     };
@@ -658,13 +658,14 @@
     };
     openSome(tree, 80);
     describe();
+    legend(); // in print also of a graph that was not shown on the screen
     const start = () => {
       if (!resize()) return;
-      if (!ready) { ready = true; arrange(); fit(); legend(); } else request();
+      if (!ready) { ready = true; arrange(); fit(); } else request();
     };
     onShow.push(start);
     addEventListener("resize", start);
-    dark.addEventListener("change", () => { legend(); });
+    dark.addEventListener("change", request);
     place.graph = { tree, select, openAll, sheet: () => sheet(), get boxes() { return drawn.boxes.length; }, get edges() { return drawn.edges; } };
 
     // ---------------------------------------------------------------------------------------------- for print
