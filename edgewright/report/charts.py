@@ -24,6 +24,7 @@ _SHIFTS = (-11, 4, 20, -11 - _LINE, 20 + _LINE, -11 - 2 * _LINE)  # of a label f
 _PARTS = (0.3, 0.6, 0.15, 0.8)  # of a roof's length, where its name may be
 _MIN_DECADES = 0.05
 _MIN_WIDTH = 0.05  # percent
+_PHONE_LABEL = 24  # percent of a phone's width that hold a few words
 _LABEL_WIDTH = 4  # percent of a span that has its name inside, before anyone zooms
 
 
@@ -95,7 +96,7 @@ def arena_chart(arena: Arena, limit: int | None) -> str:
     ticks = sorted({round(part * (columns - 1)) for part in (0, 0.25, 0.5, 0.75, 1)})
     shapes += [_at((t + 0.5) / columns, above + plot + 16, f"#{t}") for t in ticks]
     title = f"Arena {arena.index} of {arena.method} over its {arena.instructions} instructions"
-    roles = dict.fromkeys(sorted(_role(block) for block in arena.blocks))
+    roles = [(f"{style} block", role) for style, role in sorted({_role(block) for block in arena.blocks})]
     return _chart(above + plot + 24, title, shapes, [_tick(y(level), size(level)) for level in levels]) + _key(roles)
 
 
@@ -126,7 +127,8 @@ def _names_of_blocks(blocks: Sequence[Block], wide: float, y: Callable[[float], 
                 and b.offset < block.offset + block.bytes and block.offset < b.offset + b.bytes)  # fmt: skip
         width = (min(over, default=block.end + 1) - block.start) * wide
         box = f'x="{block.start * wide:.2f}%" y="{top:.1f}" width="{width:.2f}%" height="{bottom - top:.1f}"'
-        yield f'<svg class="cut" {box}>{_text("4", _LINE, block.name)}</svg>'
+        style = "cut" if width > _PHONE_LABEL else "cut wide"  # a phone has no room for it
+        yield f'<svg class="{style}" {box}>{_text("4", _LINE, block.name)}</svg>'
 
 
 # ------------------------------------------------------------------------------------------------------ flame chart
@@ -152,8 +154,10 @@ def flame_chart(timeline: Timeline) -> str:
         )
     height = 4 + row * (1 + max((s.depth for s in timeline.spans), default=0))
     shapes += [_at(p, height + 18, duration(total * p / 1e6), "time") for p in (0, 0.25, 0.5, 0.75, 1)]
-    others = [(_GRAY, "other")] if len({_span_kind(span) for span in _innermost(timeline)}) > len(colors) else []
-    key = _key([*((style, kind) for kind, style in colors.items()), *others])
+    others = (
+        [(f"{_GRAY} span", "other")] if len({_span_kind(span) for span in _innermost(timeline)}) > len(colors) else []
+    )
+    key = _key([*((f"{style} span", kind) for kind, style in colors.items()), *others])
     return _chart(height + 26, f"Flame chart: {timeline.title}", shapes, style="flame") + key
 
 

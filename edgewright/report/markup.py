@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape as _escape
+from itertools import chain, repeat
 
 MAX_ROWS = 1_000  # rows of a table in a page
 _COUNTED = 10  # rows from which a table says how many it has: it scrolls
@@ -65,7 +66,7 @@ def table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[Cell | str
         f'<th scope="col"{" class=n" if r else ""}>{escape(h.lstrip(">"))}</th>'
         for h, r in zip(heads, right, strict=True)
     )
-    body = "".join(f"<tr>{''.join(map(_cell, line, right))}</tr>" for line in shown)
+    body = "".join(f"<tr>{''.join(map(_cell, line, right, chain([True], repeat(False))))}</tr>" for line in shown)
     more = f'<p class="more">The first {len(shown):,} of {total:,}.</p>' if total > len(shown) else ""
     counted = f"{escape(caption)} · {len(shown):,} rows" if len(shown) >= _COUNTED else escape(caption)
     first = [line[0].text if isinstance(line[0], Cell) else line[0] for line in shown]
@@ -76,12 +77,14 @@ def table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[Cell | str
     )
 
 
-def _cell(cell: Cell | str, right: bool) -> str:
+def _cell(cell: Cell | str, right: bool, first: bool) -> str:
     cell = Cell(cell) if isinstance(cell, str) else cell
     classes = " ".join(filter(None, ("n" if right else "", cell.style)))
     attributes = f' class="{classes}"' if classes else ""
     attributes += f' data-v="{cell.value:.12g}"' if cell.value is not None else ""
     text = escape(cell.text).replace("::", "::<wbr>")  # operators have long names, which may be broken there
+    if first and not right:
+        text = text.replace(".", ".<wbr>")  # and so have modules
     if cell.bar is None:
         return f"<td{attributes}>{text}</td>"
     return f"<td{attributes}>{_bar(cell.bar)}<span>{text}</span></td>"

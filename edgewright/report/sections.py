@@ -10,6 +10,7 @@ from edgewright.report.charts import arena_chart, budget_bar, flame_chart, paret
 from edgewright.report.markup import MAX_ROWS, Cell, decibels, escape, fold, paragraph, prose, table
 from edgewright.report.model import (
     Arena,
+    DeviceLayer,
     Fact,
     FileReport,
     GraphView,
@@ -26,6 +27,7 @@ from edgewright.units import duration, number, share, size
 
 _COMPLETE = 0.95  # of a run: what is left is explained
 FRONTIER = "Dots of another color are the Pareto frontier: no other dot is better in both."
+_MANY = 100  # rows of an estimate that are more than layers
 _NO_ERRORS = "Errors of layers: run `edgewright report` on this file with --model, --inputs and --quantize."
 _LOCATION = re.compile(r"(.*?:\d+): ")  # of a source line, before its text
 _STATUS = {"good": "✓ ", "warn": "! ", "bad": "✗ "}
@@ -238,11 +240,10 @@ def _device(found: Layers) -> list[str]:
         for d in found.device
     ]
     heads = ("layer", ">cycles", ">time", ">MACs used", ">MACs", "operator")
-    return [
-        "<h3>Cycles on the device</h3>",
-        paragraph(f"{found.device_basis}.", "about"),
-        table("Layers on the NPU", *_filled_columns(heads, rows)),
-    ]
+    listed = table("Layers on the NPU", *_filled_columns(heads, rows))
+    if len(rows) > _MANY and found.streams:  # whose traffic is listed by layer, with the cycles
+        listed = fold(f"All {len(rows):,} rows of the estimate", listed)
+    return ["<h3>Cycles on the device</h3>", paragraph(f"{found.device_basis}.", "about"), listed]
 
 
 def _streams(found: Layers) -> list[str]:
@@ -257,27 +258,36 @@ def _streams(found: Layers) -> list[str]:
         totals = ", ".join(f"{m} {size(sum(p.traffic.get(m, 0) for p in stream.passes))}" for m in memories)
         heads = (">pass", *(["layer"] if named else []), "operation", *(f">{m}" for m in memories))
         about = f"{stream.title}: {len(stream.passes):,} passes; {totals}. {stream.basis}"
-        parts += ["<h3>Traffic of the NPU</h3>", paragraph(about, "about")]
+        parts += [
+            "<h3>Cycles and traffic of the NPU by layer</h3>"
+            if named and found.device
+            else "<h3>Traffic of the NPU</h3>",
+            paragraph(about, "about"),
+        ]
         if named:
-            parts.append(_traffic_by_layer(stream, memories))
+            parts.append(_traffic_by_layer(stream, memories, found.device if len(found.streams) == 1 else ()))
         listed = table(f"Passes of {stream.title}", heads, rows)
         parts.append(fold(f"All {len(rows):,} passes", listed, opened=not named and len(rows) <= 60))
     return parts
 
 
-def _traffic_by_layer(stream: Passes, memories: Sequence[str]) -> str:
-    """Passes of a layer together, in the order in which the layers begin, with bars."""
+def _traffic_by_layer(stream: Passes, memories: Sequence[str], device: Sequence[DeviceLayer]) -> str:
+    """Passes and estimated cycles of a layer together, in the order in which the layers begin, with bars."""
     layers: dict[str, list[Pass]] = {}
     for one in stream.passes:
         layers.setdefault(one.layer, []).append(one)
     moved = {name: [sum(p.traffic.get(m, 0) for p in passes) for m in memories] for name, passes in layers.items()}
     most = max((count for counts in moved.values() for count in counts), default=0) or 1
+    cycles = {name: sum(d.cycles for d in device if d.name == name) for name in layers}
+    longest = max(cycles.values(), default=0) or 1
     rows: list[Sequence[Cell | str]] = [
-        (name, Cell(str(len(layers[name])), len(layers[name])),
+        (name, Cell(f"{cycles[name]:,}", cycles[name], cycles[name] / longest) if cycles[name] else "",
+         Cell(str(len(layers[name])), len(layers[name])),
          *(Cell(size(count), count, count / most) if count else Cell("") for count in counts))
         for name, counts in moved.items()
     ]  # fmt: skip
-    return table(f"Traffic by layer of {stream.title}", ("layer", ">passes", *(f">{m}" for m in memories)), rows)
+    heads = ("layer", ">cycles", ">passes", *(f">{m}" for m in memories))
+    return table(f"Cycles and traffic by layer of {stream.title}", *_filled_columns(heads, rows))
 
 
 # ------------------------------------------------------------------------------------------------------------ memory

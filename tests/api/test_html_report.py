@@ -38,7 +38,7 @@ def test_all_targets_are_on_one_page(compiled: CompileResults, tmp_path: Path) -
     plain = text_of(page)
     for result in compiled.values():
         assert f"{result.report.sqnr:.1f} dB" in plain
-    assert "Vela's estimate" in plain and "Cycles on the device" in plain and "Traffic of the NPU" in plain
+    assert "Vela's estimate" in plain and "Cycles on the device" in plain and "traffic of the NPU by layer" in plain
     assert "scratch (SRAM)" in plain and "constants (off-chip flash)" in plain and "Layers side by side" in plain
     assert "runs on this machine only" in plain and "Accuracy and file size" in plain
     assert "The times have different sources" in plain
