@@ -12,6 +12,7 @@ import re
 import shutil
 import tarfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -303,10 +304,26 @@ def test_large_graphs_stay_usable(open_page: Any, tmp_path: Path, count: int, se
     assert frame < (150 if count <= 5_000 else 500)
 
 
+def test_a_backend_has_one_color_and_a_single_module_is_open(open_page: Any, tmp_path: Path) -> None:
+    """Whatever comes first in a graph, and however many operators there are."""
+    other = divided()
+    other.graphs[0].nodes.reverse()
+    other.graphs[0].nodes = [replace(node, inputs=()) for node in other.graphs[0].nodes]
+    save(Report("colors", [divided(), other, large(5_000)]), tmp_path / "colors.html")
+    page = open_page(tmp_path / "colors.html")
+    page.get_by_role("tab", name="Graph").click()
+    colors = """all => all.map((key) => Object.fromEntries(
+      [...key.children].map((k) => [k.textContent, k.style.getPropertyValue('--k')])))"""
+    first, second, third = page.locator(".graph .key").evaluate_all(colors)
+    assert first == second == third and len(set(first.values())) == 2
+    page.locator("#file").select_option("2")
+    assert page.evaluate("[...document.querySelectorAll('.graph')].pop().graph.boxes") > 30
+
+
 def divided() -> FileReport:
     """A program in which two norms of one module run on the CPU, each between two delegates."""
     nodes = [
-        Node("a", "linear", "xnnpack 0.net.first"),
+        Node("a", "linear", "xnnpack 0.net.first", "xnnpack"),
         Node("b", "layer_norm", "net.norm1", CPU, (0,)),
         Node("c", "linear", "xnnpack 1.net.second", "xnnpack", (1,)),
         Node("d", "layer_norm", "net.norm2", CPU, (2,)),

@@ -350,6 +350,13 @@
     pen.lineTo(x2 + 4, y2 - 6);
   };
 
+  const hueByName = new Map(); // a backend has one color in all graphs of a page
+  const hueOf = (name) => {
+    if (name === "cpu") return "--c4";
+    if (!hueByName.has(name)) hueByName.set(name, ["--c0", "--c1", "--c2", "--c3"][hueByName.size % 4]);
+    return hueByName.get(name);
+  };
+
   const drawGraph = (place, graph) => {
     const tree = buildTree(graph);
     const canvas = make("canvas", { tabindex: "0", role: "application", "aria-label":
@@ -370,7 +377,7 @@
     };
     let view = { x: 0, y: 0, zoom: 1 }, drawn = { boxes: [], edges: [] }, selected = null, pending = 0, ready = false;
     const places = [...new Set(graph.nodes.map((n) => n.p))];
-    const hues = places.map((p, i) => (graph.texts[p] === "cpu" ? "--c4" : ["--c0", "--c1", "--c2", "--c3"][i % 4]));
+    const hues = places.map((p) => hueOf(graph.texts[p]));
 
     const measure = (item) => {
       context.font = "13px system-ui, sans-serif";
@@ -650,7 +657,7 @@
       let boxes = 0;
       while (queue.length) {
         const m = queue.shift();
-        if (boxes + m.children.length > limit && m !== tree.root) continue;
+        if (boxes + m.children.length > limit && boxes > 1) continue; // a single box says nothing
         m.open = true;
         boxes += m.children.length;
         queue.push(...m.children.filter(isModule));
