@@ -75,7 +75,7 @@ def _tests(tests: Sequence[TestCase]) -> str:
 
 def _fact(fact: Fact) -> str:
     status = f' class="{fact.status}"' if fact.status else ""
-    basis = f"<small>{escape(fact.basis)}</small>" if fact.basis else ""
+    basis = f"<small>{prose(fact.basis)}</small>" if fact.basis else ""
     mark = _STATUS.get(fact.status, "")
     return f"<div><dt>{escape(fact.label)}</dt><dd{status}>{mark}{escape(fact.value)}{basis}</dd></div>"
 

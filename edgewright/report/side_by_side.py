@@ -33,9 +33,9 @@ def layers_side_by_side(files: Sequence[FileReport]) -> str:
             if figure:
                 heads.append(f">{_HEADS[title]}, {file.name}")
                 cells.append([_CELLS[title](name, figure) for name in names])
-    if len(files) == 2 and kind == "time" and files[0].measures.time_basis == files[1].measures.time_basis:
-        heads.append(">times as long")
-        cells.append([_ratio(times[0].get(name), times[1].get(name)) for name in names])
+        if title == "time" and len(files) == 2 and files[0].measures.time_basis == files[1].measures.time_basis:
+            heads.append(">times as long")
+            cells.append([_ratio(times[0].get(name), times[1].get(name)) for name in names])
     rows = list(zip(*cells, strict=True))
     return f"<h3>Layers side by side</h3>{paragraph(_ABOUT, 'about')}{table('Layers of the files', heads, rows)}"
 
