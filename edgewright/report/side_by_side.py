@@ -25,13 +25,15 @@ def layers_side_by_side(files: Sequence[FileReport]) -> str:
     names = [name for name in dict.fromkeys(found) if name]
     if not names:
         return ""
+    targets = [file.target for file in files]
+    labels = targets if all(targets) and len(set(targets)) == len(targets) else [file.name for file in files]
     kind, figures = columns[0]
     names.sort(key=lambda name: -_difference(name, [_shares(f) if kind == "time" else f for f in figures if f]))
     heads, cells = ["layer"], [[Cell(name) for name in names]]
     for title, figures in columns:
-        for file, figure in zip(files, figures, strict=True):
+        for label, figure in zip(labels, figures, strict=True):
             if figure:
-                heads.append(f">{_HEADS[title]}, {file.name}")
+                heads.append(f">{_HEADS[title]}, {label}")
                 cells.append([_CELLS[title](name, figure) for name in names])
         if title == "time" and len(files) == 2 and files[0].measures.time_basis == files[1].measures.time_basis:
             heads.append(">times as long")

@@ -320,6 +320,18 @@ def test_a_backend_has_one_color_and_a_single_module_is_open(open_page: Any, tmp
     assert page.evaluate("[...document.querySelectorAll('.graph')].pop().graph.boxes") > 30
 
 
+def test_errors_have_colors_beside_exact_results_and_names_are_found_first(open_page: Any, tmp_path: Path) -> None:
+    errors = (20.0, 60.0, 300.0)  # a pooling layer adds none
+    nodes = [Node("conv2d", "conv2d", f"conv{i + 1}", "xnnpack", error=error) for i, error in enumerate(errors)]
+    save(Report("e", [FileReport("e", graphs=[GraphView("model", "made up", nodes, 3)])]), tmp_path / "e.html")
+    page = open_page(tmp_path / "e.html")
+    page.get_by_role("tab", name="Graph").click()
+    page.get_by_label("Color by").select_option("error")
+    assert page.locator(".key").inner_text().split("\n")[0].startswith("60.0 dB")
+    page.get_by_label("Search the graph").fill("conv2")
+    assert page.locator(".hits button").all_inner_texts() == ["conv2: conv2d", "conv1: conv2d", "conv3: conv2d"]
+
+
 def divided() -> FileReport:
     """A program in which two norms of one module run on the CPU, each between two delegates."""
     nodes = [

@@ -206,9 +206,7 @@ def test_layers_of_two_files_are_side_by_side_the_largest_difference_first() -> 
     shown = text_of(layers_side_by_side([one, other]))
     assert "time, one.pte" in shown and "time, other.pte" in shown and "times as long" in shown
     rows = shown.partition("weights, other.pte")[2].split()
-    assert " ".join(rows).startswith(
-        "head 9.00 ms 2.00 ms 0.222 2.00 KiB 1.00 KiB stem 1.00 ms 2.00 ms 2.00"
-    )
+    assert " ".join(rows).startswith("head 9.00 ms 2.00 ms 0.222 2.00 KiB 1.00 KiB stem 1.00 ms 2.00 ms 2.00")
     assert "commands" not in shown
 
 

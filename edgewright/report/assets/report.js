@@ -328,6 +328,8 @@
     error: { key: "e", text: (v) => `${v.toFixed(1)} dB`, title: "error introduced (SQNR; less is worse)", inverse: true },
   };
 
+  const EXACT = 200; // decibels from which a result counts as exact: they would leave no colors for errors
+  const exact = (m, value) => m.inverse && value >= EXACT;
   const PRINTED = 60, PAPER = [700, 500]; // boxes of a printed graph; pixels of a page, with a heading
   const textAt = (text, x, y, most, style) => { // shortened: a printed text does not shrink as a canvas's does
     const element = svgElement("text", { x, y, class: style });
@@ -409,8 +411,8 @@
     const range = (m) => {
       if (!ranges.has(m.key)) {
         let low = Infinity, high = -Infinity;
-        for (const { [m.key]: v } of graph.nodes) if (v !== undefined) { low = Math.min(low, v); high = Math.max(high, v); }
-        ranges.set(m.key, [low, high]);
+        for (const { [m.key]: v } of graph.nodes) if (v !== undefined && !exact(m, v)) { low = Math.min(low, v); high = Math.max(high, v); }
+        ranges.set(m.key, low <= high ? [low, high] : [0, 0]);
       }
       return ranges.get(m.key);
     };
@@ -424,7 +426,7 @@
       const value = data[m.key];
       if (value === undefined) return [css("--panel"), 1, css("--text")];
       const [low, high] = range(m);
-      let part = high > low ? (value - low) / (high - low) : 1;
+      let part = exact(m, value) || high === low ? 1 : (value - low) / (high - low);
       if (m.inverse) part = 1 - part;
       const rgb = ramp(Math.sqrt(part));
       const light = 0.2126 * rgb[0] + 0.7152 * rgb[1] + 0.0722 * rgb[2] > 125;
@@ -537,7 +539,7 @@
         entry(list, "result bytes", node.b && bytes(node.b));
         entry(list, "weights", node.w && bytes(node.w));
         entry(list, "time here", node.t && time(node.t));
-        entry(list, "error it introduces", node.e !== undefined ? (node.e >= 200 ? "none" : `${node.e.toFixed(1)} dB SQNR`) : "");
+        entry(list, "error it introduces", node.e !== undefined ? (node.e >= EXACT ? "none" : `${node.e.toFixed(1)} dB SQNR`) : "");
         entry(list, "cycles", node.y && node.y.toLocaleString("en"));
         (node.h || []).forEach((h) => list.append(make("dt", {}, h[0]), bars(h)));
       }
@@ -623,10 +625,13 @@
       const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
       hits.replaceChildren();
       if (!words.length) return;
-      const matches = tree.ops.filter(({ node }) => {
+      const found = tree.ops.filter(({ node }) => {
         const text = [node.n, graph.texts[node.o], graph.texts[node.m], graph.texts[node.p], ...(node.r || []).map((r) => graph.texts[r]), node.l === undefined ? "" : graph.texts[node.l]].join(" ").toLowerCase();
         return words.every((word) => text.includes(word));
       });
+      const wanted = words.join(" "); // conv2 is found before the conv2d of conv1
+      const named = ({ node }) => [node.n, graph.texts[node.m], graph.texts[node.m].split(".").pop()].some((name) => name.toLowerCase() === wanted);
+      const matches = [...found.filter(named), ...found.filter((op) => !named(op))];
       matches.slice(0, 12).forEach((op) => hits.append(make("li", {}, button(`${graph.texts[op.node.m] || op.name}: ${graph.texts[op.node.o]}`, `Go to ${op.name}`, () => select(op, true)))));
       hits.append(make("li", {}, matches.length > 12 ? `and ${matches.length - 12} more` : matches.length ? "" : "nothing found"));
     };
