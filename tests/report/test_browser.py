@@ -300,6 +300,9 @@ def test_large_graphs_stay_usable(open_page: Any, tmp_path: Path, count: int, se
     page.get_by_label("Open all modules").locator("visible=true").first.click()
     page.wait_for_function("document.querySelector('.graph').graph.boxes > 1000")
     assert page.evaluate("performance.now()") - start < seconds * 1e3
+    start = page.evaluate("performance.now()")
+    assert page.evaluate("document.querySelector('.graph').graph.sheet().children.length") >= 1
+    assert page.evaluate("performance.now()") - start < 5e3
     frame = page.evaluate(PAN)
     assert frame < (150 if count <= 5_000 else 500)
 

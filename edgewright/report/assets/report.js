@@ -657,18 +657,18 @@
     const buttons = [button("+", "Zoom in", () => zoomMiddle(1.25)), button("−", "Zoom out", () => zoomMiddle(0.8)), button("fit", "Fit the graph", fit),
       button("open all", "Open all modules", openAll), button("close all", "Close all modules", closeAll)];
     place.append(make("div", { class: "tools" }, search, color, ...buttons), hits, make("div", { class: "bench" }, canvas, detail), key);
-    const openSome = (tree, limit) => { // modules from the outside in, as long as the boxes are few
+    const openSome = (tree, limit, most) => { // modules from the outside in, as long as the boxes are few
       const queue = [tree.root];
       let boxes = 0;
       while (queue.length) {
         const m = queue.shift();
-        if (boxes + m.children.length > limit && boxes > 1) continue; // a single box says nothing
+        if (boxes + m.children.length > (boxes > 1 ? limit : most) && m !== tree.root) continue; // a single box says nothing
         m.open = true;
         boxes += m.children.length;
         queue.push(...m.children.filter(isModule));
       }
     };
-    openSome(tree, 80);
+    openSome(tree, 80, 2000);
     describe();
     legend(); // in print also of a graph that was not shown on the screen
     const start = () => {
@@ -685,7 +685,7 @@
     // whatever the screen is.
     const sheet = () => {
       const paper = buildTree(graph);
-      openSome(paper, PRINTED);
+      openSome(paper, PRINTED, 2 * PRINTED);
       const { boxes, edges } = layout(paper, measure), variable = (name) => `var(${name})`;
       const solid = boxes.filter((b) => !(isModule(b) && b.open));
       const wide = paper.root.w2 + 40, scale = Math.min(0.62, PAPER[0] / wide), high = PAPER[1] / scale;
