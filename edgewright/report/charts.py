@@ -368,12 +368,12 @@ def _pareto(
         shapes.append(_line(scale.at(a), y(before), scale.at(a), y(b), "frontier"))
     for (_, a, b), (_, to, _) in pairwise(best):
         shapes.append(_line(scale.at(a), y(b), scale.at(to), y(b), "frontier"))
-    on = {name for name, _, _ in best}
+    on = set(best)
     shapes += [
-        _dot(f"{scale.at(a):.2f}%", y(b), f"{name}: {text(a)}, {b:.{digits}f}", "c1" if name in on else "c0")
-        for name, a, b in sorted(points, key=lambda point: point[0] in on)  # the frontier is drawn on top
+        _dot(f"{scale.at(a):.2f}%", y(b), f"{name}: {text(a)}, {b:.{digits}f}", "c1" if (name, a, b) in on else "c0")
+        for name, a, b in sorted(points, key=lambda point: point in on)  # the frontier is drawn on top
     ]
-    labeled = sorted((p for p in points if len(points) <= _LABELED or p[0] in on), key=lambda point: point[1])
+    labeled = sorted((p for p in points if len(points) <= _LABELED or p in on), key=lambda point: point[1])
     key = ""
     if width < 600:  # names would hide each other
         names = "".join(f'<span class="entry">{n} {escape(name)}</span>' for n, (name, _, _) in enumerate(labeled, 1))

@@ -226,3 +226,10 @@ def test_spans_have_the_color_of_what_they_compute() -> None:
     assert colors[2] == colors[3] != colors[4] and colors[5] not in colors[:5]
     assert [name in chart.partition('class="key"')[2] for name in ("conv2d", "linear", "mean", "forward")] == [
         True, True, True, False]  # fmt: skip
+
+
+@pytest.mark.parametrize("lower", [False, True])
+def test_files_of_one_name_are_on_the_frontier_each_for_itself(lower: bool) -> None:
+    points = [("m.pte", 1.0, 5.0), ("n.pte", 2.0, 1.0 if lower else 9.0), ("m.pte", 3.0, 6.0 if lower else 4.0)]
+    chart = pareto_chart(points, ("time", "dB"), str, line=True, lower=lower)
+    assert chart.count('class="dot c1"') == 4 and chart.count('class="dot c0"') == 2  # wide and narrow
