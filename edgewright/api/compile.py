@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
+import math
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -504,13 +505,18 @@ def _check_io_types(requested: bool | str, io: IntegerIO) -> None:
 
 
 def evaluate_metric(metric: Metric, model: Callable[..., Any], name: str = "metric") -> float:
-    """Evaluate the user's metric on a model with the interface of the original."""
+    """Evaluate the user's metric on a model with the interface of the original. It must be finite: NaN is neither
+    better nor worse than anything, and JSON has no infinity."""
     try:
-        return float(metric(model))
+        value = float(metric(model))
     except EdgewrightError:
         raise
     except Exception as error:
         raise AccuracyError(name, f"raised {type(error).__name__}: {error}") from error
+    if not math.isfinite(value):
+        remedy = "Return one, also where the mean is of nothing, or no error is left: min(psnr, 200.0)."
+        raise AccuracyError(name, "must return a finite number", value=value, remedy=remedy)
+    return value
 
 
 def _median_ms(method: Any, leaves: list[Any]) -> float:

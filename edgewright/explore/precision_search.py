@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
 import tempfile
 import traceback
@@ -230,14 +229,12 @@ def _original_metric(session: CompileSession, metric: Metric) -> float:
         return session.eager(*(torch.from_numpy(x) if isinstance(x, np.ndarray) else x for x in inputs))
 
     try:
-        value = evaluate_metric(metric, model)
+        return evaluate_metric(metric, model)
     except AccuracyError as error:
         error.rule += ", for the original model"
-        error.remedy = "".join(traceback.format_exception(error.__cause__)).rstrip()
+        if error.__cause__ is not None:
+            error.remedy = "".join(traceback.format_exception(error.__cause__)).rstrip()
         raise
-    if not math.isfinite(value):
-        raise AccuracyError("metric", "must be a number for the original model", value=value)
-    return value
 
 
 def search(

@@ -231,7 +231,8 @@ def failure_of(error: Exception) -> Failure:
     passing = system or any(isinstance(e, MemoryError | FileAccessError) for e in chain)
     typed = isinstance(error, EdgewrightError)
     text = str(error) if typed else f"bug: {type(error).__name__}: {error}"
-    shows = not typed or (isinstance(error, AccuracyError) and error.subject == "metric")  # the user's code, or ours
+    of_metric = isinstance(error, AccuracyError) and error.subject == "metric" and error.__cause__ is not None
+    shows = not typed or of_metric  # the user's code, or ours
     lines = "".join(traceback.format_exception(error.__cause__ if typed and error.__cause__ else error))
     return Failure(text, lines[-_MAX_TRACEBACK:] if shows else "", passing)
 

@@ -95,6 +95,8 @@ def test_errors() -> None:
 
     with pytest.raises(AccuracyError, match="select: raised ValueError: no data"):
         compiled(select=broken)
+    with pytest.raises(AccuracyError, match="select: must return a finite number; got nan"):
+        compiled(select=lambda model: float("nan"))
     with pytest.raises(UsageError, match="select: is the metric that a preset chooses methods by"):
         compiled("int8", select=broken)
     with pytest.raises(UsageError, match="needs at least 4 calibration inputs"):

@@ -63,4 +63,8 @@ def raising(model: Any) -> float:
     return {}["no such label"]  # type: ignore[no-any-return]
 
 
+def not_a_number(model: Any) -> float:
+    return float(torch.zeros(0).mean())
+
+
 not_a_function = 3

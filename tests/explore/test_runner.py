@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -20,7 +21,7 @@ from edgewright.explore.rows import DONE, FAILED, STOPPED, Outcome, Row
 from edgewright.explore.runner import Runner
 from edgewright.explore.store import Store
 from edgewright.explore.sweep_file import Limits, SweepFile
-from edgewright.explore.table import records
+from edgewright.explore.table import records, to_json
 from tests.explore import nets
 from tests.explore.test_plan import NETS
 
@@ -123,6 +124,15 @@ def test_a_metric_that_raises_is_told_with_its_traceback(tmp_path: Path, cluster
     outcome = outcome_of(sweep(text, tmp_path, cluster)[0])
     assert outcome.status == FAILED and "metric: raised KeyError: 'no such label'" in outcome.error
     assert 'return {}["no such label"]' in outcome.traceback and "nets.py" in outcome.traceback
+
+
+def test_a_metric_that_is_not_finite_is_an_error_of_its_row(tmp_path: Path, cluster: Cluster) -> None:
+    """It was a result before, which nothing beat, and which JSON cannot say."""
+    text = TEXT.replace("[models]", f'metric = "{NETS}:not_a_number"\n[models]')
+    store = sweep(text, tmp_path, cluster)[0]
+    (line,) = records(store)
+    assert line["status"] == FAILED and "metric: must return a finite number; got nan" in line["error"]
+    assert line["traceback"] == "" and not line["best"] and json.loads(to_json([line]))[0]["metric"] is None
 
 
 def test_a_metric_is_measured(tmp_path: Path, cluster: Cluster) -> None:

@@ -202,6 +202,13 @@ def test_a_metric_that_raises_is_reported_with_its_traceback(monkeypatch: pytest
     assert 'return {}["no such label"]' in str(error.value) and "search_nets.py" in str(error.value)
 
 
+def test_a_metric_must_be_finite_for_the_original(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(precision_search, "connect", None)
+    with pytest.raises(AccuracyError) as error:
+        search(metric=lambda model: float("nan"))
+    assert "metric: must return a finite number, for the original model; got nan\n  Return one" in str(error.value)
+
+
 def test_a_drop_is_in_percent_of_the_original_or_in_units_of_the_metric() -> None:
     for drop, limit in (("2%", 49.0), (2, 48.0), ("0.5", 49.5)):
         request = precision_search.Request(search_nets.error, drop)
