@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("edgewright.api")
 
 _FEWEST = 4  # calibration inputs
-_MARGIN = 0.05  # decibels that a method must gain
+MARGIN = 0.05  # decibels that a method must gain
 _EXCLUSIVE = {PERCENTILE: MSE, MSE: PERCENTILE}
 
 
@@ -78,7 +78,7 @@ class _Tried:
     without: tuple[float, ...]
 
     def gains_over(self, other: _Tried) -> bool:
-        return self.trial.better_than(other.trial, max(_MARGIN, standard_error(self.without, other.without)))
+        return self.trial.better_than(other.trial, max(MARGIN, standard_error(self.without, other.without)))
 
 
 def standard_error(one: Sequence[float], other: Sequence[float]) -> float:

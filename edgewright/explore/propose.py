@@ -54,8 +54,11 @@ class Space:
     conversion: float = 0.0
     to_float: float | None = None
     touching: dict[str, list[int]] = field(init=False)
+    _around: list[tuple[str, ...]] = field(init=False)  # of each tensor: its producer and its readers
+    _effects: dict[tuple[object, ...], tuple[float, int, int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self._around = [(tensor.producer, *tensor.readers) for tensor in self.tensors]
         self.touching = {unit: [] for unit in self.choices}
         for n, tensor in enumerate(self.tensors):
             for unit in {tensor.producer, *tensor.readers} & self.choices.keys():
@@ -67,20 +70,31 @@ class Space:
 
     def converted(self, assignment: Assignment) -> int:
         """The number of elements that are converted between integers."""
-        return sum(self._conversions(tensor, assignment)[0] for tensor in self.tensors)
+        return sum(self._effect(n, assignment)[1] for n in range(len(self.tensors)))
 
     def _of(self, assignment: Assignment, units: Sequence[str], tensors: Sequence[int]) -> Prediction:
-        keys = [(unit, assignment[unit]) for unit in units]
-        time = sum(self.time.get(key, 0.0) for key in keys)
-        size = sum(self.size.get(key, 0.0) for key in keys)
-        power = sum(self.error.get(key, 0.0) for key in keys)
+        time = size = power = 0.0
+        for unit in units:
+            key = unit, assignment[unit]
+            time += self.time.get(key, 0.0)
+            size += self.size.get(key, 0.0)
+            power += self.error.get(key, 0.0)
+        rate = self.conversion if self.to_float is None else self.to_float
         for n in tensors:
-            tensor = self.tensors[n]
-            power += self._rounding(tensor, assignment)
-            integers, floats = self._conversions(tensor, assignment)
-            rate = self.conversion if self.to_float is None else self.to_float
+            error, integers, floats = self._effect(n, assignment)
+            power += error
             time += integers * self.conversion + floats * rate
         return Prediction(time, power, size)
+
+    def _effect(self, n: int, assignment: Assignment) -> tuple[float, int, int]:
+        """The error of rounding a tensor, and the elements to convert; computed once for each combination of the
+        presets around it, as a search asks for the same ones many thousand times."""
+        key = (n, *map(assignment.get, self._around[n]))
+        effect = self._effects.get(key)
+        if effect is None:
+            tensor = self.tensors[n]
+            effect = self._effects[key] = self._rounding(tensor, assignment), *self._conversions(tensor, assignment)
+        return effect
 
     def _rounding(self, tensor: Tensor, assignment: Assignment) -> float:
         own = assignment.get(tensor.producer)
@@ -132,13 +146,15 @@ class Space:
             for group, tensors in groups:
                 before = energy(current, group, tensors)
                 for preset in presets:
-                    step = {u: preset for u in group if preset in self.choices[u] and current[u] != preset}
-                    if not step:
+                    undo = {u: current[u] for u in group if current[u] != preset and preset in self.choices[u]}
+                    if not undo:
                         continue
-                    trial = {**current, **step}
-                    after = energy(trial, group, tensors)
+                    current.update(dict.fromkeys(undo, preset))
+                    after = energy(current, group, tensors)
                     if after < before * (1 - 1e-9):
-                        current, before, changed = trial, after, True
+                        before, changed = after, True
+                    else:
+                        current.update(undo)
             if not changed:
                 break
         return current

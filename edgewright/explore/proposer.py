@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from edgewright.api.recipe import HIGHER, Recipe, higher
+from edgewright.api.recipe import FLOAT, HIGHER, Recipe, higher
 from edgewright.backends import find_quantizer
 from edgewright.explore.goal import Findings
 from edgewright.explore.propose import Space, frontier
@@ -15,6 +15,7 @@ from edgewright.explore.search_task import Task
 from edgewright.explore.sensitivity import Sensitivity
 from edgewright.explore.space import Corrections, Uniform, Verified, choices_of, make_space, operators_of
 from edgewright.explore.units import Assignment, pinned, recipe_of
+from edgewright.quantize.methods import HEADROOM
 
 _AT_ONCE = 2  # proposals that are verified together, whatever the number of workers
 _MARGIN = 0.999  # of the predicted cost of the best program, which a proposal must undercut
@@ -38,6 +39,7 @@ class Proposer:
         units = [layer.unit for layer in self.sensitivity.layers if layer.unit]
         target = self.task.target
         quantizer = find_quantizer(target.backend)
+        self._16_bit = {name for name in presets if name != FLOAT and quantizer.presets[name]().is_16_bit}
         fixed = {
             unit: _resolved(quantizer.presets, name)
             for unit, name in pinned(self.task.fixed, dict.fromkeys(units), self._operators).items()
@@ -50,7 +52,13 @@ class Proposer:
         return self.space.uniform(preset)
 
     def recipe(self, assignment: Assignment) -> Recipe:
-        return recipe_of(assignment, self._operators, self.task.presets, self.methods)
+        return recipe_of(assignment, self._operators, self.task.presets, self.methods_of(assignment))
+
+    def methods_of(self, assignment: Assignment, methods: Sequence[str] | None = None) -> tuple[str, ...]:
+        """The methods that change a program: headroom is of 16-bit activations, and without any it is the same."""
+        has_16_bit = not self._16_bit.isdisjoint(assignment.values())
+        named = self.methods if methods is None else methods
+        return tuple(name for name in named if has_16_bit or name != HEADROOM)
 
     def next(
         self, verified: Sequence[Verified], found: Findings, known: Callable[[Assignment], bool]

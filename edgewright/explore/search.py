@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from edgewright.api.best import MARGIN
 from edgewright.api.recipe import FLOAT, Recipe, apply_recipe, config_of
 from edgewright.backends import find_quantizer
 from edgewright.backends.targets import find_target
@@ -124,8 +125,7 @@ class Search:
         proposer = Proposer(task, sensitivity, self._uniform_programs(done))
         for preset, row in done.items():
             self._assignments[row.key] = proposer.uniform(preset)
-        if methods and first in done:
-            self._try_methods(proposer, first, methods)
+        self._try_methods(proposer, [preset for preset in done if preset != FLOAT], methods)
         while proposer.space.choices and len(self._rows) < task.trials and self._has_time():
             known = [self._verified(row, proposer) for row in self._rows if self._outcome(row).status == DONE]
             rows = []
@@ -149,16 +149,24 @@ class Search:
         has_16_bit = any(presets[name]().is_16_bit for name in self._task.presets if name != FLOAT)
         return tuple(name for name in METHODS if name in methods or (has_16_bit and name == HEADROOM))
 
-    def _try_methods(self, proposer: Proposer, preset: str, methods: Sequence[str]) -> None:
-        """Round a program in one precision by the methods; all proposals are unless it loses."""
+    def _try_methods(self, proposer: Proposer, presets: Sequence[str], methods: Sequence[str]) -> None:
+        """Round a program in one precision, the first that the methods change, by them; all proposals are unless it
+        loses."""
+        changed = {preset: proposer.methods_of(proposer.uniform(preset), methods) for preset in presets}
+        preset = next((preset for preset in presets if changed[preset]), None)
+        if preset is None:
+            return
         before = self._point(self._row(preset, Recipe(preset)))
-        row = self._row(join_precision(preset, tuple(methods)), Recipe(join_precision(preset, tuple(methods))))
+        name = join_precision(preset, changed[preset])
+        row = self._row(name, Recipe(name))
         self._assignments[row.key] = proposer.uniform(preset)
         self._verify([row])
         after, goal = self._point(row), self._task.goal
         if after is None or after.score is None or before is None or before.score is None:
             return
-        if goal.gain(after.score) >= goal.gain(before.score):
+        # Headroom is for inputs that may not be here: a loss that is too small to choose anything by keeps it.
+        slack = MARGIN if HEADROOM in changed[preset] and goal.original is None else 0.0
+        if goal.gain(after.score) + slack >= goal.gain(before.score):
             proposer.methods = tuple(methods)
 
     def _improve_best(self, proposer: Proposer) -> None:
@@ -175,8 +183,8 @@ class Search:
 
     @staticmethod
     def _name(assignment: Assignment, proposer: Proposer) -> str:
-        name = describe(assignment)
-        return f"{name} +{'+'.join(proposer.methods)}" if proposer.recipe(assignment).methods else name
+        name, methods = describe(assignment), proposer.recipe(assignment).methods
+        return f"{name} +{'+'.join(methods)}" if methods else name
 
     def _point(self, row: Row) -> Point | None:
         return next((point for point in self._findings().points if point.key == row.key), None)
@@ -228,7 +236,7 @@ class Search:
         decibels = figures["sqnr"]
         power = None if decibels is None or decibels >= EQUAL else 10 ** (-decibels / 10)
         assignment, methods = self._assignments[row.key], split_precision(row.recipe["quantize"] or FLOAT)[1]
-        same = methods == tuple(proposer.methods) or set(assignment.values()) == {FLOAT}
+        same = methods == proposer.methods_of(assignment) or set(assignment.values()) == {FLOAT}
         return Verified(assignment, time_of(figures), figures["bytes"], power, same)
 
     def _known(self, proposer: Proposer) -> Callable[[Assignment], bool]:
