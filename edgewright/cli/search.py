@@ -99,11 +99,11 @@ def _bytes(text: str) -> int:
 def run(args: argparse.Namespace) -> int:
     _check_options(args)
     if args.show:
-        with Store(args.show) as store:
+        with Store(args.show, command="search") as store:
             _show(args, store, _stored_task(store))
         return 0
     folder = args.resume or args.output or _default_folder(args)
-    with Store(folder, create=not args.resume) as store:
+    with Store(folder, create=not args.resume, command="search") as store:
         store.lock()
         task = _stored_task(store) if args.resume else _new_task(args, store)
         found = _run(args, store, task)

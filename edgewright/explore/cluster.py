@@ -80,6 +80,7 @@ async def _replace_failed(cluster: Any, count: int) -> int:
 
 
 def _connect(distributed: Any, scheduler: str) -> Any:
+    logging.getLogger("distributed.client").setLevel(logging.CRITICAL)  # a lost connection is an error of ours
     try:
         return distributed.Client(scheduler, timeout=_TIMEOUT)
     except (OSError, ValueError, TimeoutError) as error:

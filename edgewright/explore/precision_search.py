@@ -276,7 +276,7 @@ def search(
         preset = next(iter(find_quantizer(device.backend).presets))
         settings = Settings(Recipe(preset), **{"samples": MAX_SAMPLES, "evaluate": EVALUATED, **options})
         session = CompileSession(model, inputs, calibration, settings, stages)
-        store = stack.enter_context(Store(folder, create=True))
+        store = stack.enter_context(Store(folder, create=True, command="search"))
         store.lock()
         name = type(model).__name__.lower()
         task, pickled = prepare(session, device, store, request, name=name, fixed=own)

@@ -12,6 +12,7 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import CancelledError
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -71,9 +72,14 @@ class Runner:
                 self._collect()
                 self._stop_overdue()
                 self._replenish()
+        except (CancelledError, OSError) as error:  # OSError: Dask's own, of a closed connection
+            require_scheduler(self._client, self._store, error)
+            raise
         finally:
-            self._client.unsubscribe_topic(self._topic)
-            self._client.cancel([future for attempt in self._active.values() for future in attempt.futures], force=True)
+            if self._client.status == "running":
+                self._client.unsubscribe_topic(self._topic)
+                futures = [future for attempt in self._active.values() for future in attempt.futures]
+                self._client.cancel(futures, force=True)
 
     # ------------------------------------------------------------------------------------------------------- submit
 
@@ -82,9 +88,6 @@ class Runner:
         while self._waiting and len(self._active) < slots + _QUEUED:
             attempt = self._waiting.popleft()
             self._active[self._futures(attempt)] = attempt
-
-    def _workers(self) -> dict[str, Any]:
-        return dict(self._client.scheduler_info(n_workers=-1)["workers"])
 
     def _futures(self, attempt: _Attempt) -> Any:
         """Submit the tasks of a row; returns the future of its result."""
@@ -123,21 +126,18 @@ class Runner:
 
     def _collect(self) -> None:
         import distributed
-        from distributed.client import FutureCancelledError
 
         try:
             done = distributed.wait(list(self._active), timeout=_POLL, return_when="FIRST_COMPLETED").done
         except distributed.TimeoutError:
             return
-        except FutureCancelledError:
+        except CancelledError:
             done = {future for future in self._active if future.cancelled()}
-        if self._client.status != "running":
-            remedy = f"edgewright sweep --resume {self._store.folder}"
-            raise ExecutionError("the scheduler", "is gone; finished rows are stored", remedy=remedy)
+        require_scheduler(self._client, self._store)
         self._note_starts()
         for future in done:
             attempt = self._active.pop(future)
-            error = None if future.status == "finished" else _error_of(future)
+            error = None if future.status == "finished" else error_of(future, timeout=10)
             self._settle(attempt, error if error is not None else future.result())
 
     def _settle(self, attempt: _Attempt, result: Any) -> None:
@@ -236,13 +236,19 @@ def _identity(contents: bytes) -> bytes:
     return contents
 
 
-def _error_of(future: Any) -> BaseException:
-    import distributed
-    from distributed.client import FutureCancelledError
+def require_scheduler(client: Any, store: Store, cause: BaseException | None = None) -> None:
+    """Raise an error if the connection to the scheduler is lost."""
+    if client.status != "running":
+        remedy = f"edgewright {store.command} --resume {store.folder}"
+        raise ExecutionError("the scheduler", "is gone; finished rows are stored", remedy=remedy) from cause
 
-    error: BaseException | None
+
+def error_of(future: Any, timeout: float | None = None) -> BaseException | None:
+    """The error of a future when it is finished: of Dask, as tasks return theirs; None if it has a result."""
+    import distributed
+
     try:
-        error = future.exception(timeout=10)
-    except (FutureCancelledError, distributed.TimeoutError) as cancelled:
-        error = cancelled
-    return error if error is not None else RuntimeError("no result")
+        error: BaseException | None = future.exception(timeout=timeout)
+    except (CancelledError, distributed.TimeoutError) as cancelled:
+        return cancelled
+    return error if error is not None or future.status == "finished" else RuntimeError("no result")

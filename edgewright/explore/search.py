@@ -29,7 +29,7 @@ from edgewright.explore.cost import time_of
 from edgewright.explore.goal import Findings, Goal, Point, findings
 from edgewright.explore.proposer import Proposer
 from edgewright.explore.rows import DONE, FAILED, Outcome, Row
-from edgewright.explore.runner import Runner
+from edgewright.explore.runner import Runner, error_of, require_scheduler
 from edgewright.explore.search_task import BEST_METHODS, Task, describe, named_methods, write_best
 from edgewright.explore.sensitivity import Sensitivity
 from edgewright.explore.space import Uniform, Verified
@@ -274,7 +274,8 @@ class Search:
         future, attempts = measurement.future, 0
         while future is not None:
             attempts += 1
-            error = future.exception()
+            error = error_of(future)
+            require_scheduler(self._cluster.client, self._store, error)
             result = None if error is not None else future.result()
             if isinstance(result, tasks.Failure):
                 rule = f"{measurement.subject} cannot be measured: {result.error}"

@@ -33,16 +33,17 @@ CREATE TABLE IF NOT EXISTS outcomes (key TEXT PRIMARY KEY, outcome TEXT NOT NULL
 
 
 class Store:
-    """The folder of a sweep; of one process at a time, if it writes."""
+    """The folder of a sweep; of one process at a time, if it writes. ``command``: the one that errors suggest."""
 
-    def __init__(self, folder: str | os.PathLike[str], *, create: bool = False) -> None:
-        self.folder = Path(folder)
+    def __init__(self, folder: str | os.PathLike[str], *, create: bool = False, command: str = "sweep") -> None:
+        self.folder, self.command = Path(folder), command
         path = self.folder / DATABASE
         if create:
             make_folder(self.folder)
         elif not path.is_file():
-            remedy = "Start one with `edgewright sweep sweep.toml -o FOLDER`."
-            raise FileAccessError(os.fspath(folder), "must be the folder of a sweep", remedy=remedy)
+            start = {"sweep": "sweep.toml", "search": "MODEL"}[command]
+            remedy = f"Start one with `edgewright {command} {start} -o FOLDER`."
+            raise FileAccessError(os.fspath(folder), f"must be the folder of a {command}", remedy=remedy)
         self._lock: int | None = None
         with self._errors():
             self._database = sqlite3.connect(path, isolation_level=None)
@@ -67,7 +68,7 @@ class Store:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             os.close(handle)
-            rule = "another process is running this sweep"
+            rule = f"another process is running this {self.command}"
             raise UsageError(os.fspath(self.folder), rule, remedy="Wait for it, or stop it.") from error
         self._lock = handle
 
@@ -149,7 +150,7 @@ class Store:
         except OSError as error:
             raise FileAccessError(os.fspath(path), f"cannot be opened: {error.strerror}") from error
         if hashlib.sha256(data).hexdigest() != digest:
-            remedy = "Delete it and run the sweep from its TOML file again."
+            remedy = f"Delete it and start the {self.command} again, with the same folder."
             raise FormatError("must have the contents that its name is the SHA-256 of", remedy=remedy, file=str(path))
         return data
 
@@ -179,7 +180,7 @@ class Store:
         try:
             yield
         except sqlite3.OperationalError as error:
-            remedy = f"Make room or check the permissions, then: edgewright sweep --resume {self.folder}"
+            remedy = f"Make room or check the permissions, then: edgewright {self.command} --resume {self.folder}"
             raise FileAccessError(path, f"cannot be used: {error}", remedy=remedy) from error
         except sqlite3.DatabaseError as error:
             raise FormatError(f"must be a database of a sweep: {error}", file=path) from error

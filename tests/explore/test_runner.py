@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from subprocess import PIPE
 from types import SimpleNamespace
 from typing import Any
 
@@ -142,6 +146,31 @@ def test_a_metric_is_measured(tmp_path: Path, cluster: Cluster) -> None:
 
 
 # ------------------------------------------------------------------------------------------------- what goes wrong
+
+
+@pytest.fixture
+def scheduler(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+    """A scheduler of its own, without workers, and its address."""
+    file = tmp_path / "scheduler.json"
+    options = ["--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--scheduler-file", file]
+    process = subprocess.Popen([sys.executable, "-m", "distributed.cli.dask_scheduler", *options], stderr=PIPE)
+    end = time.monotonic() + 60
+    while not file.exists() and process.poll() is None and time.monotonic() < end:
+        time.sleep(0.05)
+    yield process, json.loads(file.read_text())["address"]
+    process.kill()
+    process.communicate()
+
+
+def test_a_scheduler_that_dies_is_an_error_that_says_how_to_go_on(
+    tmp_path: Path, scheduler: tuple[subprocess.Popen[bytes], str]
+) -> None:
+    process, address = scheduler
+    killer = threading.Timer(1.0, process.kill)
+    with connect(address) as remote, pytest.raises(ExecutionError, match="the scheduler: is gone; finished") as error:
+        killer.start()
+        sweep(TEXT, tmp_path / "sweep", remote)
+    assert f"edgewright sweep --resume {tmp_path / 'sweep'}" in str(error.value)
 
 
 def dying(work: tasks.Work, model: bytes, data: bytes, statistics: Any) -> Any:
