@@ -166,10 +166,10 @@ def test_a_scheduler_that_dies_is_an_error_that_says_how_to_go_on(
     tmp_path: Path, scheduler: tuple[subprocess.Popen[bytes], str]
 ) -> None:
     process, address = scheduler
-    killer = threading.Timer(1.0, process.kill)
-    with connect(address) as remote, pytest.raises(ExecutionError, match="the scheduler: is gone; finished") as error:
-        killer.start()
-        sweep(TEXT, tmp_path / "sweep", remote)
+    with connect(address) as remote:
+        threading.Timer(1.0, process.kill).start()
+        with pytest.raises(ExecutionError, match="the scheduler: is gone; finished rows are stored") as error:
+            sweep(TEXT, tmp_path / "sweep", remote)
     assert f"edgewright sweep --resume {tmp_path / 'sweep'}" in str(error.value)
 
 
