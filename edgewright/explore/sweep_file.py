@@ -118,7 +118,10 @@ class SweepFile:
         except EdgewrightError as error:
             where = f"{self.name}:{find_line(self.text, key, value)}"
             got = {} if error.value is None else {"value": error.value}
-            raise InputError(where, f"{error.subject}: {error.rule}", **got, remedy=error.remedy) from error
+            subject = error.subject
+            if key == ("recipes",) and str(value) not in subject:  # what is wrong is in that file
+                subject = f"{value}: {subject}"
+            raise InputError(where, f"{subject}: {error.rule}", **got, remedy=error.remedy) from error
 
     # -------------------------------------------------------------------------------------------------------- parts
 

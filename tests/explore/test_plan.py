@@ -107,7 +107,7 @@ def test_options_of_a_targets_compiler_are_part_of_a_row(tmp_path: Path) -> None
 def test_recipes_that_compress_are_rejected(tmp_path: Path) -> None:
     recipe = tmp_path / "pruned.toml"
     recipe.write_text('quantize = "int8"\n[compress]\nsparsity = 0.5\n')
-    with pytest.raises(InputError, match=r"s.toml:1: recipe: compress: is not for sweeps"):
+    with pytest.raises(InputError, match=r"s.toml:1: .*pruned.toml: recipe: compress: is not for sweeps"):
         plan(f'recipes = ["{recipe}"]\n{TEXT}', tmp_path)
 
 
@@ -115,10 +115,12 @@ def test_recipes_that_a_target_cannot_run_are_refused(tmp_path: Path) -> None:
     recipe = tmp_path / "raised.toml"
     text = f'recipes = ["{recipe}"]\n{TEXT}'
     recipe.write_text('quantize = "int8"\n[modules]\n"first" = "a16w8"\n')
-    with pytest.raises(InputError, match=r"s.toml:1: quantize: must be a preset of xnnpack.*; got a16w8"):
+    with pytest.raises(InputError, match=r"s.toml:1: .*raised.toml: quantize: must be a preset of .*; got a16w8"):
         plan(text, tmp_path)
     recipe.write_text('quantize = "int8"\n[modules]\n"frist" = "float"\n')
-    with pytest.raises(InputError, match=r"s.toml:1: recipe: module 'frist': must be.*\n  Did you mean first"):
+    with pytest.raises(
+        InputError, match=r"s.toml:1: .*raised.toml: recipe: module 'frist': must be.*\n  Did you mean first"
+    ):
         plan(text, tmp_path)
     recipe.write_text('quantize = "int8"\n[modules]\n"first" = "float"\n')
     assert [r.precision for r in plan(text, tmp_path)] == ["float", "int8", "raised"] * 2
