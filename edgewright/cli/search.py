@@ -297,11 +297,22 @@ def _print(store: Store, task: Task, found: Findings) -> None:
         out.print(f"\n{clean(failure.name)}: {failure.status}:", style="bold", soft_wrap=True)
         for line in (*failure.error.splitlines(), *failure.traceback.splitlines()):
             out.print(f"  {clean(line)}", style="red", soft_wrap=True)
+    if advice := _advice(task, found):
+        out.print(f"\n{advice}", soft_wrap=True)
     best = found.best
     if best is not None:
         path = Path(store.folder) / "best.toml"
         command = f"edgewright compile {store.meta('options')} --target {task.row.target} --recipe {path} -o m.pte"
         out.print(f"\nwrote {clean(path)} and best.pte; the same again: {clean(command)}", soft_wrap=True)
+
+
+def _advice(task: Task, found: Findings) -> str:
+    """What may need fewer layers on the CPU, if the best has more than other programs."""
+    best = found.best
+    if best is None or task.methods or best.delegated_macs >= max(p.delegated_macs for p in found.points):
+        return ""
+    layers = share(1 - best.delegated_macs)
+    return f"the CPU computes {layers} of the best: --methods headroom+adaround rounds better, and may need less of it"
 
 
 def _headline(task: Task) -> str:

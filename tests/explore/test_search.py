@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 import torch
 
 import edgewright as ew
+from edgewright.cli import search as command
 from edgewright.errors import AccuracyError, EdgewrightError, UsageError
 from edgewright.explore import precision_search, tasks
 from edgewright.explore.precision_search import SearchResult
@@ -239,6 +241,15 @@ def test_results_are_shown(cli: Cli, found: SearchResult, folder: Path) -> None:
     assert best[-1] == "within" and f"{found.best.sqnr:.1f}" in best
     plain = json.loads(cli("search", "--show", folder, "--json").out)
     assert plain == json.loads(found.to_json())
+
+
+def test_methods_are_advised_if_the_best_needs_the_cpu(found: SearchResult) -> None:
+    points = [replace(p, delegated_macs=0.75 if p.best else 1.0) for p in found.points]
+    on_cpu = replace(found.findings, points=points)
+    advice = command._advice(found.task, on_cpu)
+    assert "the CPU computes 25.0% of the best: --methods headroom+adaround" in advice
+    assert not command._advice(replace(found.task, methods="mse"), on_cpu)
+    assert not command._advice(found.task, replace(on_cpu, points=[replace(p, delegated_macs=0.75) for p in points]))
 
 
 def test_the_page(cli: Cli, folder: Path, found: SearchResult, tmp_path: Path) -> None:
