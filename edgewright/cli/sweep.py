@@ -12,7 +12,7 @@ from rich.text import Text
 
 from edgewright.cli.model_options import need_torch, quiet_imports
 from edgewright.console import clean, console, note, plural, rate_bar, table
-from edgewright.errors import UsageError
+from edgewright.errors import FileAccessError, UsageError
 from edgewright.explore.rows import DONE, FAILED, STOPPED, Outcome, Row
 from edgewright.explore.store import Store
 from edgewright.explore.table import records, score_of, to_json, write_parquet
@@ -116,7 +116,11 @@ def _plan(args: argparse.Namespace, store: Store) -> Limits:
     if os.getcwd() not in sys.path:  # models and metrics are looked up there, by workers of this machine as well
         sys.path.insert(0, os.getcwd())
     if not args.file:
-        return SweepFile(store.meta("sweep"), f"{args.resume}: the sweep").limits
+        text = store.meta("sweep")
+        if not text:  # stopped while models were loaded, or of a search
+            remedy = f"Start the sweep again: edgewright sweep sweep.toml -o {args.resume}"
+            raise FileAccessError(args.resume, "must be the folder of a sweep whose rows are stored", remedy=remedy)
+        return SweepFile(text, f"{args.resume}: the sweep").limits
     from edgewright.explore.plan import make_plan
 
     file = SweepFile.read(args.file)

@@ -79,3 +79,10 @@ def test_folders_and_files_that_are_not_there(cli: Cli, tmp_path: Path) -> None:
     assert "must be the folder of a sweep" in cli("sweep", "--resume", tmp_path).err
     shown = cli("sweep", tmp_path / "no.toml", "-o", tmp_path / "r")
     assert shown.code == 3 and "cannot be opened" in shown.err
+
+
+def test_a_sweep_that_was_killed_before_its_rows_were_stored_starts_again(cli: Cli, tmp_path: Path) -> None:
+    Store(tmp_path, create=True).close()
+    shown = cli("sweep", "--resume", tmp_path)
+    assert shown.code == 3 and "must be the folder of a sweep whose rows are stored" in shown.err
+    assert f"edgewright sweep sweep.toml -o {tmp_path}" in shown.err
