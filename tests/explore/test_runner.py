@@ -152,7 +152,7 @@ def test_a_metric_is_measured(tmp_path: Path, cluster: Cluster) -> None:
 def scheduler(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
     """A scheduler of its own, without workers, and its address."""
     file = tmp_path / "scheduler.json"
-    options = ["--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--scheduler-file", file]
+    options = ["--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--scheduler-file", str(file)]
     process = subprocess.Popen([sys.executable, "-m", "distributed.cli.dask_scheduler", *options], stderr=PIPE)
     end = time.monotonic() + 60
     while not file.exists() and process.poll() is None and time.monotonic() < end:
