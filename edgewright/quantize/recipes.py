@@ -103,8 +103,9 @@ class QuantizationConfig:
     ) -> FixedQParamsQuantizationSpec | QuantizationSpec:
         """The spec of results with a known range; if it ``narrows``, calibration may use a part of the range."""
         if narrows and not self.is_qat and not self.is_dynamic:
-            observer = KnownRangeObserver.with_args(eps=self.epsilon, bounds=(low, high))
-            return replace(self.activation, observer_or_fake_quant_ctr=observer)
+            observer: Any = KnownRangeObserver.with_args(eps=self.epsilon, bounds=(low, high))
+            of = self.activation
+            return _KnownRangeSpec(of.dtype, observer, of.quant_min, of.quant_max, of.qscheme)
         first, last = int(self.activation.quant_min or 0), int(self.activation.quant_max or 0)
         if self.activation.qscheme == torch.per_tensor_symmetric and first < 0:
             scale = max(abs(low), abs(high)) / last
@@ -114,6 +115,17 @@ class QuantizationConfig:
         scale = (high - low) / (last - first)
         zero = max(first, min(last, round(first - low / scale)))
         return FixedQParamsQuantizationSpec(self.activation.dtype, scale, zero, first, last, torch.per_tensor_affine)
+
+
+class _KnownRangeSpec(QuantizationSpec):
+    """The spec of results with a known range that calibration may narrow.
+
+    torchao gives a result and an edge that reads it one observer if their specs have equal attributes, whatever their
+    observers are: a value that is concatenated with the result would be clipped to the known range. ``scale`` is one of
+    these attributes, which other specs with observers lack. It is no field, so observers are not constructed with it.
+    """
+
+    scale = "known range"
 
 
 _ACTIVATION_OBSERVERS: dict[str, Any] = {  # the last one of those that apply
