@@ -91,6 +91,8 @@ def exact_scale_factors(op: Op, target: Any) -> object:
     factors = op.args.get("scale_factors") or [op.args.get("scales_h"), op.args.get("scales_w")]
     if out is None or len(x.shape) != 4:
         return f"rank {len(x.shape)}"
+    if op.args.get("align_corners"):
+        return OK  # the corners alone determine the ratio
     exact = [m / n for m, n in zip(out.bound[2:], x.bound[2:], strict=True)]
     different = [g for g, e in zip(factors, exact, strict=True) if g is not None and abs(g - e) > 1e-6]
     return different or OK

@@ -218,6 +218,7 @@ _POOLS = [
     fn("upsample_bilinear2d", lambda x: F.interpolate(x, scale_factor=2, mode="bilinear"), _IMAGE),
     fn("upsample_bilinear2d", lambda x: F.interpolate(x, (5, 20), mode="bilinear", align_corners=True), _IMAGE),
     fn("upsample_bilinear2d", lambda x: F.interpolate(x, (3, 5), mode="bilinear"), _IMAGE),
+    fn("upsample_bilinear2d", lambda x: F.interpolate(x, scale_factor=1.3, mode="bilinear", align_corners=True), _IMAGE),
 ]
 
 _MOVES = [
@@ -333,6 +334,10 @@ REFUSED: list[tuple[Case, str]] = [
             dynamic={(0, 2): (4, 16)},
         ),
         "output size must be static",
+    ),
+    (
+        fn("upsample_bilinear2d", lambda x: F.interpolate(x, scale_factor=1.5, mode="bilinear"), (2, 3, 5, 7)),
+        "scale factors of a resize must equal the ratio of output size to input size",
     ),
     (
         fn("max_pool2d", lambda x: F.max_pool2d(x, 2, 1, ceil_mode=True), _IMAGE, dynamic={(0, 2): (4, 16)}),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from edgewright.backends.rules import exact_scale_factors
 from edgewright.backends.table import (
     DYNAMIC,
     FLOAT,
@@ -118,7 +119,8 @@ ROWS: tuple[OpSpec, ...] = (
            config="AvgPoolingConfig"),
     OpSpec("adaptive_avg_pool2d", image.pool_global, (global_pool_only,), BOTH, config="AdaptiveAvgPool2dConfig"),
     OpSpec("mean", image.pool_global, (spatial_mean,), BOTH, config="MeanDimConfig"),
-    OpSpec("upsample_bilinear2d", image.resize_bilinear, (static_output_size,), config="UpsampleBilinear2dConfig"),
+    OpSpec("upsample_bilinear2d", image.resize_bilinear, (static_output_size, exact_scale_factors),
+           config="UpsampleBilinear2dConfig"),
     _row("cat", (two_or_more, same_qparams), BOTH, config="CatConfig"),
     _row("stack", (two_or_more, at_most_one_dynamic_dim, same_qparams), BOTH, config="CatConfig", trivial=True),
     OpSpec("pixel_shuffle", move.pixel_shuffle, (rank_in("self", 4), one_dynamic_output_dim, same_qparams), BOTH,
