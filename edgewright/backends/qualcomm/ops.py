@@ -95,6 +95,7 @@ def _elementwise() -> tuple[OpSpec, ...]:
 def _binary(op: str, lower: Any, *extra_rules: Rule, precisions: tuple[str, ...] = ANY) -> OpSpec:
     checks = (
         rules.all_or_none,
+        rules.equal_operands,
         rules.equal_bit_width,
         common.computed_operand,
         common.unit_alpha,

@@ -171,6 +171,12 @@ def round_decimals(op: Op, target: Any) -> object:
     return decimals if decimals else OK
 
 
+@rule("operands must all be quantized or floating point, or all int32, or all bool; cast them first")
+def equal_operands(op: Op, target: Any) -> object:
+    kinds = {"real" if _is_real(v) else str(v.dtype) for v in op.inputs()}
+    return " and ".join(sorted(str(v.dtype) for v in op.inputs())) if len(kinds) > 1 else OK
+
+
 @rule("operands of logical operators must be bool")
 def bool_operands(op: Op, target: Any) -> object:
     types = sorted({str(v.dtype) for v in tensors(op) if str(v.dtype) != "bool"})

@@ -51,3 +51,24 @@ def test_integers_become_real_before_they_are_added_to_fractions() -> None:
     assert [v.operator for v in made.report.delegated] == ["cast", "add"]
     for run in (made, made.twinned()):
         torch.testing.assert_close(run(x), x + 1.5, rtol=1e-3, atol=1e-3)
+
+
+class Masked(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        return self.layer(x) * mask
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.bool], ids=str)
+def test_products_of_floats_and_a_mask_stay_on_the_cpu(dtype: torch.dtype) -> None:
+    """QNN's arithmetic has operands of one type: the graph was rejected as a defect of ours."""
+    model, inputs = Masked().eval(), (torch.randn(2, 4), torch.tensor([[1, 0, 1, 1], [0, 1, 0, 1]]).to(dtype))
+    made = lower(model, inputs, fp16=True)
+    assert [v.operator for v in made.report.delegated] == ["linear"]
+    assert any("all be quantized or floating point" in str(r) for v in made.report.rejected for r in v.rejections)
+    for run in (made, made.twinned()):
+        torch.testing.assert_close(run(*inputs), model(*inputs), rtol=1e-2, atol=1e-2)
