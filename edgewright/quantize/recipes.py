@@ -117,7 +117,7 @@ class QuantizationConfig:
         return FixedQParamsQuantizationSpec(self.activation.dtype, scale, zero, first, last, torch.per_tensor_affine)
 
 
-class _KnownRangeSpec(QuantizationSpec):
+class _KnownRangeSpec(QuantizationSpec):  # type: ignore[misc]
     """The spec of results with a known range that calibration may narrow.
 
     torchao gives a result and an edge that reads it one observer if their specs have equal attributes, whatever their

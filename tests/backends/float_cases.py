@@ -218,7 +218,7 @@ _POOLS = [
     fn("upsample_bilinear2d", lambda x: F.interpolate(x, scale_factor=2, mode="bilinear"), _IMAGE),
     fn("upsample_bilinear2d", lambda x: F.interpolate(x, (5, 20), mode="bilinear", align_corners=True), _IMAGE),
     fn("upsample_bilinear2d", lambda x: F.interpolate(x, (3, 5), mode="bilinear"), _IMAGE),
-    fn("upsample_bilinear2d", lambda x: F.interpolate(x, scale_factor=1.3, mode="bilinear", align_corners=True), _IMAGE),
+    fn("upsample_bilinear2d", lambda x: F.interpolate(x, None, 1.3, "bilinear", align_corners=True), _IMAGE),
 ]
 
 _MOVES = [

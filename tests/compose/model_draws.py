@@ -81,9 +81,12 @@ def _transposed(d: Draw, values: list[Tensor]) -> Step | None:
     at = _any(d, values, 4)
     if at is None:
         return None
-    k = d.one((2, 3))
-    return {"op": "transposed", "in": [at], "channels": d.channels(), "kernel": [k, k], "stride": [2, 2],
-            "padding": [k // 3, k // 3], "seed": d.seed()}  # fmt: skip
+    k, stride = d.one((2, 3, 4)), d.one((1, 2, 2, 3))
+    more = 1 if stride > 1 and d.chance(0.3) else 0  # rows and columns that PyTorch adds behind
+    groups = values[at].shape[1] if d.chance(0.2) else 1
+    return {"op": "transposed", "in": [at], "channels": d.channels() * groups, "kernel": [k, k],
+            "stride": [stride, stride], "padding": [k // 3, k // 3], "more": [more, more], "groups": groups,
+            "norm": d.chance(0.3), "act": _act(d), "seed": d.seed()}  # fmt: skip
 
 
 @proposes("linear", 2)
@@ -193,8 +196,8 @@ def _simple(d: Draw, values: list[Tensor]) -> Step | None:
     x = values[at]
     more: dict[str, Any] = {
         "global_pool": {"module": d.chance(0.5)}, "shuffle": {"groups": 2}, "softmax": {"dim": x.dim() - 1},
-        "resize": {"mode": d.one(("bilinear", "nearest")), "size": [2 * n for n in x.shape[2:]],
-                   "corners": d.chance(0.3)},
+        "resize": {"mode": d.one(("bilinear", "nearest")), "corners": d.chance(0.3),
+                   **({"size": [2 * n for n in x.shape[2:]]} if d.chance(0.4) else {"factor": d.one((2.0, 1.5, 0.5))})},
         "pad": {"pads": [d.number(0, 2) for _ in range(4 if x.dim() > 2 else 2)], "value": d.one((0.0, 0.0, 0.5))},
         "reduce": {"kind": d.one(("mean", "sum", "amax")), "dims": [d.number(1, x.dim() - 1)], "keep": d.chance(0.7)},
     }.get(op, {})  # fmt: skip

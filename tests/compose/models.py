@@ -159,13 +159,14 @@ def _transposed(s: Step, given: list[Tensor]) -> nn.Module:
     groups, channels = s.get("groups", 1), s["channels"]
     need(channels > 0 and x.shape[1] % groups == 0 and channels % groups == 0)
     need(x[0, 0].numel() * channels * x.shape[1] * math.prod(s["kernel"]) <= MOST_MACS)
+    more = s.get("more", [0, 0])
     sizes = [
-        (n - 1) * st + k - 2 * p
-        for n, st, k, p in zip(x.shape[2:], s["stride"], s["kernel"], s["padding"], strict=True)
+        (n - 1) * st + k - 2 * p + o
+        for n, st, k, p, o in zip(x.shape[2:], s["stride"], s["kernel"], s["padding"], more, strict=True)
     ]
-    need(min(sizes) > 0)
+    need(min(sizes) > 0 and all(o < st for o, st in zip(more, s["stride"], strict=True)))
     core = nn.ConvTranspose2d(x.shape[1], channels, tuple(s["kernel"]), tuple(s["stride"]), tuple(s["padding"]),
-                              groups=groups)  # fmt: skip
+                              tuple(more), groups=groups)  # fmt: skip
     return _with(core, s, channels)
 
 
@@ -302,9 +303,13 @@ def _global_pool(s: Step, given: list[Tensor]) -> nn.Module:
 @layer("resize")
 def _resize(s: Step, given: list[Tensor]) -> nn.Module:
     _image(given[0])
+    options = {"align_corners": bool(s.get("corners", False))} if s["mode"] == "bilinear" else {}
+    if "factor" in s:
+        factor = float(s["factor"])
+        need(min(int(n * factor) for n in given[0].shape[2:]) > 0)
+        return Call(lambda x: nn.functional.interpolate(x, scale_factor=factor, mode=s["mode"], **options))
     size = [int(n) for n in s["size"]]
     need(min(size) > 0)
-    options = {"align_corners": bool(s.get("corners", False))} if s["mode"] == "bilinear" else {}
     return Call(lambda x: nn.functional.interpolate(x, size=size, mode=s["mode"], **options))
 
 
