@@ -494,6 +494,12 @@ def test_inputs_whose_batch_is_missing_or_doubled_get_the_remedy() -> None:
     assert "batch" not in str(error.value)
 
 
+def test_images_with_channels_on_the_other_side_get_the_remedy() -> None:
+    method = RUNTIME.load_program(write_program(copier((1, 3, 4, 5)))).load_method()
+    with pytest.raises(InputError, match=r"(?s)must be .*in another order: x.transpose\(0, 3, 1, 2\)"):
+        method.execute([np.zeros((1, 4, 5, 3), np.float32)])
+
+
 def copier(shape: Sequence[int]) -> schema.Program:
     """A program that returns its input, and frees another tensor."""
     builder = PlanBuilder()

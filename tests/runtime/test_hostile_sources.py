@@ -112,6 +112,11 @@ def test_a_file_that_may_not_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
         read_program(golden.path("linear_fp32_portable"))
 
 
+def test_the_name_of_a_model_is_no_file() -> None:
+    with pytest.raises(FileAccessError, match=r"(?s)cannot be opened.*edgewright compile package\.module:Model"):
+        read_program("package.module:Model")
+
+
 def test_a_device_is_refused() -> None:
     assert hostile.read("pte", "/dev/zero") == "FileAccessError"
 
