@@ -40,6 +40,8 @@ from edgewright.quantize.shared_scales import SharingConstraint, solve_sharing
 
 ConfigOf = Callable[[Op, OpDef, fx.Node], "QuantizationConfig | None"]
 _BATCH_NORMS = ("aten.batch_norm.default", "aten._native_batch_norm_legit.default")
+_ROUNDINGS = ("floor", "ceil", "round", "trunc")
+_OF_INTEGERS = ("add", "sub", "rsub", "mul", "neg", "abs", "clamp", "maximum", "minimum", "where")  # are integers, too
 _DROPOUTS = ("aten.dropout.default", "aten.feature_dropout.default")  # present in training only
 
 
@@ -101,8 +103,10 @@ class Annotator:
 
     def _plan_all(self) -> None:
         varying = varying_operators(self.graph)
+        indices = index_operators(self.graph)
         for op in self.graph.ops:
-            plan = self._plan(op) if op in varying and op not in self.planned else None
+            wanted = op in varying and op not in self.planned and op not in indices
+            plan = self._plan(op) if wanted else None
             if plan is None and op not in self.planned:
                 self._record_reason(op, op in varying)
             if plan is not None:
@@ -295,6 +299,30 @@ def varying_operators(graph: Graph) -> set[Op]:
             result.add(op)
             varying.update(v for v in op.outputs if v is not None)
     return result
+
+
+def index_operators(graph: Graph) -> set[Op]:
+    """The operators that round elements to integers, compare these, or compute with them until they are cast to
+    integers. In quantized form, 3 may be 2.99, which a cast truncates to 2: another element would be read."""
+    rounded, cast, result = set[Value](), set[Value](), set[Op]()
+    rows = {op: OPS.of(op) for op in graph.ops}
+    for op, row in rows.items():
+        if row is not None and (row.name in _ROUNDINGS or (_keeps_integers(row) and rounded & set(op.inputs()))):
+            rounded.update(v for v in op.outputs if v is not None and v.dtype in (np.float32, np.bool_))
+    for op, row in reversed(rows.items()):
+        out = op.outputs[0] if op.outputs else None
+        if out is None or row is None:
+            continue
+        if out in rounded and (out in cast or out.dtype == np.bool_):
+            result.add(op)
+        if op in result or (row.name == "cast" and out.dtype is not None and out.dtype.kind in "iu"):
+            cast.update(op.inputs())
+    return result
+
+
+def _keeps_integers(row: OpDef) -> bool:
+    out = row.ports.get("out")
+    return row.name in _OF_INTEGERS or isinstance(out, Same | Index)
 
 
 # ----------------------------------------------------------------------------------------- trial of the backend's rules
