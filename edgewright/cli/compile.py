@@ -200,7 +200,7 @@ def _build(args: argparse.Namespace, output: Path, stages: Stages) -> Built:
     _write_report(args.report, edge.partition_reports)
     check_coverage(edge.partition_reports, args.require_delegated)
     if artifacts.emits_input(args):
-        return Built(None, exported, artifacts.write_emitted(partitioners, output), edge.partition_reports)
+        return Built(None, exported, artifacts.write_emitted(partitioners, output), reports=edge.partition_reports)
     with stages("plan and emit"):
         built = Built(pipeline.finish(edge), exported, reports=edge.partition_reports)
         _check_memory(built, args.max_memory)

@@ -37,6 +37,7 @@ _BOUND = {None: 1e-4, "fp16": 3e-2}
 # wrong value leaves less than 10 dB.
 _EMULATED_DB = 20.0  # Qualcomm's rounding is not published: steps differ, values do not
 _ENOUGH_DB, _LOST_DB = 40.0, 10.0  # single outputs may lose some decibels with a method that gains on others
+_FLOAT_DB = 14.0  # of a fake-quantized graph against the model, on calibration data: clipped values leave less
 _LEAST_DB = {"int8": 15.0, "dynamic": 15.0, "dynamic-w4": 15.0, "a16w8": 30.0, "a16w16": 30.0}
 
 
@@ -65,10 +66,11 @@ def check_model(spec: Spec, cpu: str = "", coverage: Coverage | None = None) -> 
     expected = _expected(result, calls)
     improvements = ("train",) if spec.options.get("train") else spec.options.get("methods", ())
     coverage.counts.update(f"{IMPROVEMENT} {name}" for name in improvements)
-    detail = _against_preset(spec, calls, expected) if spec.options.get("methods") else ""
-    if detail:
-        return ModelOutcome(Failure("methods lose accuracy", detail))
-    return _compare(spec, result, calls, cpu, coverage, expected)
+    if spec.options.get("methods"):
+        detail, kind = _against_preset(spec, calls, expected), "methods lose accuracy"
+    else:
+        detail, kind = _against_float(spec, calls, expected), "quantization loses accuracy"
+    return ModelOutcome(Failure(kind, detail)) if detail else _compare(spec, result, calls, cpu, coverage, expected)
 
 
 def _compiled(network: Any, example: Sequence[Any], spec: Spec, check: bool = True) -> Any:
@@ -135,15 +137,31 @@ def _against_preset(spec: Spec, calls: Sequence[Any], expected: list[list[Array]
     network, example = build_model(spec)
     preset = replace(spec, options={name: value for name, value in spec.options.items() if name != "methods"})
     plain = _expected(_compiled(network, example, preset, check=False), calls)
-    network, _ = build_model(spec)  # with the state of a first call
-    with torch.no_grad():
-        exact = [_leaves(network(*inputs)) for inputs in calls]
-    for call, sides in enumerate(zip(exact, plain, expected, strict=True)):
+    for call, sides in enumerate(zip(_exact(spec, calls), plain, expected, strict=True)):
         for at, (want, *both) in enumerate(zip(*sides, strict=True)):
             before, after = (ratio(np.asarray(got, np.float64), np.asarray(want, np.float64)) for got in both)
             if not after >= min(before, _ENOUGH_DB) - _LOST_DB:
                 return f"call {call}, output {at}: {after:.1f} dB, {before:.1f} without methods"
     return ""
+
+
+def _against_float(spec: Spec, calls: Sequence[Any], expected: list[list[Array]]) -> str:
+    """Calibration has seen the calls: a quantized graph that is far from the model has wrong scales."""
+    if spec.options["quantize"] in _BOUND or spec.options.get("train"):
+        return ""
+    for call, sides in enumerate(zip(_exact(spec, calls), expected, strict=True)):
+        for at, (want, got) in enumerate(zip(*sides, strict=True)):
+            decibels = ratio(np.asarray(got, np.float64), np.asarray(want, np.float64))
+            if not decibels >= _FLOAT_DB:
+                return f"call {call}, output {at}: {decibels:.1f} dB"
+    return ""
+
+
+def _exact(spec: Spec, calls: Sequence[Any]) -> list[list[Array]]:
+    """What the model in floating point makes of the calls."""
+    network, _ = build_model(spec)  # with the state of a first call
+    with torch.no_grad():
+        return [_leaves(network(*inputs)) for inputs in calls]
 
 
 def _leaves(made: Any) -> list[Array]:
