@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from examples.applications import object_detection, pitch, speech_recognition, tfjs
-from examples.applications.__main__ import NAMES, find
+from examples.applications.__main__ import NAMES, find, main
 from examples.applications.table import BEGIN, DOCS, END, overview, read_rows, results
 
 
@@ -16,6 +18,12 @@ def test_pages_have_the_table() -> None:
     for name, text in {"index": overview(rows, applications), **pages}.items():
         page = (DOCS / f"{name}.md").read_text(encoding="utf-8")
         assert f"{BEGIN}\n{text}\n{END}" in page, f"{name}.md: run python -m examples.applications table"
+
+
+def test_a_precision_that_no_application_has(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["run", "pitch", "--target", "xnnpack", "--precision", "a16w8", "--work", str(tmp_path)])
+    assert "has these targets and precisions; there are e9955" in capsys.readouterr().err
 
 
 def test_table_is_complete() -> None:
