@@ -155,6 +155,7 @@ class _Recurrent(torch.nn.Module):
         return y
 
 
+@pytest.mark.slow
 def test_steps_of_a_quantized_recurrent_network_share_code(tmp_path: Path) -> None:
     """Twice as many steps take a call each, but no kernels, and compute what the runtime does."""
     torch.manual_seed(0)

@@ -58,6 +58,7 @@ def outcome_of(store: Store) -> Outcome:
     return outcome
 
 
+@pytest.mark.slow
 def test_rows_of_one_model_load_it_once_and_make_what_each_makes_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

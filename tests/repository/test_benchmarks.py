@@ -42,6 +42,7 @@ def test_an_engine_that_is_not_there_ends(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="peak memory is Linux's ru_maxrss")
+@pytest.mark.slow
 def test_the_first_result_of_a_process(tmp_path: Path) -> None:
     model = GOLDEN / "linear_fp32_xnnpack.pte"
     command = [sys.executable, str(SERVE.parents[1] / "first_result.py"), str(model), "--rounds", "1"]
