@@ -23,12 +23,13 @@ from edgewright.runtime.twin_delegate import find_twin_file
 
 _MEASURED = 4  # inputs that errors of layers are measured on
 _QUANTIZED = ("int8[", "uint8[", "int16[")
+_UNKNOWN_PRECISION = "reasons and errors by layer need the precision that the file was compiled in"
 
 
 def target_of(file: FileReport) -> Target | None:
     """The device that a file was compiled for, as its manifest or its delegates name it; None if it is not known."""
     try:
-        return find_target(file.target)
+        return find_target(file.target.partition(" (simulation only")[0])
     except UsageError:
         return None
 
@@ -51,6 +52,9 @@ def add_model(
 def _add_compiled(file: FileReport, source: str, session: CompileSession, target: Target) -> CompileReport | None:
     """Compile the model again: where operators run, why not, and the errors of layers. Says if that is another file;
     returns the report if it is this one."""
+    if _is_quantized(file) and not session.settings.recipe.quantizes:
+        file.next_steps.insert(0, f"{_UNKNOWN_PRECISION}: add `--quantize`, such as `--quantize int8`, or `--recipe`")
+        return None
     kept = file.measures.milliseconds, file.measures.time_basis
     times, estimates = [f for f in file.facts if f.label == "time"], file.estimates
     result = session.build(target)
@@ -65,12 +69,13 @@ def _add_compiled(file: FileReport, source: str, session: CompileSession, target
             f"the model, compiled now for {target.name}, gives another file than this one: its graph, reasons and"
             " layers are those of the model as it is compiled now"
         )
-        stored = any(t.startswith(_QUANTIZED) for node in file.graphs[-1].nodes for t in node.outputs)
-        if stored and not session.settings.recipe.quantizes:
-            file.notes.append("the file is quantized and the model is not: pass --quantize or --recipe")
     if session.settings.recipe.quantizes and session.evaluated:
         add_comparison(file, compare(session, target, inputs=_MEASURED))
     return result.report if same else None
+
+
+def _is_quantized(file: FileReport) -> bool:
+    return any(t.startswith(_QUANTIZED) for view in file.graphs for node in view.nodes for t in node.outputs)
 
 
 def _program(source: str) -> memoryview:

@@ -85,6 +85,9 @@ def run(args: argparse.Namespace) -> int:
     for path, content in contents.items():
         written.append((path, write_file(path, [json.dumps(content, allow_nan=False).encode()])))
     if not args.quiet:
+        for name, file in zip(names, files, strict=True):
+            for step in file.next_steps if args.spec else ():
+                console().print(clean(f"{name}: {step}"), soft_wrap=True)
         for path, count in written:
             console().print(f"wrote {clean(path)} ({size(count)})", style="green", soft_wrap=True)
     return 0

@@ -227,6 +227,33 @@ def test_another_model_is_said_to_be_another(tmp_path: Path, calibration: Path) 
     assert "gives another file than this one" in plain
 
 
+def test_a_quantized_file_is_not_described_by_the_float_model(
+    tmp_path: Path, calibration: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Without a precision, the model is compiled in floating point, of which Ethos-U takes nothing."""
+    spec, target, data = "tests.api.models:net", "ethos-u55-128", str(calibration)
+    program = str(tmp_path / "m.pte")
+    assert main(["compile", spec, "--target", target, "--quantize", "int8", "--calibrate", data, "-o", program]) == 0
+    capfd.readouterr()
+    assert main(["report", program, "--model", spec, "--inputs", data, "-o", str(tmp_path / "r.html")]) == 0
+    plain = text_of((tmp_path / "r.html").read_text(encoding="utf-8"))
+    assert "this file against the model" in plain and "left to the CPU" not in plain
+    assert "need the precision that the file was compiled in" in plain
+    assert "--quantize int8" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize("target", ["sm8550", "imxrt700", "e9955"])
+def test_a_file_for_simulation_only_is_compared(target: str, tmp_path: Path, calibration: Path) -> None:
+    spec, data, program = "tests.api.models:net", str(calibration), str(tmp_path / "m.pte")
+    common = ["--quantize", "int8", "-q"]
+    assert (
+        main(["compile", spec, "--target", target, "--simulate-only", "--calibrate", data, "-o", program, *common]) == 0
+    )
+    assert main(["report", program, "--model", spec, "--inputs", data, "-o", str(tmp_path / "r.html"), *common]) == 0
+    plain = text_of((tmp_path / "r.html").read_text(encoding="utf-8"))
+    assert "is not a target" not in plain and f"dB on {target}, on" in plain
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
