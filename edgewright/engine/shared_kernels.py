@@ -18,6 +18,7 @@ from edgewright.engine.plan import Step
 # Storing a constant takes as much code as a few instructions of a kernel: fewer for each of them repay no sharing.
 _LINES_PER_CONSTANT = 6
 
+_DEFINITION = re.compile(r"^define ", re.MULTILINE)
 _NUMBER = r"-?\d+(?:\.\d+e[+-]\d+)?|0x[0-9A-Fa-f]+"
 _SPLAT = re.compile(rf"splat \((?P<type>float|double|i8|i16|i32|i64) (?P<value>{_NUMBER})\)")
 _VECTOR = re.compile(r"<(\d+) x (float|double|i8|i16|i32|i64)>")
@@ -51,7 +52,8 @@ class _Constant:
 
 def share_kernels(steps: Sequence[Step], texts: Mapping[str, str]) -> tuple[dict[str, str], dict[str, KernelCall]]:
     """The kernels that are needed, and how each kernel of ``texts`` is called. Kernels of products keep their
-    constants, which their inner loops may use as immediates."""
+    constants, which their inner loops may use as immediates; so do those with functions of their own, which cannot see
+    the arguments."""
     kernels, calls = dict(texts), {name: KernelCall(name) for name in texts}
     products = {step.kernel for step in steps if step.macs}
     arguments: dict[str, int] = defaultdict(int)
@@ -59,7 +61,7 @@ def share_kernels(steps: Sequence[Step], texts: Mapping[str, str]) -> tuple[dict
         arguments[step.kernel] = max(arguments[step.kernel], len(step.args))
     groups: dict[tuple[int, str], dict[str, list[_Constant]]] = defaultdict(dict)
     for name, text in texts.items():
-        if name not in products:
+        if name not in products and len(_DEFINITION.findall(text)) == 1:
             found = _constants(text)
             groups[arguments[name], _skeleton(name, text, found)][name] = found
     for (first, _), group in groups.items():

@@ -61,3 +61,7 @@ def test_kernels_that_must_not_or_need_not_be_shared() -> None:
     short = {n: kernel(n, s, z, f, 0) for n, s, z, f in (("one", "0x4000000000000000", "1", "2"),
                                                         ("two", "0x4010000000000000", "3", "4"))}  # fmt: skip
     assert share_kernels([step("one"), step("two")], short)[0] == short
+    # A function of the kernel's own has no access to the arguments: a convolution's epilogue, for example.
+    texts = {n: kernel("part", "0x4000000000000000", z, "1").replace("define void", "define internal void")
+             + kernel(n, "0x4000000000000000", "5", "1") for n, z in (("one", "5"), ("two", "6"))}  # fmt: skip
+    assert share_kernels([step("one"), step("two")], texts)[0] == texts
