@@ -57,7 +57,7 @@ class Parser(argparse.ArgumentParser):
         if message.startswith(_UNKNOWN):
             words = [word.partition("=")[0] for word in message.removeprefix(_UNKNOWN).split()]
             wrong = next((word for word in words if word.startswith("-")), "")
-            return self._instead_of(wrong) if wrong else self._option_for(words[0])
+            return self._instead_of(wrong) if wrong else self._option_for("".join(words[:1]))
         if message.startswith(_REQUIRED):
             return self._required(message.removeprefix(_REQUIRED).split(", "))
         return ""
@@ -78,6 +78,8 @@ class Parser(argparse.ArgumentParser):
 
     def _option_for(self, word: str) -> str:
         """The option that an argument without one may be meant for: inputs are not positional, as a model is."""
+        if not word:
+            return "An argument is empty: is a variable of the shell not set?"
         options = set(_options(self))
         names = [name for name in ("--inputs", "--calibrate", "--quantize", "--target") if name in options]
         if names[:1] == ["--inputs"]:

@@ -110,6 +110,7 @@ def test_full_disk_says_so_and_leaves_nothing(tmp_path: Path, monkeypatch: pytes
         (["run", "m.pte", "cat.jpg"], "--inputs cat.jpg"),
         (["compile", "net:Net", "xnnpack"], "'xnnpack' needs an option: --calibrate, --quantize, --target and others."),
         (["compile", "net:Net", "--target", "xnnpack", "--report", "r.html"], "--html r.html writes a page"),
+        (["run", "m.pte", ""], "An argument is empty"),
     ],
 )
 def test_an_argument_without_its_option(cli: Cli, arguments: list[str], remedy: str) -> None:
