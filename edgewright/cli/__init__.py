@@ -151,7 +151,10 @@ class _StderrHandler(logging.Handler):
     """Writes to what ``sys.stderr`` is at the time: a progress bar replaces it to print lines above the bar."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        print(self.format(record), file=sys.stderr, flush=True)
+        try:
+            print(self.format(record), file=sys.stderr, flush=True)
+        except Exception:  # a log that nobody can read must not end the command
+            self.handleError(record)
 
 
 def configure_logging(default: str) -> None:

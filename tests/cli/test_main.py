@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 import os
 import shutil
 import subprocess
@@ -90,6 +91,21 @@ def test_verbose_says_what_is_done(cli: Cli) -> None:
     assert "read and verified" in cli("run", LINEAR, "--verbose").err
     assert "read and verified" in cli("--verbose", "run", LINEAR).err
     assert "read and verified" not in cli("run", LINEAR).err
+
+
+class _ClosedPipe(io.StringIO):
+    """What stderr is after its reader has ended."""
+
+    def write(self, text: str) -> int:
+        raise BrokenPipeError(32, "Broken pipe")
+
+
+def test_a_log_that_nobody_reads_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    logger = logging.getLogger("edgewright")
+    monkeypatch.setattr(logger, "handlers", [])
+    cli_package.configure_logging("warning")
+    monkeypatch.setattr(sys, "stderr", _ClosedPipe())
+    logger.warning("a remark")
 
 
 def test_bug_is_70(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
