@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,9 +35,12 @@ class ImageOptions:
     def _normalized(self, name: str) -> tuple[float, ...]:
         """A field as a tuple, which it becomes."""
         value = getattr(self, name)
-        numbers = (float(value),) if isinstance(value, int | float) else tuple(value)
-        if len(numbers) not in (1, 3):
-            raise UsageError(name, "must be one number, or one for each of red, green and blue", value=numbers)
+        try:
+            numbers = tuple(map(float, value if isinstance(value, Iterable) else [value]))
+        except (TypeError, ValueError):
+            numbers = ()
+        if len(numbers) not in (1, 3) or isinstance(value, str):
+            raise UsageError(name, "must be one number, or one for each of red, green and blue", value=value)
         object.__setattr__(self, name, numbers)
         return numbers
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch.export import Dim
@@ -115,6 +116,13 @@ def test_mean_and_std_of_pixels_from_0_to_1() -> None:
         ImageOptions((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
     ImageOptions((0.0,), (1.0,))  # of a model that was trained on pixels from 0 to 255
     assert ImageOptions(127, 128) == ImageOptions((127.0,), (128.0,))
+    assert ImageOptions(np.float32(127), torch.tensor([128.0])) == ImageOptions(127, 128)
+
+
+@pytest.mark.parametrize("mean", [None, "127", ("red", "green", "blue"), (1.0, 2.0), [None]])
+def test_means_that_are_no_numbers(mean: Any) -> None:
+    with pytest.raises(UsageError, match="mean: must be one number, or one for each of red, green and blue"):
+        ImageOptions(mean, 128)
 
 
 def test_errors_name_the_data_that_they_are_about() -> None:
