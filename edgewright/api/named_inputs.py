@@ -22,6 +22,10 @@ def in_order(exported: Any, inputs: Sequence[Any], named: Mapping[str, Any]) -> 
     (['a', 'b'], ['a', 'b'])
     """
     only = inputs[0] if len(inputs) == 1 and not named else None
+    for arguments in (inputs, only) if not named else ():
+        leaves = _like_examples(exported, arguments)
+        if leaves is not None:
+            return leaves
     if isinstance(only, Mapping):
         return _by_name(_examples(exported), (), only)
     if isinstance(only, tuple | list):
@@ -29,7 +33,19 @@ def in_order(exported: Any, inputs: Sequence[Any], named: Mapping[str, Any]) -> 
     return _by_name(_examples(exported), inputs, named) if named else list(inputs)
 
 
+def _like_examples(exported: Any, arguments: Any) -> list[Any] | None:
+    """The parts of arguments that are nested as the example inputs are; None if they are not."""
+    args, kwargs = exported.example_inputs
+    if kwargs or not isinstance(arguments, tuple | list):
+        return None
+    leaves, structure = pytree.tree_flatten(tuple(arguments))
+    return leaves if structure == pytree.tree_structure(tuple(args)) else None
+
+
 def _by_name(examples: Mapping[str, Any], inputs: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
+    if not examples:
+        rule = "must be passed by position: a dict, tuple or list among the model's arguments has no name here"
+        raise InputError("inputs", rule, value=", ".join(named))
     unknown = next((name for name in named if name not in examples), None)
     if unknown is not None:
         raise not_among("input", unknown, examples, error=InputError)

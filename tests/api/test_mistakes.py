@@ -54,6 +54,20 @@ def test_inputs_by_name_of_a_quantized_program() -> None:
     assert torch.allclose(torch.as_tensor(by_name), data[1]["x"] * data[1]["scale"], atol=0.05)
 
 
+class Difference(torch.nn.Module):
+    def forward(self, pair: dict[str, torch.Tensor]) -> torch.Tensor:
+        return pair["a"] - pair["b"]
+
+
+def test_inputs_in_a_dict_that_is_an_argument() -> None:
+    pair = {"a": torch.full((1, 4), 5.0), "b": torch.full((1, 4), 2.0)}
+    result = ew.compile(Difference(), (pair,), quiet=True, evaluate=0)
+    for call in (lambda: result.run(pair), lambda: result.run((pair,)), lambda: result.run(*pair.values())):
+        assert call().tolist() == [[3.0] * 4]
+    with pytest.raises(InputError, match=r"must be passed by position: .*; got pair"):
+        result.run(pair=pair)
+
+
 @pytest.mark.parametrize(
     ("inputs", "named", "message"),
     [
