@@ -210,7 +210,7 @@ def resize_scale(op: Op, target: Any) -> object:
 @rule("argmax on U55 and U65 must be over at most 127 8-bit elements of one dimension")
 def argmax_size(op: Op, target: Any) -> object:
     x, dim = op.args["self"], op.args.get("dim")
-    if argmax_fits(x.bound, x.dtype.itemsize, dim, spec=target):
+    if not x.shape or argmax_fits(x.bound, x.dtype.itemsize, dim, spec=target):
         return OK
     return f"{math.prod(x.bound) if dim is None else x.bound[dim]} of {x.dtype}"
 

@@ -9,7 +9,7 @@ import pytest
 
 from edgewright.backends.ethos_u.dialect import DIALECT
 from edgewright.backends.ethos_u.lower import TosaLowering
-from edgewright.backends.ethos_u.ops import BACKEND
+from edgewright.backends.ethos_u.ops import BACKEND, argmax_size
 from edgewright.backends.ethos_u.partitioner import to_tosa
 from edgewright.backends.ethos_u.pool import window_runs
 from edgewright.backends.ethos_u.slice_concat import concat, slice_axis, strided_runs, take, tile
@@ -76,6 +76,12 @@ def test_forms_that_the_npu_has_not_are_made_of_those_it_has(call: tuple[Any, ..
 )
 def test_refusals_say_the_rule_and_the_value(call: tuple[Any, ...], target: str, words: str) -> None:
     assert any(words in text for text in check(case(*call), target).rejections)
+
+
+def test_argmax_of_a_number_has_one_reason() -> None:
+    """Torch takes its dimension for 0, which no size belongs to."""
+    x, out = (Value(name, np.dtype(dtype), (), ()) for name, dtype in (("x", np.float32), ("out", np.int64)))
+    assert argmax_size.check(Op("argmax", {"self": x, "dim": 0}, [out]), EthosUCompileSpec(U55)) is None
 
 
 def test_places_become_few_slices() -> None:
