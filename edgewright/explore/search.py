@@ -126,7 +126,7 @@ class Search:
         for preset, row in done.items():
             self._assignments[row.key] = proposer.uniform(preset)
         self._try_methods(proposer, [preset for preset in done if preset != FLOAT], methods)
-        while proposer.space.choices and len(self._rows) < task.trials and self._has_time():
+        while proposer.space.choices and (left := self._left(proposer)) > 0 and self._has_time():
             known = [self._verified(row, proposer) for row in self._rows if self._outcome(row).status == DONE]
             rows = []
             for assignment in proposer.next(known, self._findings(), self._known(proposer)):
@@ -136,8 +136,10 @@ class Search:
                 rows.append(row)
             if not rows:
                 break
-            self._verify(rows[: task.trials - len(self._rows)])
-        self._improve_best(proposer)
+            self._verify(rows[:left])
+        improved = self._improved_best(proposer)
+        if improved is not None and self._may_compile():
+            self._verify([improved])
         return self._findings()
 
     # ------------------------------------------------------------------------------------------------------ methods
@@ -154,7 +156,7 @@ class Search:
         loses."""
         changed = {preset: proposer.methods_of(proposer.uniform(preset), methods) for preset in presets}
         preset = next((preset for preset in presets if changed[preset]), None)
-        if preset is None:
+        if preset is None or not self._may_compile():
             return
         before = self._point(self._row(preset, Recipe(preset)))
         name = join_precision(preset, changed[preset])
@@ -169,17 +171,27 @@ class Search:
         if goal.gain(after.score) + slack >= goal.gain(before.score):
             proposer.methods = tuple(methods)
 
-    def _improve_best(self, proposer: Proposer) -> None:
-        """If the best is a program without methods, and they gain, it is verified with them, too: it takes as long."""
+    def _improved_best(self, proposer: Proposer) -> Row | None:
+        """The best program with the methods, if they gain and it is without; it takes as long. Else None."""
         best = self._findings().best
-        if best is None or not proposer.methods or not self._has_time():
-            return
+        if best is None or not proposer.methods:
+            return None
         assignment = self._assignments[best.key]
         recipe = proposer.recipe(assignment)
         row = self._row(self._name(assignment, proposer), recipe)
-        if recipe.methods and row.key not in {known.key for known in self._rows}:
-            self._assignments[row.key] = assignment
-            self._verify([row])
+        if not recipe.methods or row.key in {known.key for known in self._rows}:
+            return None
+        self._assignments[row.key] = assignment
+        return row
+
+    def _left(self, proposer: Proposer) -> int:
+        """How many programs may be proposed, beside the best one with the methods."""
+        reserved = self._improved_best(proposer) is not None
+        return self._task.trials - len(self._rows) - reserved
+
+    def _may_compile(self) -> bool:
+        """True if one more program is within the limits of the search."""
+        return len(self._rows) < self._task.trials and self._has_time()
 
     @staticmethod
     def _name(assignment: Assignment, proposer: Proposer) -> str:

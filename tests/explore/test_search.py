@@ -16,6 +16,8 @@ from edgewright.cli import search as command
 from edgewright.errors import AccuracyError, EdgewrightError, UsageError
 from edgewright.explore import precision_search, tasks
 from edgewright.explore.precision_search import SearchResult
+from edgewright.explore.proposer import Proposer
+from edgewright.explore.search import Search
 from edgewright.explore.store import Store
 from tests.cli.cli import Cli
 from tests.explore import search_nets
@@ -134,6 +136,21 @@ def test_methods_that_gain_round_proposals_and_the_best() -> None:
     again = ew.compile(search_nets.small(), torch.zeros(1, 1, 8, 8), recipe=result.recipe,
                        calibration=search_nets.data(), quiet=True)  # fmt: skip
     assert again.buffer == result.program
+
+
+@pytest.mark.parametrize("limit", [{"budget": 0.0}, {"trials": 2}])
+def test_methods_are_not_tried_beyond_the_limits_of_a_search(limit: dict[str, Any]) -> None:
+    result = search(methods="mse-weights", min_sqnr=10, minimize="size", precisions=["int8", "float"], **limit)
+    assert [point.name for point in result.points] == ["int8", "float"] and result.best.name == "int8"
+
+
+def test_the_best_is_rounded_better_within_the_trials(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last program is the best one with methods, in place of a proposal."""
+    monkeypatch.setattr(Search, "_try_methods", lambda self, proposer, *_: setattr(proposer, "methods", ("mse",)))
+    monkeypatch.setattr(Proposer, "next", lambda self, *_: [{**self.uniform("int8"), "head": "float"}])
+    options: dict[str, Any] = {"min_sqnr": 10, "minimize": "size", "precisions": ["int8", "float"]}
+    result = search(methods="mse", trials=3, **options)
+    assert [point.name for point in result.points] == ["int8", "float", "int8 +mse"]
 
 
 def test_methods_that_do_not_gain_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
