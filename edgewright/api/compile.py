@@ -312,9 +312,11 @@ class CompileSession:
         """Inputs and the original's results at the smallest, middle and largest of dynamic shapes. Raises if it cannot
         be called there: the program would promise what the model does not do."""
         if not self._bounds and self.evaluated and not self.quantized_before:
+            found = {}
             for name, call in calls_at_bounds(self.exported, self.evaluated[0]).items():
                 with self.stages("run here", f"{name} shape"), preserve_buffers(self.original):
-                    self._bounds[name] = call, self._results_at(name, call)
+                    found[name] = call, self._results_at(name, call)
+            self._bounds.update(found)  # all or none, in place: other sessions share them, and raise as well
         return self._bounds
 
     def _results_at(self, name: str, call: Call) -> list[Any]:

@@ -10,9 +10,13 @@ import torch
 from torch.export import Dim
 
 import edgewright as ew
+from edgewright.api.compile import CompileSession, Settings
 from edgewright.api.data import Call, load_calls
 from edgewright.api.image_data import ImageOptions
 from edgewright.api.named_inputs import in_order
+from edgewright.api.progress import Stages
+from edgewright.api.recipe import Recipe
+from edgewright.backends.targets import find_target
 from edgewright.backends.xnnpack import XnnpackPartitioner
 from edgewright.errors import EdgewrightError, InputError, UsageError
 
@@ -113,6 +117,22 @@ def test_sizes_that_the_model_itself_cannot_have() -> None:
     assert raised.value.subject == "dynamic_shapes"
     result = ew.compile(Reshaped(), (example,), dynamic_shapes={"x": {0: Dim("n", min=1, max=8)}}, quiet=True)
     assert set(result.report.shapes) == {"smallest", "middle", "largest"}
+
+
+def test_every_program_of_a_session_needs_all_dynamic_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = Settings(Recipe(), dynamic_shapes=({0: Dim("n", min=2, max=8)},))
+    session = CompileSession(torch.nn.Linear(4, 2), torch.ones(3, 4), None, settings, Stages(quiet=True))
+    eager = CompileSession.eager
+
+    def failing(self: CompileSession, x: torch.Tensor) -> Any:
+        if len(x) == 8:
+            raise RuntimeError("too many")
+        return eager(self, x)
+
+    monkeypatch.setattr(CompileSession, "eager", failing)
+    for other in (session, session.with_settings(settings)):
+        with pytest.raises(UsageError, match=r"allow the largest shapes \[8, 4\], .*: too many"):
+            other.build(find_target("xnnpack"))
 
 
 def test_datasets_have_no_iterator_of_their_own() -> None:
