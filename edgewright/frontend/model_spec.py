@@ -23,6 +23,7 @@ from edgewright.hints import did_you_mean
 _ACCEPTED = "an nn.Module with example_inputs, (module, inputs), (module, inputs, dynamic_shapes) or an ExportedProgram"
 
 
+_MODEL = "model"
 _A_FUNCTION = "Write a function that returns (module, inputs), and name it: net:make for make in net.py"
 _COMPILED = "It is compiled already: `edgewright run`, `profile`, `report` and `inspect` read it."
 _WEIGHTS = f"Weights alone are no model. {_A_FUNCTION}; load them there."
@@ -61,30 +62,39 @@ def load_spec(text: str) -> ModelSpec:
     """The model that ``text`` names: ``package.module:factory``, looked up in the working directory, or a ``.pt2``."""
     if text.endswith(".pt2"):
         return ModelSpec(exported=load_pt2(text))
-    return _parse_model(text, _call_factory(text, load_object(text, "package.module:factory, or a .pt2 file")))
+    return _parse_model(text, _call_factory(text, load_object(text, "package.module:factory, or a .pt2 file", _MODEL)))
 
 
-def load_object(text: str, syntax: str = "package.module:name") -> Any:
-    """The object that ``package.module:name`` names, looked up from the working directory."""
+def load_object(text: str, syntax: str = "package.module:name", kind: str = "function") -> Any:
+    """The object that ``package.module:name`` names, looked up from the working directory. ``kind``: what it should be,
+    for errors."""
     module, colon, name = text.partition(":")
     is_file = module.endswith(".py") and Path(module).is_file()  # not the module py of a package
     if not colon or not name or is_file or not all(part.isidentifier() for part in module.split(".")):
-        raise UsageError(text, f"must be {syntax}", remedy=_spelling_hint(text))
+        remedy = _model_hint(text) if kind == _MODEL else _spelling_hint(text, kind)
+        raise UsageError(text, f"must be {syntax}", remedy=remedy)
     return _lookup(text, _import_module(text, module), name)
 
 
-def _spelling_hint(text: str) -> str:
-    """The remedy for a Python file, a module without a name in it, or a file that is no model of PyTorch's."""
-    path, _, name = text.partition(":")
+def _model_hint(text: str) -> str:
+    """The remedy for what names no model: a file that is none of PyTorch's, a name on a hub, a wrong spelling."""
     if remedy := _OTHER_FILES.get(Path(text).suffix.lower()):
         return remedy
+    path = text.partition(":")[0]
+    spelling = _spelling_hint(text, _MODEL)
+    if spelling and len(Path(path).parts) > 1 and not path.endswith(".py") and not Path(path).exists():
+        return f"{_A_FUNCTION}, with from_pretrained for a model of Hugging Face."
+    return spelling or f"{_A_FUNCTION}."
+
+
+def _spelling_hint(text: str, kind: str) -> str:
+    """The remedy for a Python file, or a module without a name in it; empty for other texts."""
+    path, _, name = text.partition(":")
     parts = Path(path.removesuffix(".py")).parts
     if not parts or not all(part.isidentifier() for part in parts):
-        return f"{_A_FUNCTION}."
+        return ""
     module = ".".join(parts)
-    if len(parts) > 1 and not path.endswith(".py") and not Path(path).exists():  # a name on a hub
-        return f"{_A_FUNCTION}, with from_pretrained for a model of Hugging Face."
-    return f"Write {module}:{name}." if name else f"Write {module}:NAME, with the name of the model in it."
+    return f"Write {module}:{name}." if name else f"Write {module}:NAME, with the name of the {kind} in it."
 
 
 def _import_module(text: str, name: str) -> Any:

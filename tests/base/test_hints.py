@@ -20,7 +20,7 @@ from edgewright.backends.samsung.target import gen_samsung_backend_compile_spec
 from edgewright.backends.targets import find_target
 from edgewright.backends.xnnpack import XnnpackPartitioner, XNNPACKQuantizer
 from edgewright.engine import isa
-from edgewright.errors import EdgewrightError
+from edgewright.errors import EdgewrightError, UsageError
 from edgewright.frontend.model_spec import load_object
 from edgewright.hints import did_you_mean
 from edgewright.ir.dtypes import to_scalar_type
@@ -112,3 +112,19 @@ def test_what_is_like_nothing_gets_no_hint() -> None:
     assert did_you_mean("", ["xnnpack"]) == ""
     assert did_you_mean(torch.float32, ["forward"]) == ""
     assert did_you_mean("x" * 100_000, ["x" * 50]) == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "remedy"),
+    [
+        ("accuracy", "Write accuracy:NAME, with the name of the function in it."),
+        ("metrics/net.py:accuracy", "Write metrics.net:accuracy."),
+        ("my-metrics:accuracy", ""),
+        ("scores.bin", ""),
+    ],
+)
+def test_a_function_is_not_advised_as_a_model(text: str, remedy: str) -> None:
+    """Metrics and calibration data are named as models are; where the file is, they differ."""
+    with pytest.raises(UsageError) as raised:
+        load_object(text)
+    assert raised.value.remedy == remedy
