@@ -70,7 +70,8 @@ def seconds_per_cycle(estimates: Any) -> float | None:
     """
     listed = [e for e in estimates if isinstance(e, Mapping)] if isinstance(estimates, list) else []
     pairs = [(_number(e.get("cycles")), _number(e.get("inferences_per_second"))) for e in listed if not time_range(e)]
-    lengths = [1 / (cycles * speed) for cycles, speed in pairs if cycles and speed]
+    clocks = [cycles * speed for cycles, speed in pairs if cycles is not None and speed is not None]
+    lengths = [1 / clock for clock in clocks if clock >= 1]  # files are not trusted: tiny ones are no clocks
     if not lengths or len(lengths) < len(listed) or max(lengths) > 1.001 * min(lengths):  # they are rounded
         return None
     return lengths[0]

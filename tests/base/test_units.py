@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from edgewright.api.compile_report import CompileReport, measures
-from edgewright.lowering.estimates import describe
+from edgewright.lowering.estimates import describe, seconds_per_cycle
 from edgewright.lowering.partition.report import PartitionReport, Verdict
 from edgewright.units import duration, number, share, size
 
@@ -67,6 +68,11 @@ def test_reports_tell_times_that_are_tiny() -> None:
     assert report.to_dict()["estimated_ms"] == pytest.approx(1e-5)
     assert ">99.9% of multiply-accumulates" in method.verdict
     assert "100,000,000 inferences/s" in describe(tiny)
+
+
+@pytest.mark.parametrize(("cycles", "speed"), [(1e-200, 1e-200), (1e-300, 1.0), (-1.0, 5.0), (None, 5.0), ("9", 5.0)])
+def test_a_file_whose_cycles_have_no_length(cycles: Any, speed: Any) -> None:
+    assert seconds_per_cycle([{"cycles": cycles, "inferences_per_second": speed}]) is None
 
 
 def test_nobody_formats_on_its_own() -> None:
