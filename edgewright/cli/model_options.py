@@ -70,12 +70,15 @@ def same_options(args: argparse.Namespace, *names: str) -> list[str]:
 
     >>> same_options(argparse.Namespace(calibrate="photos", mean=[127.0, 99.5], std=None), "calibrate", "mean", "std")
     ['--calibrate', 'photos', '--mean', '127', '99.5']
+    >>> same_options(argparse.Namespace(mean=[123.6751]), "mean")
+    ['--mean', '123.6751']
     """
     words: list[str] = []
     for name in names:
         value = getattr(args, name)
         if value is not None:
-            words += [f"--{name}", *(f"{v:g}" for v in value)] if isinstance(value, list) else [f"--{name}", str(value)]
+            values = [f"{v:.15g}" for v in value] if isinstance(value, list) else [str(value)]
+            words += [f"--{name}", *values]
     return words
 
 
