@@ -73,8 +73,9 @@ def convert(
         timeout=_TIMEOUT_SECONDS, env={**os.environ, "PYTHONPATH": paths}, check=False,
     )  # fmt: skip
     if process.returncode:
-        output = (process.stderr or process.stdout).decode("utf-8", "replace")[-_MAX_STDERR:]
+        output = (process.stderr or process.stdout).decode("utf-8", "replace")
         if (unknown := re.search(rf"{UNKNOWN_OPTION}(\w+); it has (.*)", output)) is not None:
             raise not_among("extra_flags: option of NXP's converter", unknown[1], unknown[2].split())
-        raise VendorError("NXP's Neutron converter", "ended without a result", value=f"{process.returncode}: {output}")
+        value = f"{process.returncode}: {output[-_MAX_STDERR:]}"
+        raise VendorError("NXP's Neutron converter", "ended without a result", value=value)
     return process.stdout

@@ -126,6 +126,15 @@ def test_extra_flags_are_options_of_the_converter() -> None:
         _lowered(extra_flags="--useProfilingOfStandin")
 
 
+def test_a_wrong_option_among_very_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = " ".join(f"optionOfTheConverter{n}" for n in range(200))
+    printed = f"{sdk.UNKNOWN_OPTION}optionOfTheConverter; it has {names}".encode()
+    monkeypatch.setattr(sdk, "require", lambda _: None)
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: subprocess.CompletedProcess([], 1, b"", printed))
+    with pytest.raises(UsageError, match=r"extra_flags: option of NXP.s converter: must be one of option"):
+        sdk.convert(b"", "imxrt700", extra={"optionOfTheConverter": True})
+
+
 @pytest.mark.parametrize(("flags", "words"), [
     ("--use-profiling", "use_profiling=True"), ("fetchConstantsToSRAM", "fetch_constants_to_sram=True"),
     ("--=3", "--name=value"), (7, "a string"),
