@@ -236,6 +236,7 @@ def _measure(
     on_device: DeviceRun | None,
     comparison: Comparison,
 ) -> None:
+    key = f"{key} {comparison.samples}"
     measured: Measured | None = session.measured.get(key)
     known = measured is not None  # of a target that quantizes alike
     measured = measured or Measured({layer.name: _Meters() for layer in layers.all})
@@ -243,7 +244,8 @@ def _measure(
     calls = [call.leaves() for call in session.evaluated[: comparison.samples]]
     total = 0 if known else len(calls) * len(layers.all)
     stage = session.stages("compare", f"{target.name}: layers", total=total)
-    with stage as step, torch.no_grad(), preserve_buffers(session.exported):
+    # The exact module is a copy, which another target that quantizes alike starts with as well.
+    with stage as step, torch.no_grad(), preserve_buffers(session.exported), preserve_buffers(layers.exact):
         for leaves in calls if not known or on_device is not None else ():
             exact = record(layers.exact, leaves)
             if not known:

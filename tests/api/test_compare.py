@@ -164,6 +164,17 @@ def test_layers_of_a_model_with_state_are_measured_in_the_state_of_their_call() 
     assert by_buffer["out"].fake > 20 and by_buffer["out"].device == pytest.approx(by_buffer["out"].fake, abs=3)
 
 
+def test_another_program_of_the_session_starts_in_the_state_of_the_model() -> None:
+    """A report of several files quantizes once; each file is measured from the first input on."""
+    data = [torch.rand(1, 8) for _ in range(8)]
+    settings = Settings(Recipe("int8"), evaluate=4)
+    session = CompileSession(Recurrent().eval(), (data[0],), data, settings, Stages(quiet=True))
+    session.quantization.keeps_models = True
+    first, second, short = (compare(session, find_target("xnnpack"), inputs=count) for count in (None, None, 1))
+    assert second.device == pytest.approx(first.device, abs=1e-6) and second.fake == first.fake
+    assert (short.samples, second.samples) == (1, 2) and short.fake != first.fake
+
+
 class Magnitude(torch.nn.Module):
     """The length of vectors, whose squares span many orders of magnitude."""
 
