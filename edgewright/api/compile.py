@@ -234,8 +234,8 @@ class CompileSession:
         shapes = self.settings.dynamic_shapes
         if shapes is None and self._was_exported and self.settings.recipe.quantizes:
             shapes = dynamic_shapes_of(self.exported)
-        opened = bool(self.settings.integer_io)
-        return QuantizationPipeline(self.exported, self.calls, self.stages, shapes, self.settings.runtime, opened)
+        integer_io = bool(self.settings.integer_io)
+        return QuantizationPipeline(self.exported, self.calls, self.stages, shapes, self.settings.runtime, integer_io)
 
     def _compare_with(self, original: Any) -> None:
         """Set the model that results are compared with: the user's, or the float model it was quantized from."""

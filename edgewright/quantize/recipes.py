@@ -104,8 +104,8 @@ class QuantizationConfig:
         """The spec of results with a known range; if it ``narrows``, calibration may use a part of the range."""
         if narrows and not self.is_qat and not self.is_dynamic:
             observer: Any = KnownRangeObserver.with_args(eps=self.epsilon, bounds=(low, high))
-            of = self.activation
-            return _KnownRangeSpec(of.dtype, observer, of.quant_min, of.quant_max, of.qscheme)
+            spec = self.activation
+            return _KnownRangeSpec(spec.dtype, observer, spec.quant_min, spec.quant_max, spec.qscheme)
         first, last = int(self.activation.quant_min or 0), int(self.activation.quant_max or 0)
         if self.activation.qscheme == torch.per_tensor_symmetric and first < 0:
             scale = max(abs(low), abs(high)) / last
