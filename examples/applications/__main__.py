@@ -51,13 +51,13 @@ def main(arguments: list[str]) -> int:
     for name in set(options.names) - set(NAMES):
         parser.error(f"there is no application {name!r}, but {', '.join(NAMES)}")
     options.names = options.names or list(NAMES)
+    if options.command in ("run", "show") and not any(list(_selection(find(name), options)) for name in options.names):
+        measured = {f"{t} {p}" for name in options.names for t, ps in find(name).targets.items() for p in ps}
+        parser.error(f"no application has these targets and precisions; there are {', '.join(sorted(measured))}")
     options.work.mkdir(parents=True, exist_ok=True)
     warnings.simplefilter("ignore")
     # Qualcomm's emulator takes seconds for an input; the twin is the graph that Qualcomm's compiler gets.
     os.environ.setdefault("EDGEWRIGHT_QNN", "twin")
-    if options.command in ("run", "show") and not any(list(_selection(find(name), options)) for name in options.names):
-        measured = {f"{t} {p}" for name in options.names for t, ps in find(name).targets.items() for p in ps}
-        parser.error(f"no application has these targets and precisions; there are {', '.join(sorted(measured))}")
     commands = {"run": _run, "show": _show, "time": _time, "table": _table}
     commands[options.command](options)
     return 0
