@@ -29,7 +29,7 @@ _UNKNOWN_PRECISION = "reasons and errors by layer need the precision that the fi
 def target_of(file: FileReport) -> Target | None:
     """The device that a file was compiled for, as its manifest or its delegates name it; None if it is not known."""
     try:
-        return find_target(file.target.partition(" (simulation only")[0])
+        return find_target(file.target.partition(" (")[0])  # without the remark that it is for simulation only
     except UsageError:
         return None
 
