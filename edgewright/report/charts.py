@@ -273,23 +273,23 @@ def _roofline(
     for name, bandwidth in roofs.bytes.items():
         start, end = max(left, y.ticks[0] / bandwidth), peak / bandwidth
         shapes.append(_line(x.at(start), y.at(bandwidth * start), x.at(end), y.at(peak), "roof"))
-        spots = [start ** (1 - part) * end**part for part in _PARTS]
+        offsets = [start ** (1 - part) * end**part for part in _PARTS]
         text = f"{name} {number(bandwidth / 1e9)} GB/s"
         highest = bandwidth == max(roofs.bytes.values())  # nothing is above it; the others have it above them
         dx, dy, anchor = (-_RADIUS, -4, "end") if highest else (_RADIUS, 14, "start")
-        places = [(x.at(spot) / 100 * width + dx, y.at(bandwidth * spot) + dy, anchor) for spot in spots]
-        labels.append((text, places))
+        positions = [(x.at(offset) / 100 * width + dx, y.at(bandwidth * offset) + dy, anchor) for offset in offsets]
+        labels.append((text, positions))
     for name, macs in roofs.macs.items():
         start = x.at(macs / max(roofs.bytes.values()))
         shapes.append(_line(start, y.at(macs), x.at(right), y.at(macs), "roof"))
-        spots = [(100 - (100 - start) * part) / 100 * width for part in (0.0, *_PARTS)]
-        places = [(spot, y.at(macs) + shift, "end") for spot in spots for shift in (-6, 14)]
-        labels.append((f"{name} {number(macs / 1e9)} GMAC/s", places))
+        offsets = [(100 - (100 - start) * part) / 100 * width for part in (0.0, *_PARTS)]
+        positions = [(offset, y.at(macs) + shift, "end") for offset in offsets for shift in (-6, 14)]
+        labels.append((f"{name} {number(macs / 1e9)} GMAC/s", positions))
     for s, intensity, speed in points:
         title = f"{s.instruction} {s.layer} {s.name}: {number(speed / 1e9)} GMAC/s, {number(intensity)} per byte"
         shapes.append(_dot(f"{x.at(intensity):.2f}%", y.at(speed), title, colors.get(_kind(s), "c4")))
     dots = [(x.at(intensity) / 100 * width, y.at(speed)) for _, intensity, speed in points]
-    shapes += _labels(labels[::-1], dots, width, "halo")  # those of the ceilings have fewer places
+    shapes += _labels(labels[::-1], dots, width, "halo")  # those of the ceilings have fewer positions
     shapes.append(_text("100%", 338, "multiply-accumulates per byte of operands and results", "end"))
     shapes.append(_text("0%", 12, "GMAC/s"))
     axis = [_tick(y.at(d), f"{d / 1e9:,g}") for d in y.ticks]
@@ -403,13 +403,13 @@ def _labels(
     names: Sequence[tuple[str, Iterable[tuple[float, float, str]]]], dots: Sequence[tuple[float, float]], width: float,
     style: str = "",
 ) -> list[str]:  # fmt: skip
-    """Names at the first of their places (x, y, anchor) where they cover no other name and no dot and are inside the
+    """Names at the first of their positions (x, y, anchor) where they cover no other name and no dot and are inside the
     plot; those without room are left out."""
     taken = [(x - _RADIUS, x + _RADIUS, y + _RADIUS, y - _RADIUS) for x, y in dots]  # left, right, bottom, top
     shapes = []
-    for name, places in names:
+    for name, positions in names:
         long = _CHARACTER * len(name)
-        for x, y, anchor in places:
+        for x, y, anchor in positions:
             left = x if anchor == "start" else x - long
             right, bottom, top = left + long, y + 3, y - _LINE + 3
             inside = left >= 0 and right <= width
