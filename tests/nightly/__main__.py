@@ -82,6 +82,7 @@ def _run_all(options: argparse.Namespace) -> int:
     codes = [
         _module("tests.compose", "--all", "--state", str(options.state / "compose.json")),
         _module("tests.fuzz", "--all"),  # its state is in the repository
+        _measure_branches(),
     ]
     if options.zoo is not None:
         state = options.state / "zoo.jsonl"
@@ -93,6 +94,13 @@ def _run_all(options: argparse.Namespace) -> int:
         for command in ("run", "table"):
             codes.append(_module("tests.versions", command, "--work", str(options.versions)))
     return 0 if good and not any(codes) else 1
+
+
+def _measure_branches() -> int:
+    """The commands of ``SECURITY.md``: every branch of the readers and of the runtime's checks is executed."""
+    section = (ROOT / "SECURITY.md").read_text().split("pip install coverage\n")[1].split("```")[0]
+    commands = section.replace("\\\n", "").splitlines()
+    return max(_module(*command.split()) for command in commands)
 
 
 def _module(name: str, *arguments: str) -> int:
