@@ -173,7 +173,8 @@ class QnnLowering(GroupLowering):
 
     def scalar(self, number: float, op: Op) -> Value:
         """A scalar in the type of the operands of ``op``."""
-        like = next(v for v in op.inputs() if not v.constant)
+        tensors = (*(v for v in op.inputs() if not v.constant), output_of(op))
+        like = next((v for v in tensors if v.dtype != np.bool_), tensors[0])  # of a select, not the condition
         shape = (1,) if op.outputs[0] is not None and op.outputs[0].bound else ()  # scalars stay scalars
         if like.q is None:
             return self.constant(np.full(shape, number, like.dtype))
