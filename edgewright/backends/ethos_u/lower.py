@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from edgewright.backends.ethos_u.dialect.table import PREFIX
+from edgewright.backends.ethos_u.rules import on_family
 from edgewright.ir.graph import Array, Dim, Graph, Op, Value
 from edgewright.lowering.passes.layout import FlatteningLowering, Order, identity, is_trivial_permutation
 
@@ -81,6 +82,8 @@ class TosaLowering(FlatteningLowering):
         inputs = args.get("inputs") or [args["input"]] if "input" in args or "inputs" in args else []
         if name in _SPLIT_BY_VELA and (name != "rescale" or INT32 in (out.dtype, args["input"].dtype)):
             args["input"] = self._detach(args["input"], self._subtensors)
+        elif name == "matmul" and not on_family(self.target, "u85"):
+            args["a"] = self._detach(args["a"], self._subtensors)  # U55 and U65 have no MATMUL; Vela splits it
         elif name in _WINDOW_OPS and any(args["pad"]) and args["input"].bound[0] > 1:
             args["input"] = self._detach(
                 args["input"], self._subtensors

@@ -178,3 +178,17 @@ def test_vela_keeps_what_is_moved_before_and_after_arithmetic(move: str, first: 
     low.graph.inputs.append(x)
     out = _tripled(low, MOVES[move](low, x)) if first else MOVES[move](low, _tripled(low, x))
     _check_device(low, x, out, target)
+
+
+@pytest.mark.parametrize("move", MOVES)
+@pytest.mark.parametrize("target", [U55, U65])
+def test_vela_multiplies_matrices_that_were_moved(move: str, target: str) -> None:
+    """Left to itself it forgets that the first one is a slice, as the queries of attention are of one linear layer."""
+    low = TosaLowering(Graph("moved"), BACKEND.rows, EthosUCompileSpec(target))
+    x = Value("x", np.dtype(np.int8), (1, 4, 5, 3), (0, 1, 2, 3))
+    low.graph.inputs.append(x)
+    moved = MOVES[move](low, _tripled(low, x))
+    left = low.reshape(moved, [4, *moved.bound[2:]])
+    right = low.const(np.random.default_rng(4).integers(-100, 100, (4, 3, 6)), np.int8)
+    product = low.node("matmul", [4, left.bound[1], 6], np.int32, a=left, b=right, a_zp=3, b_zp=0)
+    _check_device(low, x, low.rescale(product, np.int8, 1 / 300), target)
