@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from edgewright.engine.arithmetic_library import ARITHMETIC_FUNCTIONS, arithmetic_library
 from edgewright.engine.codegen.builder import I64, PTR, Module, Reg, const
 from edgewright.engine.cross_target import CrossTarget
 from edgewright.engine.jit.elf import CodegenError
@@ -20,29 +21,12 @@ from edgewright.engine.object_reader import mark_float_abi, read_object
 from edgewright.engine.plan import ALIGN, SLACK, Address, KernelArg, Plan, Step, TensorSpec
 from edgewright.engine.rounding_library import ROUNDING_FUNCTIONS, rounding_library
 from edgewright.engine.shared_kernels import KernelCall, share_kernels
-from edgewright.errors import UnsupportedOperatorError
 
 OK, NULL_POINTER, MISALIGNED, INDEX_OUT_OF_RANGE, NPU_FAILED = 0, 1, 2, 3, 4  # results of NAME_run
 _OPT_LEVEL = 2
 
-# What an object may call: copies, which compilers expect everywhere, and arithmetic that the processor has no
-# instruction for, from the compiler's run-time library (libgcc, compiler-rt).
-_COPIES = ("memcpy", "memmove", "memset", "bzero")  # bzero: on Apple's systems only
-_DOUBLES = ("add", "sub", "mul", "div", "eq", "ne", "lt", "le", "gt", "ge", "unord")
-RUNTIME_LIBRARY = (
-    *(f"__aeabi_{name}{size}" for name in ("memcpy", "memmove", "memset", "memclr") for size in ("", "4", "8")),
-    "__aeabi_lmul", "__aeabi_llsl", "__aeabi_llsr", "__aeabi_lasr", "__aeabi_ldivmod", "__aeabi_uldivmod",
-    "__aeabi_dadd", "__aeabi_dsub", "__aeabi_dmul", "__aeabi_ddiv", "__aeabi_f2d", "__aeabi_d2f", "__aeabi_i2d",
-    "__aeabi_ui2d", "__aeabi_l2d", "__aeabi_d2iz", "__aeabi_d2lz", "__aeabi_l2f", "__aeabi_ul2f", "__aeabi_f2lz",
-    "__aeabi_dcmplt", "__aeabi_dcmple", "__aeabi_dcmpgt", "__aeabi_dcmpge", "__aeabi_dcmpeq", "__aeabi_dcmpun",
-    # Under the names that other architectures have, too: releases of LLVM differ in which they call.
-    *(f"__{name}df{3 if name in _DOUBLES[:4] else 2}" for name in _DOUBLES),
-    *(f"__{name}di3" for name in ("mul", "div", "mod", "udiv", "umod", "ashl", "lshr", "ashr")),
-    *(f"__fix{sign}{kinds}" for sign in ("", "uns") for kinds in ("dfsi", "dfdi", "sfdi")),
-    *(f"__float{sign}{kinds}" for sign in ("", "un") for kinds in ("sidf", "didf", "disf")),
-    "__extendsfdf2", "__truncdfsf2",
-)  # fmt: skip
-EXTERNAL_SYMBOLS = frozenset((*_COPIES, *RUNTIME_LIBRARY))
+# What an object may call. Other functions that LLVM calls for lack of an instruction become a part of the object.
+EXTERNAL_SYMBOLS = frozenset(("memcpy", "memset"))
 
 
 @dataclass(frozen=True)
@@ -119,17 +103,14 @@ def write_object(sections: Sequence[Section], target: CrossTarget, name: str, ar
         _optimize(module, machine)
     data: bytes
     if target.isa.arch == "arm":
-        data = mark_float_abi(_emit_with_rounding(module, machine))
+        data = mark_float_abi(_emit_with_library(module, machine))
     else:
         data = machine.emit_object(module)
     about = read_object(data)
-    allowed = EXTERNAL_SYMBOLS | {npu_hook(name)}
-    unknown = about.undefined - allowed
+    unknown = about.undefined - EXTERNAL_SYMBOLS - {npu_hook(name)}
     if unknown:
-        rule = f"has no instructions for {', '.join(sorted(unknown))}"
-        remedy = "Leave the operators that need it out of the model, or choose another target."
-        callers = ", ".join(_callers(sections, machine, unknown))
-        raise UnsupportedOperatorError(f"target {target.name}", rule, value=callers, remedy=remedy)
+        rule = f"may call {', '.join(sorted(EXTERNAL_SYMBOLS))} only"
+        raise CodegenError("object file", rule, value=", ".join(sorted(unknown)), remedy="Please report this.")
     alignment, external = arena_alignment(target), tuple(sorted(about.undefined))
     return ObjectFile(data, arena_size, alignment, about.code_size, about.constants_size, external)
 
@@ -150,19 +131,6 @@ def _target_machine(target: CrossTarget) -> Any:
     llvm.initialize_all_asmprinters()
     kind = llvm.Target.from_triple(target.triple)
     return kind.create_target_machine(target.isa.cpu, target.isa.features, _OPT_LEVEL, "pic", "small")
-
-
-def _callers(sections: Sequence[Section], machine: Any, symbols: frozenset[str]) -> Iterator[str]:
-    """The operators, with their layers, whose kernels call one of these functions."""
-    import llvmlite.binding as llvm
-
-    head = f'target triple = "{machine.triple}"\ntarget datalayout = "{machine.target_data}"\n'
-    for plan in (section.plan for section in sections if isinstance(section, CpuCode)):
-        for step in plan.steps:
-            source = plan.kernels[step.kernel]
-            kernel = llvm.parse_assembly(head + (source if isinstance(source, str) else source()))
-            if read_object(machine.emit_object(kernel)).undefined & symbols:
-                yield f"{step.label} in layer {step.layer}" if step.layer else step.label
 
 
 def _share_kernels(sections: Sequence[Section]) -> tuple[dict[str, str], dict[str, KernelCall]]:
@@ -199,19 +167,36 @@ def _optimize(module: Any, machine: Any) -> None:
     builder.getModulePassManager().run(module, builder)
 
 
-def _emit_with_rounding(module: Any, machine: Any) -> bytes:
-    """Machine code, with the functions for rounding that it calls."""
+def _emit_with_library(module: Any, machine: Any) -> bytes:
+    """Machine code, with the functions that it calls for what the processor has no instructions for."""
     import llvmlite.binding as llvm
 
-    copy = llvm.parse_bitcode(module.as_bitcode())  # emission changes the module
-    data: bytes = machine.emit_object(module)
-    missing = read_object(data).undefined & ROUNDING_FUNCTIONS
-    if not missing:
-        return data
-    head = f'target triple = "{copy.triple}"\ntarget datalayout = "{copy.data_layout}"\n'
-    copy.link_in(llvm.parse_assembly(head + rounding_library(missing)))
-    emitted: bytes = machine.emit_object(copy)
-    return emitted
+    bitcode, names = module.as_bitcode(), frozenset[str]()  # emission changes the module
+    while True:
+        data: bytes = machine.emit_object(module)
+        missing = read_object(data).undefined & (ROUNDING_FUNCTIONS | ARITHMETIC_FUNCTIONS)
+        if not missing:
+            return data
+        names |= missing  # rounding calls arithmetic
+        module = llvm.parse_bitcode(bitcode)
+        for library in _libraries(names):
+            module.link_in(_optimized(library, module, machine))
+
+
+def _libraries(names: frozenset[str]) -> Iterator[str]:
+    for functions, library in ((ROUNDING_FUNCTIONS, rounding_library), (ARITHMETIC_FUNCTIONS, arithmetic_library)):
+        if names & functions:
+            yield library(names & functions)
+
+
+def _optimized(text: str, like: Any, machine: Any) -> Any:
+    """A module for the target of another one."""
+    import llvmlite.binding as llvm
+
+    head = f'target triple = "{like.triple}"\ntarget datalayout = "{like.data_layout}"\n'
+    module = llvm.parse_assembly(head + text)
+    _optimize(module, machine)
+    return module
 
 
 # ------------------------------------------------------------------------------------------------------- main function
@@ -280,10 +265,13 @@ class _MainModule:
         return self.f.emit("i1", f"icmp eq ptr {pointer}, null")
 
     def copy(self, target: Reg, source: Reg, size: int) -> None:
-        """Copy between buffers, which may be the same one."""
-        function = f"llvm.memmove.p0.p0.{self.word}"
+        """Copy between buffers, which must be apart, or may be the same one."""
+        function = f"llvm.memcpy.p0.p0.{self.word}"
         self.module.declare(f"declare void @{function}(ptr, ptr, {self.word}, i1)")
-        self.f.emit_void(f"call void @{function}(ptr {target}, ptr {source}, {self.word} {size}, i1 false)")
+        listed = f"ptr {target}, ptr {source}, {self.word} {size}, i1 false"
+        self.f.if_then(
+            self.f.compare("ne", target, source), lambda: self.f.emit_void(f"call void @{function}({listed})")
+        )
 
     def _call_npu(self, call: NpuCall, number: int) -> None:
         """Copy inputs into scratch memory, call the application's function, copy outputs from there."""

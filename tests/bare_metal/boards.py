@@ -115,7 +115,7 @@ def link_program(target: str, image: Path, *sources: Path | str) -> Path:
         [GCC, f"-mcpu={board.cpu}", "-mfloat-abi=hard", "-mthumb", "-O2", "-Wall", "-Werror", "-nostdlib",
          *(f"-Wl,--defsym={name}={value}" for name, value in places), "-Wl,--no-warn-rwx-segments",
          "-T", str(FOLDER / "link.ld"), f"-I{image.parent}", "-o", str(image),
-         str(FOLDER / "start.c"), *map(str, sources), "-lgcc"],
+         str(FOLDER / "start.c"), *map(str, sources)],
         check=True, capture_output=True, text=True,
     )  # fmt: skip
     return image

@@ -88,6 +88,8 @@ class Function:
         linkage, attributes = (
             ("", "nounwind") if exported else ("internal ", f"{'' if inline else 'noinline '}nounwind")
         )
+        if module.arch in ARCHITECTURES_32:  # their code is optimized: loops must not become calls of memmove
+            attributes += ' "no-builtin-memmove"'
         listed = ", ".join(f"{t} %{n}" for t, n in params)
         self.head = f"define {linkage}{returns} @{name}({listed}) {attributes} {{"
         self.lines = ["entry:"]

@@ -37,27 +37,6 @@ __attribute__((optimize("no-tree-loop-distribute-patterns"))) void *memset(void 
   return target;
 }
 
-__attribute__((optimize("no-tree-loop-distribute-patterns"))) void *memmove(void *target, const void *source, size_t n) {
-  char *to = target;
-  const char *from = source;
-  if (to < from) return memcpy(target, source, n);
-  while (n--) to[n] = from[n];
-  return target;
-}
-
-void __aeabi_memcpy(void *target, const void *source, size_t n) { memcpy(target, source, n); }
-void __aeabi_memcpy4(void *target, const void *source, size_t n) { memcpy(target, source, n); }
-void __aeabi_memcpy8(void *target, const void *source, size_t n) { memcpy(target, source, n); }
-void __aeabi_memmove(void *target, const void *source, size_t n) { memmove(target, source, n); }
-void __aeabi_memmove4(void *target, const void *source, size_t n) { memmove(target, source, n); }
-void __aeabi_memmove8(void *target, const void *source, size_t n) { memmove(target, source, n); }
-void __aeabi_memset(void *target, size_t n, int value) { memset(target, value, n); }
-void __aeabi_memset4(void *target, size_t n, int value) { memset(target, value, n); }
-void __aeabi_memset8(void *target, size_t n, int value) { memset(target, value, n); }
-void __aeabi_memclr(void *target, size_t n) { memset(target, 0, n); }
-void __aeabi_memclr4(void *target, size_t n) { memset(target, 0, n); }
-void __aeabi_memclr8(void *target, size_t n) { memset(target, 0, n); }
-
 void reset(void) {
   *(volatile uint32_t *)0xE000ED88 |= 0xFu << 20; /* CPACR: the FPU and Helium */
   __asm__ volatile("dsb\n isb");
