@@ -18,7 +18,7 @@ from pathlib import Path
 
 from edgewright.bare_metal.object_export import export_object
 from tests.bare_metal.boards import BOARDS, run_on_board
-from tests.bare_metal.test_object_export import compile_network, expected_output, random_inputs
+from tests.bare_metal.programs import compile_network, expected_output, random_inputs
 from tests.bare_metal.tiny_networks import NETWORKS, PUBLISHED
 from tests.bare_metal.user_mode import run_in_user_mode
 

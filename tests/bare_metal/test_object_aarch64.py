@@ -12,7 +12,7 @@ import pytest
 from edgewright.bare_metal.object_export import export_object
 from edgewright.bare_metal.object_header import ObjectDescription
 from tests.bare_metal.boards import require_tools
-from tests.bare_metal.test_object_export import compile_network, expected_output, random_inputs
+from tests.bare_metal.programs import compile_network, expected_output, random_inputs
 from tests.bare_metal.tiny_networks import NETWORKS
 from tests.bare_metal.user_mode import run_in_user_mode, tools
 from tests.engine.test_aarch64 import arm_python, run_on_arm  # noqa: F401

@@ -79,6 +79,31 @@ def lstm() -> tuple[nn.Module, tuple[int, ...]]:
     return _Lstm(), (1, 16, 10)
 
 
+class Recurrent(nn.Module):
+    """Steps whose operators have the same shapes, each with its own scales once they are quantized."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell, self.head = nn.LSTM(6, 12, batch_first=True), nn.Linear(12, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y: torch.Tensor = self.head(self.cell(x)[0][:, -1])
+        return y
+
+
+class FloatingPoint(nn.Module):
+    """Float64 in many ways: exponential functions, angles, divisions, running sums, rows quantized as they come."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(16, 12)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.layer(x)
+        angles = torch.sin(40 * y) + torch.asin(torch.tanh(y)) * torch.cumsum(y, -1)
+        return angles + torch.expm1(y) + torch.fmod(x[:, :12], 0.3) + torch.log1p(torch.abs(y))
+
+
 NETWORKS: dict[str, Callable[[], tuple[nn.Module, tuple[int, ...]]]] = {
     "ds_cnn": ds_cnn,
     "cifar_net": cifar_net,
