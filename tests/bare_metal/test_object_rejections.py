@@ -10,6 +10,7 @@ import torch
 
 from edgewright.bare_metal.object_export import build_object
 from edgewright.errors import LimitError, UnsupportedOperatorError, UsageError
+from edgewright.program.edge import to_edge_transform_and_lower
 from tests.bare_metal.programs import save
 
 
@@ -22,15 +23,30 @@ def test_rejections_name_the_rule(tmp_path: Path) -> None:
         build_object(path, "cortex-m4", flash=1000)
     with pytest.raises(LimitError, match="--sram"):
         build_object(path, "cortex-m4", sram=100)
-    sizes = {"x": {0: torch.export.Dim("n", max=4)}}
 
-    class Double(torch.nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return x * 2
 
-    dynamic = save(Double(), (torch.ones(2, 8),), tmp_path / "dynamic.pte", dynamic_shapes=sizes)
-    with pytest.raises((UsageError, UnsupportedOperatorError), match="fixed shape"):
-        build_object(dynamic, "cortex-m4")
+class _TwoInputs(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.activation, self.left, self.right = torch.nn.ReLU(), torch.nn.Linear(8, 4), torch.nn.Linear(8, 4)
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return self.left(x) + self.right(self.activation(y))
+
+
+@pytest.mark.parametrize("delegated", [True, False])
+def test_a_dynamic_shape_is_rejected_with_the_layer_that_reads_it(delegated: bool, tmp_path: Path) -> None:
+    sizes = {"x": None, "y": {0: torch.export.Dim("n", max=4)}}
+    module, inputs = _TwoInputs(), (torch.ones(1, 8), torch.ones(2, 8))
+    path = tmp_path / "dynamic.pte"
+    if delegated:
+        save(module, inputs, path, dynamic_shapes=sizes)
+    else:
+        exported = torch.export.export(module, inputs, dynamic_shapes=sizes)
+        path.write_bytes(to_edge_transform_and_lower(exported).to_executorch().buffer)
+    subject = r"input 1 of 'forward' \(first read by layer activation\): must have a fixed shape .*\[4, 8\]\n"
+    with pytest.raises(UsageError, match=rf"{subject}.*without dynamic_shapes"):
+        build_object(path, "cortex-m4")
 
 
 class _Nonzero(torch.nn.Module):

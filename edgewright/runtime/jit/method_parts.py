@@ -12,7 +12,7 @@ from typing import cast
 
 from edgewright.errors import UnsupportedOperatorError, UsageError
 from edgewright.ir.graph import Graph
-from edgewright.ir.layer_names import layer_of
+from edgewright.ir.layer_names import fill_origins, layer_of
 from edgewright.ir.numerics import FLOAT32, Numerics
 from edgewright.runtime.delegate_calls import DelegateStep
 from edgewright.runtime.input_aliasing import covers, has_state, overlaps, tensor_indices
@@ -86,9 +86,25 @@ def _check_static(method: Method, steps: Sequence[Step]) -> None:
             if value.dynamic:
                 if side == "output":
                     _reject_data_dependent(method, steps)
+                layer = _first_reader(index, steps) if side == "input" else ""
+                where = f" (first read by layer {layer})" if layer else ""
                 rule, shape = "must have a fixed shape in an object file", list(value.bound)
                 remedy = "Compile the model without dynamic_shapes, at the size that the device uses."
-                raise UsageError(f"{side} {number} of {method.name!r}", rule, value=shape, remedy=remedy)
+                raise UsageError(f"{side} {number} of {method.name!r}{where}", rule, value=shape, remedy=remedy)
+
+
+def _first_reader(index: int, steps: Sequence[Step]) -> str:
+    """The layer of the first operator that reads a value, or ''."""
+    for step in steps:
+        if index not in (*step.inputs, *step.mutated):
+            continue
+        if not isinstance(step, DelegateStep) or step.delegate.device_graph is None:
+            return layer_of(step.origin)
+        graph = step.delegate.device_graph
+        fill_origins(graph)
+        value = graph.inputs[step.inputs.index(index)]
+        return next((layer_of(op.origin) for op in graph.ops if value in op.inputs()), "")
+    return ""
 
 
 def _reject_data_dependent(method: Method, steps: Sequence[Step]) -> None:
