@@ -29,9 +29,9 @@ from edgewright.api.graph_interpreter import GraphInterpreter
 from edgewright.api.recipe import config_of
 from edgewright.backends import find_quantizer
 from edgewright.errors import UsageError
-from edgewright.frontend.buffers import preserve_buffers, writes_state
+from edgewright.frontend.buffers import preserve_buffers
 from edgewright.quantize.batching import one_thread
-from edgewright.quantize.methods import BEST, HEADROOM, METHODS, MSE, PERCENTILE, STATEFUL, join_precision
+from edgewright.quantize.methods import BEST, HEADROOM, METHODS, MSE, PERCENTILE, join_precision
 
 if TYPE_CHECKING:
     from edgewright.api.progress import Stages
@@ -146,13 +146,12 @@ class _Search:
         return Choice(replace(self._recipe, quantize=chosen), tuple(trials))
 
     def _candidates(self) -> Sequence[str]:
-        """Methods that the model can have; headroom only where activations have 16 bits."""
-        methods = STATEFUL if writes_state(self._session.exported) else tuple(METHODS)
+        """All methods; headroom only where activations have 16 bits."""
         quantizer = find_quantizer(self._target.backend).for_target(self._target.argument)
         precisions = {self._preset, *self._recipe.modules.values(), *self._recipe.operators.values()}
         configs = [config_of(quantizer, precision, self._target.name) for precision in precisions]
         has_16_bit = any(config is not None and config.is_16_bit for config in configs)
-        return [name for name in methods if has_16_bit or name != HEADROOM]
+        return [name for name in METHODS if has_16_bit or name != HEADROOM]
 
     def _try(self, methods: tuple[str, ...]) -> _Tried:
         """Quantize with some methods, and measure."""
@@ -160,11 +159,14 @@ class _Search:
         exported = self._pipeline.run(self._target, replace(self._recipe, quantize=precision))
         with self._session.stages("choose", f"{self._target.name}: measure {precision}"), one_thread():
             model = _callable(exported)
+            with preserve_buffers(exported):  # calls depend on the state that those before them left
+                results = self._session.results_of(self._calls, model)
             meters = []
-            for expected, actual in zip(self._expected, self._session.results_of(self._calls, model), strict=True):
+            for expected, actual in zip(self._expected, results, strict=True):
                 meters.append(AccuracyMeter(self._nodes))
                 meters[-1].add(expected, actual)
-            metric = self._session.select_metric(model)
+            with preserve_buffers(exported):
+                metric = self._session.select_metric(model)
         without = tuple(_score(meters[:n] + meters[n + 1 :]) for n in range(len(meters))) if len(meters) > 1 else ()
         return _Tried(Trial(precision, _score(meters), metric), without)
 
@@ -182,7 +184,7 @@ def _callable(exported: ExportedProgram) -> Callable[..., Any]:
     module = exported.module()
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        with torch.no_grad(), preserve_buffers(exported):
+        with torch.no_grad():
             return module(*args, **kwargs)
 
     return run

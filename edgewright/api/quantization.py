@@ -29,7 +29,7 @@ from edgewright.frontend.buffers import preserve_buffers, writes_state
 from edgewright.frontend.input_types import type_remedy
 from edgewright.frontend.origin import module_path
 from edgewright.quantize.batching import one_thread
-from edgewright.quantize.methods import ADAROUND, BEST, BIAS, EQUALIZE, SMOOTH, STATEFUL
+from edgewright.quantize.methods import ADAROUND, BEST, BIAS, EQUALIZE, SMOOTH
 from edgewright.quantize.observer_statistics import CHUNK_CALLS, Statistics, can_merge, merge, observe_chunks
 
 log = logging.getLogger("edgewright.api")
@@ -203,7 +203,6 @@ class QuantizationPipeline:
                 "inputs are enough."
             )
             raise UsageError(f"method {name!r} for {target.name}", "needs calibration data", remedy=remedy)
-        require_stateless(self._exported, [name], target)
         return self._calls
 
     def calibrate(self, target: Target, prepared: Any) -> None:
@@ -268,17 +267,6 @@ class QuantizationPipeline:
             return lift(converted, self._exported) or torch.export.export(
                 converted, args, kwargs, dynamic_shapes=self._dynamic_shapes
             )
-
-
-def require_stateless(exported: ExportedProgram, methods: Sequence[str], target: Target) -> None:
-    """Reject methods that a model with state cannot have."""
-    name = next((name for name in methods if name not in STATEFUL), None)
-    if name is None or not writes_state(exported):
-        return
-    rule = "is for models without state: it runs their parts on many inputs at once"
-    choice = f"{', '.join(STATEFUL[:-1])} and {STATEFUL[-1]}"
-    remedy = f"Models that write state can have {choice}; a preset with {BEST} tries these, as int8{BEST} does."
-    raise UsageError(f"method {name!r} for {target.name}", rule, remedy=remedy)
 
 
 def _interpret(exported: ExportedProgram, interpreter: Any, call: Call) -> Any:

@@ -20,7 +20,7 @@ from edgewright.api.compile import CompileSession, Metric, Settings, evaluate_me
 from edgewright.api.compile_report import EVALUATED
 from edgewright.api.data import MAX_SAMPLES
 from edgewright.api.progress import Stages
-from edgewright.api.quantization import quiet_warnings, require_stateless
+from edgewright.api.quantization import quiet_warnings
 from edgewright.api.recipe import Recipe, as_recipe
 from edgewright.backends import find_quantizer
 from edgewright.backends.targets import Target, find_target
@@ -42,14 +42,13 @@ from edgewright.explore.search_task import (
     BEST_RECIPE,
     TRIALS,
     Task,
-    named_methods,
     recipe_of_point,
     recipe_text,
     to_dict,
 )
 from edgewright.explore.store import Store
 from edgewright.files import make_folder, write_file
-from edgewright.frontend.buffers import writes_state
+from edgewright.frontend.buffers import preserve_buffers, writes_state
 from edgewright.frontend.model_spec import load_object
 from edgewright.hints import not_among
 from edgewright.quantize.observer_statistics import chunks_of
@@ -185,7 +184,6 @@ def prepare(
     modules = sorted(session.quantization.modules())
     choice = (request.precisions, modules, request.seed, request.trials, request.methods)
     make_task(draft, Goal(), own, *choice)
-    require_stateless(session.exported, named_methods(request.methods), target)
     metric_name, source, pickled, metric = _metric(request.metric)
     original = None
     if metric is not None:
@@ -229,7 +227,8 @@ def _original_metric(session: CompileSession, metric: Metric) -> float:
         return session.eager(*(torch.from_numpy(x) if isinstance(x, np.ndarray) else x for x in inputs))
 
     try:
-        return evaluate_metric(metric, model)
+        with preserve_buffers(session.original):  # the model is stored without what the metric's calls leave in it
+            return evaluate_metric(metric, model)
     except AccuracyError as error:
         error.rule += ", for the original model"
         if error.__cause__ is not None:

@@ -21,6 +21,7 @@ import torch
 from torch import fx
 from torchao.quantization.pt2e import PlaceholderObserver
 
+from edgewright.quantize.call_state import restored_state, state_names
 from edgewright.quantize.layers import (
     Layer,
     find_layers,
@@ -30,7 +31,7 @@ from edgewright.quantize.layers import (
     skip_observer,
     tensor_of,
 )
-from edgewright.quantize.simulate import axis_of, parameters_for, round_to
+from edgewright.quantize.simulate import ExactRun, axis_of, parameters_for, round_to
 
 aten = torch.ops.aten
 
@@ -128,9 +129,9 @@ def scale_channels(
             by_node.setdefault(node, []).append(junction)
     judges = {id(call) for call in judging} if len(calls) > 1 else set()
     for part, counts in (([c for c in calls if id(c) not in judges], True), (judging, False)):
-        _observe(prepared, part, run, partial(_record_node, by_node, seen, counts), by_node)
+        _observe(prepared, calls, part, run, partial(_record_node, by_node, seen, counts), by_node)
     scales = {j.tensor: {e: _scales(j, seen[j.tensor], e) for e in _EXPONENTS} for j in junctions}
-    _observe(prepared, judging, run, lambda n, x: _judge(by_tensor[n], seen[n], scales[n], x), by_tensor)
+    _observe(prepared, calls, judging, run, lambda n, x: _judge(by_tensor[n], seen[n], scales[n], x), by_tensor)
     changed = 0
     for junction in junctions:
         errors = seen[junction.tensor].errors
@@ -142,20 +143,23 @@ def scale_channels(
 
 
 def _observe(
-    prepared: fx.GraphModule, calls: Sequence[Any], run: Callable[..., Any], visit: Callable[[fx.Node, Any], None],
-    nodes: Any,
+    prepared: fx.GraphModule, every: Sequence[Any], calls: Sequence[Any], run: Callable[..., Any],
+    visit: Callable[[fx.Node, Any], None], nodes: Any,
 ) -> None:  # fmt: skip
-    class Observing(fx.Interpreter):
+    """Visit the results of some nodes in some of the calls. Of a model with state every call runs, in their order,
+    because one depends on those before it."""
+
+    class Observing(ExactRun):
         def run_node(self, n: fx.Node) -> Any:
-            if is_observer(prepared, n):
-                return self.env[n.args[0]]  # type: ignore[index]
             result = super().run_node(n)
             if n in nodes:
                 visit(n, result)
             return result
 
-    for call in calls:
-        run(Observing(prepared), call)
+    visited = {id(call) for call in calls}
+    with restored_state(prepared):
+        for call in every if state_names(prepared) else calls:
+            run(Observing(prepared) if id(call) in visited else ExactRun(prepared), call)
 
 
 # ----------------------------------------------------------------------------------------------------------- junctions

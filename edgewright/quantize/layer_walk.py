@@ -15,8 +15,10 @@ from typing import Any
 import torch
 from torch import fx
 
+from edgewright.frontend.mutation import written_names
+from edgewright.quantize.call_state import State, contents, states_before
 from edgewright.quantize.layers import Layer, find_layers, is_observer, tensor_of
-from edgewright.quantize.simulate import Rounding, Simulation, round_to
+from edgewright.quantize.simulate import ExactRun, Rounding, Simulation, round_to
 
 _MEMORY = 1 << 30  # bytes of values that are alive at once, about
 _CALLS = 64  # of the calibration data, at most
@@ -53,18 +55,34 @@ Method = Callable[[LayerSamples], None]
 def adjust_layers(prepared: fx.GraphModule, calls: Sequence[Any], methods: Sequence[Method]) -> int:
     """Let methods change every quantized layer, in order. ``calls``: the flattened inputs of each call. Returns the
     number of layers."""
-    count = max(1, min(len(calls), _CALLS, int(_MEMORY / max(1, 2 * _live_bytes(prepared.graph)))))
-    chosen = [calls[i * len(calls) // count] for i in range(count)]
-    return _Walk(prepared, chosen, methods).run()
+    live = _live_bytes(prepared.graph) + sum(value.nbytes for value in contents(prepared).values())
+    count = max(1, min(len(calls), _CALLS, int(_MEMORY / max(1, 2 * live))))
+    return _Walk(prepared, calls, [i * len(calls) // count for i in range(count)], methods).run()
+
+
+class _Values(dict[fx.Node, list[Any]]):
+    """The result of each node in each call; one for all calls if it depends on constants only. ``states``: of the
+    model, before each call; nodes that write to it change these tensors."""
+
+    def __init__(self, states: Sequence[State]) -> None:
+        super().__init__()
+        self.state = {name: [state[name] for state in states] for name in states[0]}
+
+    def at(self, node: fx.Node, call: int) -> Any:
+        values = self[node]
+        return values[call if len(values) > 1 else 0]
 
 
 class _Walk:
-    def __init__(self, prepared: fx.GraphModule, calls: Sequence[Any], methods: Sequence[Method]) -> None:
+    def __init__(
+        self, prepared: fx.GraphModule, calls: Sequence[Any], chosen: Sequence[int], methods: Sequence[Method]
+    ) -> None:
         self._prepared, self._methods = prepared, methods
         self._simulation = Simulation(prepared)
-        self._calls = calls
-        self._exact: dict[fx.Node, list[Any]] = {}
-        self._rounded: dict[fx.Node, list[Any]] = {}
+        self._calls = [calls[i] for i in chosen]
+        self._exact = _Values(states_before(ExactRun(prepared), calls, chosen))
+        self._rounded = _Values(states_before(self._simulation, calls, chosen))
+        self._written = written_names(prepared.graph.nodes)
         self._layers = {layer.node: layer for layer in find_layers(prepared)}
         self._last_use = _last_uses(prepared.graph)
 
@@ -76,8 +94,9 @@ class _Walk:
                 break
             if node.op == "placeholder":
                 index = next(inputs)
-                self._exact[node] = [call[index] for call in self._calls]
-                self._rounded[node] = self._exact[node]
+                for values in (self._exact, self._rounded):
+                    leaves = [call[index] for call in self._calls]
+                    values[node] = [x.clone() if str(node.target) in self._written else x for x in leaves]
             else:
                 adjusted += self._step(node)
             for dead in self._last_use.get(node, ()):
@@ -98,27 +117,22 @@ class _Walk:
         if layer is None or rounding is None:
             self._rounded[node] = self._evaluate(node, self._rounded)
             return 0
-        inputs = [self._value(self._rounded[layer.source], i) for i in range(len(self._calls))]
-        exact = [self._value(self._exact[node], i) for i in range(len(self._calls))]
+        inputs = [self._rounded.at(layer.source, i) for i in range(len(self._calls))]
+        exact = [self._exact.at(node, i) for i in range(len(self._calls))]
         samples = LayerSamples(layer, rounding, inputs, exact)
         for method in self._methods:
             method(samples)
         self._rounded[node] = samples.results()
         return 1
 
-    def _operand(self, values: dict[fx.Node, list[Any]], index: int, node: fx.Node) -> Any:
-        return self._value(values[node], index)
-
-    @staticmethod
-    def _value(values: list[Any], index: int) -> Any:
-        return values[index if len(values) > 1 else 0]
-
-    def _evaluate(self, node: fx.Node, values: dict[fx.Node, list[Any]]) -> list[Any]:
+    def _evaluate(self, node: fx.Node, values: _Values) -> list[Any]:
         """A node's result for each call; once if it depends on constants only."""
+        if node.op == "get_attr" and str(node.target) in values.state:
+            return values.state[str(node.target)]
         count = max((len(values[n]) for n in node.all_input_nodes), default=1)
         results = []
         for index in range(count):
-            args, kwargs = fx.map_arg((node.args, node.kwargs), partial(self._operand, values, index))
+            args, kwargs = fx.map_arg((node.args, node.kwargs), partial(values.at, call=index))
             call = getattr(self._simulation, node.op)
             results.append(call(node.target, args, kwargs))
         return results

@@ -25,7 +25,6 @@ METHODS: dict[str, str] = {  # in the order of application
     BIAS: "corrects the mean error of each channel in the bias",
 }
 BEST = "-best"  # ending of a preset: tries methods, and keeps those that help
-STATEFUL = (PERCENTILE, MSE, MSE_WEIGHTS, HEADROOM)  # methods for models that write state, too
 _SEPARATOR = "+"
 _EXCLUSIVE = (PERCENTILE, MSE)
 

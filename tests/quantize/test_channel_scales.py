@@ -75,9 +75,9 @@ def rows(count: int = 12) -> list[torch.Tensor]:
     return [torch.randn(1, 6, 16, generator=draw) for _ in range(count)]
 
 
-def prepared(model: nn.Module, precision: str, data: list[torch.Tensor], target: str = "e9955") -> Any:
+def prepared(model: nn.Module, precision: str, data: list[Any], target: str = "e9955") -> Any:
     settings = Settings(as_recipe(None, precision), evaluate=0)
-    session = CompileSession(model, (data[0],), data, settings, Stages(quiet=True))
+    session = CompileSession(model, data[0], data, settings, Stages(quiet=True))
     return session.quantization.prepare(find_target(target), settings.recipe)
 
 

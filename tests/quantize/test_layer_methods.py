@@ -249,34 +249,6 @@ def test_wrong_methods(precision: str, message: str) -> None:
         ew.compile(network(), (images(1)[0],), "xnnpack", quantize=precision, calibration=images(2), quiet=True)
 
 
-class Counter(nn.Module):
-    """Writes state."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.fc = nn.Linear(4, 4)
-        self.register_buffer("total", torch.zeros(1, 4))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        self.total.add_(x)
-        result: torch.Tensor = self.fc(x + self.total)
-        return result
-
-
-def test_models_with_state_are_refused() -> None:
-    data = [torch.tensor([[1.0, -0.5, 0.25, 2.0]]) * (-1) ** n for n in range(8)]  # so that the total stays small
-    with pytest.raises(UsageError, match="method 'bias' for xnnpack: is for models without state") as error:
-        ew.compile(Counter(), data[0], "xnnpack", quantize="int8+bias", calibration=data, quiet=True)
-    assert "can have percentile, mse, mse-weights and headroom; a preset with -best tries these, as int8-best" in str(
-        error.value
-    )
-    for precision in ("int8+mse+mse-weights", "int8-best"):
-        result = ew.compile(
-            Counter(), data[0], "xnnpack", quantize=precision, calibration=data, evaluate=data[:4], quiet=True
-        )
-        assert result.report.sqnr is not None and result.report.sqnr > 25
-
-
 def test_weights_of_transposed_convolutions_have_a_scale_for_each_output() -> None:
     """Their output channels are the second dimension."""
     torch.manual_seed(0)
