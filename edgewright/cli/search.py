@@ -60,7 +60,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--precision", action="append", metavar="int8", help="choose from these presets only; repeatable")
     add(
         "--methods", metavar="best",
-        help="of better rounding, if they gain: best tries which, or names, as adaround+bias (default: none)",
+        help="of better rounding, if they gain: best tries which; names, as adaround+bias; or none (default: headroom "
+        "of 16-bit activations, and adaround if nothing quantized is accurate)",
     )  # fmt: skip
     add("--budget", type=_seconds, metavar="10min", help="start no program that would end later than this")
     add("--trials", type=int, metavar="N", help="compile at most N programs (default: 16)")
@@ -308,11 +309,13 @@ def _print(store: Store, task: Task, found: Findings) -> None:
 
 def _advice(task: Task, found: Findings) -> str:
     """What may need fewer layers on the CPU, if the best has more than other programs."""
-    best = found.best
-    if best is None or task.methods or best.delegated_macs >= max(p.delegated_macs for p in found.points):
+    from edgewright.explore.search_task import AUTOMATIC_METHODS, NO_METHODS
+
+    best, decided = found.best, task.methods not in (AUTOMATIC_METHODS, NO_METHODS)
+    if best is None or decided or best.delegated_macs >= max(p.delegated_macs for p in found.points):
         return ""
     layers = share(1 - best.delegated_macs)
-    return f"the CPU computes {layers} of the best: --methods headroom+adaround rounds better, and may need less of it"
+    return f"the CPU computes {layers} of the best: --methods best tries to round better, and may need less of it"
 
 
 def _headline(task: Task) -> str:

@@ -60,8 +60,8 @@ _NEEDS_DATA = "needs inputs to calibrate with, and others to measure on"
 class Request:
     """What the user asks for, in the user's terms. ``max_drop``: of the metric, as a number or in percent of the
     original's (``"0.5%"``). ``max_latency``: milliseconds. ``max_size``: bytes. ``minimize``: ``"latency"`` or
-    ``"size"``. ``precisions``: presets to choose from. ``methods``: of better rounding, ``"best"`` or
-    ``"adaround+bias"``."""
+    ``"size"``. ``precisions``: presets to choose from. ``methods``: of better rounding, ``"best"``,
+    ``"adaround+bias"`` or ``"none"``."""
 
     metric: Metric | str | None = None
     max_drop: float | str | None = None
@@ -252,11 +252,12 @@ def search(
     metric, ``min_sqnr`` (30 dB) of the outputs against the original, on inputs that are held out from calibration.
     ``max_latency``: milliseconds; ``max_size``: bytes. ``minimize``: ``"latency"`` or ``"size"``.
 
-    ``recipe``: exceptions that stay as they are. ``methods``: of better rounding, for all programs if they gain on the
-    first preset: ``"best"`` tries which, as ``quantize="int8-best"`` does; or ``"equalize+adaround"``. ``budget``:
-    seconds; ``trials``: programs to compile at most. ``workers``: processes; 1 is this one. ``output``: a folder that
-    keeps everything, so that the next call with the same arguments continues. The result is the same for any number of
-    workers.
+    ``recipe``: exceptions that stay as they are. ``methods`` of better rounding: by default ``headroom`` of 16-bit
+    activations, and ``adaround`` if no quantized program is accurate without it; ``"best"`` tries all, as
+    ``quantize="int8-best"`` does, and ``"equalize+adaround"`` these two, for all programs if they gain on the first
+    preset; ``"none"``. ``budget``: seconds; ``trials``: programs to compile at most. ``workers``: processes; 1 is this
+    one. ``output``: a folder that keeps everything, so that the next call with the same arguments continues. The result
+    is the same for any number of workers.
     """
     request = Request(
         metric, max_drop, min_sqnr, better, minimize, max_latency, max_size, tuple(precisions), seed, trials, methods

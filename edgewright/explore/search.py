@@ -30,14 +30,14 @@ from edgewright.explore.goal import Findings, Goal, Point, findings
 from edgewright.explore.proposer import Proposer
 from edgewright.explore.rows import DONE, FAILED, Outcome, Row
 from edgewright.explore.runner import Runner, error_of, require_scheduler
-from edgewright.explore.search_task import BEST_METHODS, Task, describe, named_methods, write_best
+from edgewright.explore.search_task import AUTOMATIC_METHODS, BEST_METHODS, Task, describe, named_methods, write_best
 from edgewright.explore.sensitivity import Sensitivity
 from edgewright.explore.space import Uniform, Verified
 from edgewright.explore.store import Store
 from edgewright.explore.sweep_file import Limits
 from edgewright.explore.units import Assignment
 from edgewright.quantize.evaluate import BEST as EQUAL
-from edgewright.quantize.methods import BEST, HEADROOM, METHODS, join_precision, split_precision
+from edgewright.quantize.methods import ADAROUND, BEST, HEADROOM, in_order, join_precision, split_precision
 
 _ATTEMPTS = 3  # to measure something, if workers die
 
@@ -108,7 +108,7 @@ class Search:
         """Search until nothing better is expected, or the budget or the number of programs is used up."""
         task = self._task
         self._store.set_meta("search", task.to_json())
-        uniform = {preset: self._row(preset, Recipe(None if preset == FLOAT else preset)) for preset in task.presets}
+        uniform = {preset: self._uniform_row(preset) for preset in task.presets}
         errors = self._measure_errors(uniform)
         first = next((preset for preset in uniform if preset != FLOAT), "")
         choice = self._choose_methods(first) if task.methods == BEST_METHODS and first else None
@@ -118,14 +118,19 @@ class Search:
             failure = self._outcome(next(iter(uniform.values())))
             raise ExecutionError("search", "no precision can be compiled and measured", value=failure.error,
                                  remedy=failure.traceback)  # fmt: skip
-        methods = (
-            named_methods(task.methods) if choice is None else self._with_headroom(self._result(choice)["methods"])
-        )
         sensitivity = Sensitivity.from_dict(self._result(errors))
         proposer = Proposer(task, sensitivity, self._uniform_programs(done))
         for preset, row in done.items():
             self._assignments[row.key] = proposer.uniform(preset)
-        self._try_methods(proposer, [preset for preset in done if preset != FLOAT], methods)
+        quantized = [preset for preset in done if preset != FLOAT]
+        if task.methods == AUTOMATIC_METHODS:
+            proposer.methods = self._headroom(quantized)
+            self._try_learned_rounding(proposer, quantized)
+        else:
+            methods = named_methods(task.methods)
+            if choice is not None:
+                methods = self._with_headroom(self._result(choice)["methods"])
+            self._try_methods(proposer, quantized, methods)
         while proposer.space.choices and (left := self._left(proposer)) > 0 and self._has_time():
             known = [self._verified(row, proposer) for row in self._rows if self._outcome(row).status == DONE]
             rows = []
@@ -144,12 +149,42 @@ class Search:
 
     # ------------------------------------------------------------------------------------------------------ methods
 
+    def _headroom(self, presets: Sequence[str]) -> tuple[str, ...]:
+        """Headroom, if one of the presets has 16-bit activations. It changes neither time nor size."""
+        known = find_quantizer(self._task.target.backend).presets
+        return (HEADROOM,) if any(known[name]().is_16_bit for name in presets if name != FLOAT) else ()
+
     def _with_headroom(self, methods: Sequence[str]) -> tuple[str, ...]:
-        """The methods that are best for the first preset and, if another one has 16-bit activations, headroom: the
-        first preset's 8 bits cannot tell."""
-        presets = find_quantizer(self._task.target.backend).presets
-        has_16_bit = any(presets[name]().is_16_bit for name in self._task.presets if name != FLOAT)
-        return tuple(name for name in METHODS if name in methods or (has_16_bit and name == HEADROOM))
+        """The methods that are best for the first preset, and headroom, which its 8 bits cannot tell about."""
+        return in_order((*methods, *self._headroom(self._task.presets)))
+
+    def _uniform_row(self, preset: str) -> Row:
+        """Everything in one preset; unless the user decides about methods, 16-bit activations have headroom."""
+        methods = self._headroom([preset]) if self._task.methods == AUTOMATIC_METHODS else ()
+        name = join_precision(preset, methods)
+        return self._row(name, Recipe(None if preset == FLOAT else name))
+
+    def _try_learned_rounding(self, proposer: Proposer, presets: Sequence[str]) -> None:
+        """If no program in one quantized precision is accurate, layers would have to go to where they are slow. So the
+        most accurate one is compiled with learned rounding, too; all proposals are if it gains."""
+        goal = self._task.goal
+        points = {preset: self._point(self._uniform_row(preset)) for preset in presets}
+        valid = {preset: p for preset, p in points.items() if p is not None and p.score is not None}
+        if not valid or any(map(goal.is_accurate, valid.values())) or not self._may_compile():
+            return
+        preset = max(valid, key=lambda name: goal.gain(valid[name].score or 0.0))
+        methods = (*self._headroom([preset]), ADAROUND)
+        name = join_precision(preset, methods)
+        row = self._row(name, Recipe(name))
+        self._assignments[row.key] = proposer.uniform(preset)
+        self._verify([row])
+        after, least = self._point(row), goal.gain(valid[preset].score or 0.0) + self._least_gain()
+        if after is not None and after.score is not None and goal.gain(after.score) > least:
+            proposer.methods = in_order((*proposer.methods, ADAROUND))
+
+    def _least_gain(self) -> float:
+        """What is too little to choose anything by."""
+        return MARGIN if self._task.goal.original is None else 0.0
 
     def _try_methods(self, proposer: Proposer, presets: Sequence[str], methods: Sequence[str]) -> None:
         """Round a program in one precision, the first that the methods change, by them; all proposals are unless it
@@ -167,7 +202,7 @@ class Search:
         if after is None or after.score is None or before is None or before.score is None:
             return
         # Headroom is for inputs that may not be here: a loss that is too small to choose anything by keeps it.
-        slack = MARGIN if HEADROOM in changed[preset] and goal.original is None else 0.0
+        slack = self._least_gain() if HEADROOM in changed[preset] else 0.0
         if goal.gain(after.score) + slack >= goal.gain(before.score):
             proposer.methods = tuple(methods)
 

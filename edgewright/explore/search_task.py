@@ -20,7 +20,9 @@ from edgewright.quantize.methods import split_precision
 from edgewright.units import duration, size
 
 TRIALS = 16  # programs to compile, the ones in one precision included
+AUTOMATIC_METHODS = ""  # headroom of 16-bit activations; learned rounding where no quantized program is accurate
 BEST_METHODS = "best"  # the methods that are best for the first preset
+NO_METHODS = "none"
 BEST_RECIPE, BEST_PROGRAM = "best.toml", "best.pte"
 
 
@@ -28,7 +30,8 @@ BEST_RECIPE, BEST_PROGRAM = "best.toml", "best.pte"
 class Task:
     """What is searched. ``row``: of the model, without a recipe. ``presets``: of the target, floating point included.
     ``fixed``: exceptions that the user decided, with the options of the target's compiler. ``methods``: of better
-    rounding, as they follow a preset (``"adaround+bias"``); ``"best"``: those that are best for the first preset."""
+    rounding, as they follow a preset (``"adaround+bias"``); ``"best"``: those that are best for the first preset;
+    ``"none"``; empty: headroom of 16-bit activations, and learned rounding where no quantized program is accurate."""
 
     row: Row
     presets: Sequence[str]
@@ -36,7 +39,7 @@ class Task:
     goal: Goal
     seed: int = 0
     trials: int = TRIALS
-    methods: str = ""
+    methods: str = AUTOMATIC_METHODS
 
     @property
     def target(self) -> Target:
@@ -65,7 +68,8 @@ def named_methods(methods: str) -> tuple[str, ...]:
     >>> named_methods("bias+adaround"), named_methods("best"), named_methods("")
     (('adaround', 'bias'), (), ())
     """
-    return split_precision(f"int8+{methods}")[1] if methods not in ("", BEST_METHODS) else ()
+    chosen = (AUTOMATIC_METHODS, BEST_METHODS, NO_METHODS)
+    return split_precision(f"int8+{methods}")[1] if methods not in chosen else ()
 
 
 def describe(assignment: Assignment) -> str:
@@ -109,7 +113,8 @@ def recipe_text(task: Task, point: Point, found: Findings) -> str:
 
 def recipe_of_point(task: Task, point: Point) -> Recipe:
     plain = point.recipe
-    recipe = Recipe(plain["quantize"], plain["modules"], plain["operators"], options=plain.get("options", {}))
+    modules, operators = (dict(sorted(plain[table].items())) for table in ("modules", "operators"))  # as in the store
+    recipe = Recipe(plain["quantize"], modules, operators, options=plain.get("options", {}))
     return Recipe(targets={task.row.target: recipe})
 
 

@@ -6,6 +6,8 @@ applied, which does not depend on the order that they are written in.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from edgewright.errors import UsageError
 from edgewright.hints import did_you_mean
 
@@ -46,7 +48,16 @@ def split_precision(precision: str) -> tuple[str, tuple[str, ...]]:
     if names and preset.endswith(BEST):
         rule = "chooses the methods itself"
         raise UsageError(f"quantize: {preset}", rule, value=precision, remedy=f"Write {preset}, or name the methods.")
-    return preset, tuple(name for name in METHODS if name in names)
+    return preset, in_order(names)
+
+
+def in_order(names: Collection[str]) -> tuple[str, ...]:
+    """Methods in the order of application.
+
+    >>> in_order(["bias", "equalize"])
+    ('equalize', 'bias')
+    """
+    return tuple(name for name in METHODS if name in names)
 
 
 def join_precision(preset: str, methods: tuple[str, ...]) -> str:

@@ -192,6 +192,32 @@ def test_headroom_is_tried_where_it_changes_something() -> None:
     assert [point.name for point in alone.points] == ["int8"]
 
 
+def test_16_bit_activations_have_headroom_unless_methods_are_named() -> None:
+    for methods, name in (("", "a16w8+headroom"), ("none", "a16w8"), ("adaround", "a16w8")):
+        result = search("ethos-u55-128", methods=methods, min_sqnr=40, precisions=["int8", "a16w8"], trials=2)
+        assert [point.name for point in result.points] == ["int8", name]
+        assert result.best.recipe["quantize"] == name
+    plain = ew.compile(search_nets.small(), torch.zeros(1, 1, 8, 8), "ethos-u55-128", calibration=search_nets.data(),
+                       quantize="a16w8", quiet=True)  # fmt: skip
+    assert result.program == plain.buffer
+
+
+def test_rounding_is_learned_if_no_quantized_program_is_accurate() -> None:
+    """So that layers need not be in floating point, and only then: it takes time."""
+    options: dict[str, Any] = {"minimize": "size", "precisions": ["int8", "float"]}
+    names = [point.name for point in search(min_sqnr=50, trials=6, **options).points]
+    assert names[:3] == ["int8", "float", "int8+adaround"] and all("adaround" in name for name in names[3:])
+    assert [point.name for point in search(min_sqnr=20, trials=6, **options).points] == ["int8", "float"]
+    assert "adaround" not in str([p.recipe for p in search(min_sqnr=50, trials=4, methods="none", **options).points])
+
+
+def test_learned_rounding_that_gains_nothing_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Search, "_least_gain", lambda self: 100.0)
+    points = search(min_sqnr=50, minimize="size", precisions=["int8", "float"], trials=5).points
+    assert [point.name for point in points if "adaround" in str(point.recipe)] == ["int8+adaround"]
+    assert len(points) > 3
+
+
 # ------------------------------------------------------------------------------------------------------ bad input
 
 
@@ -264,7 +290,7 @@ def test_methods_are_advised_if_the_best_needs_the_cpu(found: SearchResult) -> N
     points = [replace(p, delegated_macs=0.75 if p.best else 1.0) for p in found.points]
     on_cpu = replace(found.findings, points=points)
     advice = command._advice(found.task, on_cpu)
-    assert "the CPU computes 25.0% of the best: --methods headroom+adaround" in advice
+    assert "the CPU computes 25.0% of the best: --methods best" in advice
     assert not command._advice(replace(found.task, methods="mse"), on_cpu)
     assert not command._advice(found.task, replace(on_cpu, points=[replace(p, delegated_macs=0.75) for p in points]))
 
