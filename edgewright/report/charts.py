@@ -7,8 +7,9 @@ phone. Only plots whose labels avoid each other are drawn twice, for wide and fo
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import pairwise
+from itertools import islice, pairwise
 
 from edgewright.report.markup import escape
 from edgewright.report.model import Arena, Block, Roofs, Span, Step, Timeline
@@ -28,13 +29,18 @@ _PHONE_LABEL = 24  # percent of a phone's width that hold a few words
 _LABEL_WIDTH = 4  # percent of a span that has its name inside, before anyone zooms
 
 
-def _chart(height: float, title: str, shapes: Iterable[str], axis: Iterable[str] = (), style: str = "") -> str:
-    """A chart of the page's width and of ``height`` pixels. ``axis``: texts to the left of it."""
+def _chart(
+    height: float, title: str, shapes: Iterable[str], axis: Iterable[str] = (), style: str = "",
+    data: Mapping[str, object] | None = None,
+) -> str:  # fmt: skip
+    """A chart of the page's width and of ``height`` pixels. ``axis``: texts to the left of it. ``data``: what the
+    script needs to zoom, as positions in the page are rounded."""
     labels = "".join(axis)
     side = f'<svg class="axis" width="{_AXIS}" height="{height:g}" aria-hidden="true">{labels}</svg>' if labels else ""
+    facts = "".join(f' data-{name}="{value}"' for name, value in (data or {}).items())
     return (
         f'<div class="plot">{side}<svg class="chart {style}" width="100%" height="{height:g}" role="img" '
-        f'aria-label="{escape(title)}">{"".join(shapes)}</svg></div>'
+        f'aria-label="{escape(title)}"{facts}>{"".join(shapes)}</svg></div>'
     )
 
 
@@ -47,10 +53,10 @@ def _line(x1: float, y1: float, x2: float, y2: float, style: str) -> str:
     return f'<line x1="{x1:.2f}%" y1="{y1:.1f}" x2="{x2:.2f}%" y2="{y2:.1f}" class="{style}"/>'
 
 
-def _rect(x: float, y: float, width: float, height: float, style: str, title: str) -> str:
+def _rect(x: float, y: float, width: float, height: float, style: str, title: str, range_: str = "") -> str:
     return (
         f'<rect x="{x:.2f}%" y="{y:.2f}" width="{max(width, _MIN_WIDTH):.2f}%" height="{max(height, 0.5):.2f}" '
-        f'class="{style}"><title>{escape(title)}</title></rect>'
+        f'class="{style}"{range_}><title>{escape(title)}</title></rect>'
     )
 
 
@@ -94,10 +100,13 @@ def arena_chart(arena: Arena, limit: int | None) -> str:
         shapes.append(_line(0, y(limit), 100, y(limit), "limit"))
         shapes.append(_text("100%", y(limit) - 5, f"limit {size(limit)}", "end", "limit"))
     ticks = sorted({round(part * (columns - 1)) for part in (0, 0.25, 0.5, 0.75, 1)})
-    shapes += [_at((t + 0.5) / columns, above + plot + 16, f"#{t}") for t in ticks]
+    shapes += [_at((t + 0.5) / columns, above + plot + 16, f"#{t}", "tick") for t in ticks]
     title = f"Arena {arena.index} of {arena.method} over its {arena.instructions} instructions"
     roles = [(f"{style} block", role) for style, role in sorted({_role(block) for block in arena.blocks})]
-    return _chart(above + plot + 24, title, shapes, [_tick(y(level), size(level)) for level in levels]) + _key(roles)
+    axis = [_tick(y(level), size(level)) for level in levels]
+    live = " ".join(f"{at}:{used}" for at, used in arena.live)
+    data = {"total": columns, "unit": "instruction", **({"live": live} if live else {})}
+    return _chart(above + plot + 24, title, shapes, axis, data=data) + _key(roles)
 
 
 def _role(block: Block) -> tuple[str, str]:
@@ -113,22 +122,29 @@ def _role(block: Block) -> tuple[str, str]:
 def _rectangle(block: Block, wide: float, y: Callable[[float], float]) -> str:
     title = f"{block.name}: {size(block.bytes)} at {block.offset}, instructions {block.start} to {block.end}"
     top, bottom = y(block.offset + block.bytes), y(block.offset)
-    width = (block.end - block.start + 1) * wide
-    return _rect(block.start * wide, top, width, bottom - top, f"block {_role(block)[0]}", title)
+    length = block.end - block.start + 1
+    style, range_ = f"block {_role(block)[0]}", f' data-s="{block.start}" data-l="{length}"'
+    return _rect(block.start * wide, top, length * wide, bottom - top, style, title, range_)
 
 
 def _names_of_blocks(blocks: Sequence[Block], wide: float, y: Callable[[float], float]) -> Iterable[str]:
-    """Names inside the large rectangles, cut off where a tensor that is written in place of this one begins."""
+    """Names inside the high rectangles, cut off where a tensor that is written in place of this one begins. Those that
+    have no room are for the script, when somebody zooms."""
+    by_start = sorted(blocks, key=lambda block: block.start)
+    starts = [block.start for block in by_start]
     for block in blocks:
         top, bottom = y(block.offset + block.bytes), y(block.offset)
-        if bottom - top < _LINE + 2 or (block.end - block.start + 1) * wide < 2 * _LABEL_WIDTH:
+        if bottom - top < _LINE + 2:
             continue
-        over = (b.start for b in blocks if block.start < b.start <= block.end
-                and b.offset < block.offset + block.bytes and block.offset < b.offset + b.bytes)  # fmt: skip
-        width = (min(over, default=block.end + 1) - block.start) * wide
-        box = f'x="{block.start * wide:.2f}%" y="{top:.1f}" width="{width:.2f}%" height="{bottom - top:.1f}"'
-        style = "cut" if width > _PHONE_LABEL else "cut wide"  # a phone has no room for it
-        yield f'<svg class="{style}" {box}>{_text("4", _LINE, block.name)}</svg>'
+        during = islice(by_start, bisect_right(starts, block.start), bisect_right(starts, block.end))
+        over = (b.start for b in during
+                if b.offset < block.offset + block.bytes and block.offset < b.offset + b.bytes)  # fmt: skip
+        length = next(over, block.end + 1) - block.start
+        box = f'x="{block.start * wide:.2f}%" y="{top:.1f}" width="{length * wide:.2f}%" height="{bottom - top:.1f}"'
+        style = "cut" if length * wide > _PHONE_LABEL else "cut wide"  # a phone has no room for it
+        data = f'data-s="{block.start}" data-l="{length}" data-y="{_LINE}" data-n="{escape(block.name)}"'
+        label = _text("4", _LINE, block.name) if (block.end - block.start + 1) * wide >= 2 * _LABEL_WIDTH else ""
+        yield f'<svg class="{style}" {box} {data}>{label}</svg>'
 
 
 # ------------------------------------------------------------------------------------------------------ flame chart
@@ -149,16 +165,18 @@ def flame_chart(timeline: Timeline) -> str:
         # A nested svg cuts its text off where the span ends.
         shapes.append(
             f'<svg class="cut" x="{x:.3f}%" y="{y}" width="{max(width, _MIN_WIDTH):.3f}%" height="{row - 2}" '
-            f'data-s="{span.start:.3f}" data-l="{span.length:.3f}" data-n="{name}"><title>{escape(title)}</title>'
+            f'data-s="{span.start:.3f}" data-l="{span.length:.3f}" data-y="16" data-n="{name}">'
+            f"<title>{escape(title)}</title>"
             f'<rect width="100%" height="100%" class="span {color}"/>{label}</svg>'
         )
     height = 4 + row * (1 + max((s.depth for s in timeline.spans), default=0))
-    shapes += [_at(p, height + 18, duration(total * p / 1e6), "time") for p in (0, 0.25, 0.5, 0.75, 1)]
+    shapes += [_at(p, height + 18, duration(total * p / 1e6), "tick") for p in (0, 0.25, 0.5, 0.75, 1)]
     others = (
         [(f"{_GRAY} span", "other")] if len({_span_kind(span) for span in _innermost(timeline)}) > len(colors) else []
     )
     key = _key([*((f"{style} span", kind) for kind, style in colors.items()), *others])
-    return _chart(height + 26, f"Flame chart: {timeline.title}", shapes, style="flame") + key
+    data = {"total": f"{total:.3f}", "unit": "time"}
+    return _chart(height + 26, f"Flame chart: {timeline.title}", shapes, style="flame", data=data) + key
 
 
 def _colors_of_kinds(timeline: Timeline) -> dict[str, str]:

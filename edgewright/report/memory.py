@@ -81,14 +81,20 @@ def _name(instructions: list[Call], index: int, first: Mapping[int, int], is_sta
 
 
 def _summarize(arena: Arena) -> None:
-    """The peak of live bytes, counting memory that tensors share once; the blocks of the page, the largest first."""
-    ends = sorted({0, *(b.start for b in arena.blocks)})
-    for at in ends if len(ends) * len(arena.blocks) <= 1 << 24 else ():
+    """Live bytes and their peak, counting memory that tensors share once; the blocks of the page, the largest first."""
+    changes = {
+        0,
+        *(b.start for b in arena.blocks),
+        *(b.end + 1 for b in arena.blocks if b.end + 1 < arena.instructions),
+    }
+    for at in sorted(changes) if len(changes) * len(arena.blocks) <= 1 << 24 else ():
         live = sorted((b.offset, b.offset + b.bytes) for b in arena.blocks if b.start <= at <= b.end)
         used = reach = 0
         for low, high in live:
             used += max(0, high - max(low, reach))
             reach = max(reach, high)
+        if not arena.live or arena.live[-1][1] != used:
+            arena.live.append((at, used))
         if used > arena.peak:
             arena.peak, arena.peak_at = used, at
     arena.total = len(arena.blocks)

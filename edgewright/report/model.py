@@ -182,6 +182,7 @@ class Arena:
     peak: int = 0  # bytes that are live at once, at most
     peak_at: int = 0
     total: int = 0  # blocks, including those beyond the limit of a page
+    live: list[tuple[int, int]] = field(default_factory=list)  # from an instruction on, bytes that are live
 
 
 @dataclass(frozen=True)

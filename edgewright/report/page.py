@@ -38,7 +38,7 @@ def save(report: Report, path: str | os.PathLike[str]) -> int:
 
 def page(report: Report) -> str:
     """The page as text."""
-    style, script = _asset("report.css"), _asset("report.js")
+    style, script = _asset("report.css"), _asset("report.min.js")
     policy = (
         f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; img-src data:; "
         "base-uri 'none'; form-action 'none'"

@@ -357,7 +357,7 @@ def timeline(file: FileReport) -> str:
     parts = []
     for found in file.timelines:
         more = f" The {len(found.spans):,} longest of {found.total:,} spans." if found.total > len(found.spans) else ""
-        more += " Select a span to zoom into it, and again to zoom out."
+        more += " Select a span to zoom into it, and again to zoom out; drag to pan."
         longest = max((s.length for s in found.spans), default=0.0) or 1.0
         rows = [
             (
