@@ -4,7 +4,8 @@
 import { graphlib, layout as dagreLayout } from "@dagrejs/dagre";
 
 export const GAP_X = 28, GAP_Y = 34;
-const SIDE = 8, SPREAD = 24; // of a line from the box that it goes around
+const SIDE = 6, SPREAD = 24; // between a line and a box; more for longer lines, so that they are not one
+const FAR = 200; // rows that are searched for a free lane
 
 // The rank of a box is one more than that of any box that it reads; one that more boxes read than it reads is just above
 // those. `entries` come first and `exits` last.
@@ -61,20 +62,24 @@ export const byBarycenter = (sizes, edges, rank) => {
     const shift = row.reduce((sum, box) => sum + wish[box] - x[box] - sizes[box][0] / 2, 0) / row.length;
     row.forEach((box) => { x[box] += shift; });
   }
-  const bends = edges.map(([from, to]) => sidestep(from, to, rows, heights, rank, x, sizes));
-  return { x, y: rank.map((r) => heights[r][0]), heights, bends };
+  return { x, y: rank.map((r) => heights[r][0]), heights, bends: lanes(sizes, edges, rank, rows, heights, x) };
 };
 
-const sidestep = (from, to, rows, heights, rank, x, sizes) => {
-  const middle = (x[from] + sizes[from][0] / 2 + x[to] + sizes[to][0] / 2) / 2, first = rank[from] + 1;
-  for (let r = first; r < rank[to]; r += 1) {
-    const box = rows[r].find((b) => x[b] < middle && middle < x[b] + sizes[b][0]);
-    if (box === undefined) continue;
-    const top = heights[first][0], bottom = heights[rank[to] - 1][1];
-    const side = Math.max(...[from, to, box].map((b) => x[b] + sizes[b][0])) + SIDE + Math.min((bottom - top) / 40, SPREAD);
-    return [[side, top], [side, bottom]];
-  }
-  return [];
+// An edge that passes rows does so in one vertical lane, where no box is: below its start, above its end, between them, or
+// beside what is in all those rows.
+const lanes = (sizes, edges, rank, rows, heights, x) => {
+  const right = x.reduce((most, left, box) => Math.max(most, left + sizes[box][0]), -Infinity);
+  const center = (box) => x[box] + sizes[box][0] / 2;
+  return edges.map(([from, to]) => {
+    const between = rows.slice(rank[from] + 1, Math.min(rank[to], rank[from] + 1 + FAR));
+    if (!between.length) return [];
+    const boxes = between.flat(), far = rank[to] - rank[from] > FAR;
+    const isFree = (lane) => boxes.every((box) => lane < x[box] - SIDE || lane > x[box] + sizes[box][0] + SIDE);
+    const top = heights[rank[from] + 1][0], bottom = heights[rank[to] - 1][1];
+    const beside = () => (far ? right : boxes.reduce((most, box) => Math.max(most, x[box] + sizes[box][0]), -Infinity)) + 2 * SIDE + Math.min((bottom - top) / 40, SPREAD);
+    const lane = (far ? [] : [center(from), center(to), (center(from) + center(to)) / 2]).find(isFree) ?? beside();
+    return [[lane, top], [lane, bottom]];
+  });
 };
 
 // dagre's order and positions: fewer crossings, for more time and width.

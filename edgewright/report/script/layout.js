@@ -1,14 +1,14 @@
 // The layout of a graph: each open module by itself, from the inside out. Edges enter and leave an open module through ports
 // in its frame, so that they go around what is in it.
 import { byBarycenter, byDagre, GAP_Y, ranksOf } from "./layered.js";
-import { tangle } from "./routes.js";
+import { crossings } from "./routes.js";
 import { isModule, shown } from "./tree.js";
 
 const PAD = 20, TITLE = 22, NARROWEST = 90, PORT = [1, 0];
 // dagre's time grows with the boxes of a module and the rows that its edges pass. These are limits within which nobody
 // notices it: of one module, and of all modules of a drawing (`total`). Its layout may be so much wider than the fast one,
 // or `wide` pixels in any case.
-const LIMITS = { boxes: 120, length: 250, total: 600, wider: 1.7, wide: 900 };
+const LIMITS = { boxes: 120, length: 250, total: 800, wider: 1.7, wide: 900 };
 
 export { GAP_Y };
 
@@ -105,27 +105,22 @@ const choose = (sizes, edges, entries, exits, budget) => {
   const rank = ranksOf(sizes.length, edges, entries, exits);
   const ours = judge(byBarycenter(sizes, edges, rank), sizes, edges, rank);
   const length = edges.reduce((sum, [from, to]) => sum + rank[to] - rank[from], 0);
-  if (sizes.length > LIMITS.boxes || length > LIMITS.length || !ours.tangle()) return ours;
+  if (sizes.length > LIMITS.boxes || length > LIMITS.length || !ours.crossings()) return ours;
   if (length > budget.left) return { ...ours, hurried: true };
   budget.left -= length;
   const theirs = judge(byDagre(sizes, edges, rank), sizes, edges, rank);
   const width = (made) => made.right - made.left;
-  return theirs.tangle() < ours.tangle() && width(theirs) < Math.max(LIMITS.wide, LIMITS.wider * width(ours)) ? theirs : ours;
+  return theirs.crossings() < ours.crossings() && width(theirs) < Math.max(LIMITS.wide, LIMITS.wider * width(ours)) ? theirs : ours;
 };
 
 const judge = (made, sizes, edges, rank) => {
-  const { x, y, heights, bends } = made;
+  const { x, heights, bends } = made;
   const range = [...x, ...x.map((v, i) => v + sizes[i][0]), ...bends.flatMap((points) => points.map(([px]) => px))];
   const [left, right] = range.reduce(([low, high], v) => [Math.min(low, v), Math.max(high, v)], [Infinity, -Infinity]);
-  const count = () => {
-    const boxes = sizes.map(([w2, h2], i) => ({ ax: x[i], ay: y[i], w2, h2 }));
-    const center = (i) => x[i] + sizes[i][0] / 2;
-    return tangle(edges.map(([from, to], i) => [boxes[from], boxes[to], [
-      [center(from), heights[rank[from]][1]], ...bends[i], [center(to), heights[rank[to]][0]],
-    ]]), boxes);
-  };
+  const center = (i) => x[i] + sizes[i][0] / 2;
+  const lines = () => edges.map(([from, to], i) => [[center(from), heights[rank[from]][1]], ...bends[i], [center(to), heights[rank[to]][0]]]);
   let counted;
-  return { ...made, rank, left, right, tangle: () => (counted ??= count()) };
+  return { ...made, rank, left, right, crossings: () => (counted ??= crossings(lines())) };
 };
 
 // The points of an edge in the drawing: it begins and ends at boxes, and passes ports in between.
