@@ -2,7 +2,8 @@
 
 setuptools stores files with the times and modes that they have on the disk. Here members are sorted, all have one time
 (``SOURCE_DATE_EPOCH``, or the first that a zip can say) and one mode. The bill (CycloneDX, where PEP 770 puts it) lists
-what the package requires and the data it brings, from the wheel's own metadata, which come from ``pyproject.toml``.
+what the package requires and the data it brings, from the wheel's own metadata, which come from ``pyproject.toml``, and
+the libraries of the report's script (``tools/report_bundle.py``).
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ __all__ = [
 SBOM = "sboms/{name}.cdx.json"
 _FIRST = 315_532_800  # 1980-01-01, before which a zip knows no time
 _DATA = (".npz", ".pte", ".safetensors")
+_BUNDLED = "/report/assets/libraries.json"  # what a minified script beside it contains
 _REQUIREMENT = re.compile(r"([A-Za-z0-9._-]+)(\[[^]]*\])?\s*([^;]*)(?:;(.*))?")
 _EXTRA = re.compile(r"extra\s*==\s*['\"]([^'\"]+)['\"]")
 
@@ -105,20 +107,22 @@ def _record(files: Mapping[str, bytes], record: str) -> bytes:
 
 
 def bill_of_materials(metadata: Message, files: Mapping[str, bytes], seconds: int) -> dict[str, Any]:
-    """CycloneDX 1.6: the package, what it requires with and without its extras, and the data inside it."""
+    """CycloneDX 1.6: the package, what it requires with and without its extras, data and libraries inside it."""
     name, version = str(metadata["Name"]), str(metadata["Version"])
     own = _reference(name, version)
     required = [_requirement(text) for text in metadata.get_all("Requires-Dist", [])]
     merged = _merged([r for r in required if r["name"].lower() != name.lower()])  # extras name each other
     data = [_data(path, content) for path, content in sorted(files.items()) if path.endswith(_DATA)]
+    lists = {path: json.loads(content) for path, content in sorted(files.items()) if path.endswith(_BUNDLED)}
+    bundled = [_library(entry, path) for path, entries in lists.items() for entry in entries]
     licence = str(metadata["License-Expression"] or "")
     product = {"type": "library", "bom-ref": own, "name": name, "version": version, "purl": own,
                "description": str(metadata["Summary"] or ""), "licenses": [{"expression": licence}]}  # fmt: skip
     body = {
         "metadata": {"timestamp": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds)), "component": product},
-        "components": [*merged, *data],
-        "dependencies": [{"ref": own, "dependsOn": sorted(c["bom-ref"] for c in merged)},
-                         *({"ref": c["bom-ref"]} for c in merged)],
+        "components": [*merged, *bundled, *data],
+        "dependencies": [{"ref": own, "dependsOn": sorted(c["bom-ref"] for c in (*merged, *bundled))},
+                         *({"ref": c["bom-ref"]} for c in (*merged, *bundled))],
     }  # fmt: skip
     serial = uuid.uuid5(uuid.NAMESPACE_URL, f"{own} {json.dumps(body, sort_keys=True)}")
     head = {"bomFormat": "CycloneDX", "specVersion": "1.6", "serialNumber": f"urn:uuid:{serial}", "version": 1}
@@ -147,6 +151,16 @@ def _merged(required: list[dict[str, str]]) -> list[dict[str, Any]]:
         component["scope"] = component["scope"] if item["extra"] else "required"
         component["properties"].append({"name": "python:requires-dist", "value": item["text"]})
     return [made[reference] for reference in sorted(made)]
+
+
+def _library(entry: Mapping[str, str], path: str) -> dict[str, Any]:
+    """An npm package that a script contains. ``integrity``: npm's checksum of its archive."""
+    reference = f"pkg:npm/{entry['name'].replace('@', '%40')}@{entry['version']}"
+    algorithm, _, digest = entry["integrity"].partition("-")
+    return {"type": "library", "bom-ref": reference, "name": entry["name"], "version": entry["version"],
+            "scope": "required", "purl": reference, "licenses": [{"license": {"id": entry["license"]}}],
+            "hashes": [{"alg": algorithm.upper().replace("SHA", "SHA-"), "content": base64.b64decode(digest).hex()}],
+            "properties": [{"name": "edgewright:bundled-beside", "value": path}]}  # fmt: skip
 
 
 def _data(path: str, content: bytes) -> dict[str, Any]:

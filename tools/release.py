@@ -2,7 +2,8 @@
 
 Builds the wheel twice from the committed files, in two folders and under two sets of conditions that must not matter
 (times, umask, order of hashes, time zone, language), and compares the bytes. Then installs it in an empty environment,
-where its bill of materials must be, and runs ``edgewright demo`` there. Nothing is uploaded.
+where its bill of materials must be, and runs ``edgewright demo`` there. The script of the HTML report is bundled again,
+and must be the committed one. Nothing is uploaded.
 """
 
 from __future__ import annotations
@@ -58,6 +59,14 @@ def check_sources(allow_changes: bool) -> None:
     changed = run(["git", "status", "--porcelain"], cwd=ROOT)
     if changed and not allow_changes:
         raise ReleaseError(f"commit first, or say --allow-changes:\n{changed}")
+
+
+def check_bundle(allow_changes: bool) -> str:
+    """Bundle the script of the HTML report again; raises unless it is the committed one."""
+    if shutil.which("npm") is None and allow_changes:
+        return "npm is not installed: the script of the HTML report was not bundled again"
+    run([sys.executable, ROOT / "tools" / "report_bundle.py", "--check"])
+    return "the script of the HTML report: bundled again, the same bytes"
 
 
 def copy_sources(target: Path, seconds: int) -> None:
@@ -132,6 +141,7 @@ def try_out(wheel: Path, folder: Path) -> str:
 
 def release(output: Path, allow_changes: bool) -> Path:
     check_sources(allow_changes)
+    print(check_bundle(allow_changes))
     epoch = run(["git", "log", "-1", "--format=%ct"], cwd=ROOT).strip()
     with tempfile.TemporaryDirectory(prefix="edgewright-release-") as name:
         folder = Path(name)

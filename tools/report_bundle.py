@@ -1,9 +1,10 @@
 """Bundles the script of the HTML report: ``python tools/report_bundle.py [--check]``.
 
 The sources are in ``edgewright/report/script``. esbuild makes one minified file of them and of the libraries in
-``package-lock.json``, whose versions and checksums npm verifies; the file begins with the libraries' licences, so that
-every page has them. ``libraries.json`` lists the libraries for the bill of materials in the wheel. Needs Node and npm,
-and the npm registry the first time. ``--check`` writes nothing, and fails if the committed files are others.
+``package-lock.json``, whose versions and checksums npm verifies. The file begins with the libraries' licences, so that
+every page has them; ``LICENSES.txt`` has them for the wheel, and ``libraries.json`` is for its bill of materials.
+``--check`` writes nothing, and fails if the committed files are others. Needs Node and npm, and the npm registry the
+first time.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ ROOT = Path(__file__).resolve().parents[1]
 SOURCES = ROOT / "edgewright" / "report" / "script"
 ASSETS = ROOT / "edgewright" / "report" / "assets"
 WORK = ROOT / "build" / "report_script"
-BUNDLE, LIBRARIES = "report.min.js", "libraries.json"
+BUNDLE, LIBRARIES, LICENCES = "report.min.js", "libraries.json", "LICENSES.txt"
+_HEAD = "The script of Edgewright's HTML report, made of edgewright/report/script; Apache-2.0."
 _ESBUILD = ("--bundle", "--minify", "--format=iife", "--target=es2022", "--charset=utf8", "--legal-comments=none")
 
 
@@ -58,11 +60,12 @@ def build() -> dict[str, str]:
     code = (WORK / "bundle.js").read_text(encoding="utf-8")
     inputs = json.loads((WORK / "metadata.json").read_text())["inputs"]
     libraries = _libraries({name for path in inputs if (name := _package(path))})
-    text = f"/*! {_notice(libraries)}\n*/\n{code}"
-    if "</script" in text or "<!--" in text or text.count("*/") != code.count("*/") + 1:
+    licences = _licences(libraries)
+    text = f"/*! {_HEAD}\nSources: sha256 {source_digest()}\n\n{licences}*/\n{code}"
+    if "<script" in text or "</script" in text or "<!--" in text or "*/" in licences:
         raise BundleError("the bundle or a licence has text that ends its element or its comment")
     facts = [{key: value for key, value in library.items() if key != "text"} for library in libraries]
-    return {BUNDLE: text, LIBRARIES: json.dumps(facts, indent=1) + "\n"}
+    return {BUNDLE: text, LIBRARIES: json.dumps(facts, indent=1) + "\n", LICENCES: licences}
 
 
 def _package(path: str) -> str:
@@ -88,17 +91,13 @@ def _installed() -> set[str]:
     return {path.parent.relative_to(WORK / "node_modules").as_posix() for found in folders for path in found}
 
 
-def _notice(libraries: list[dict[str, str]]) -> str:
+def _licences(libraries: list[dict[str, str]]) -> str:
     """Which libraries the bundle has, and their licences, each once."""
     by_text: dict[str, list[str]] = {}
     for library in libraries:
         by_text.setdefault(library["text"], []).append(f"{library['name']} {library['version']}")
-    parts = [f"{', '.join(names)}:\n\n{text}" for text, names in by_text.items()]
-    head = (
-        "The script of Edgewright's HTML report, from edgewright/report/script; Apache-2.0.\n"
-        f"Sources: sha256 {source_digest()}\nIt contains these libraries."
-    )
-    return "\n\n".join([head, *parts])
+    parts = [f"{', '.join(names)}:\n\n{text}\n" for text, names in by_text.items()]
+    return "\n".join(["The script of the HTML report contains these libraries.\n", *parts])
 
 
 def check() -> None:

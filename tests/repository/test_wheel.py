@@ -109,6 +109,22 @@ def test_the_bill_lists_requirements_and_data(backend: Any) -> None:
     }
 
 
+def test_the_bill_lists_the_libraries_of_a_script(backend: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive = b"what npm downloads"
+    integrity = f"sha512-{base64.b64encode(hashlib.sha512(archive).digest()).decode()}"
+    library = {"name": "@some/layout", "version": "3.1", "license": "MIT", "integrity": integrity}
+    path = "thing/report/assets/libraries.json"
+    monkeypatch.setitem(FILES, path, json.dumps([library]).encode())
+    files = read(backend.repack(wheel(list(FILES), 1999, 0o600), 1_700_000_000))
+    bill = json.loads(files[f"{INFO}/sboms/thing.cdx.json"])
+    (found,) = (c for c in bill["components"] if c["name"] == "@some/layout")
+    assert (found["version"], found["purl"]) == ("3.1", "pkg:npm/%40some/layout@3.1")
+    assert found["licenses"] == [{"license": {"id": "MIT"}}]
+    assert found["hashes"] == [{"alg": "SHA-512", "content": hashlib.sha512(archive).hexdigest()}]
+    assert found["properties"] == [{"name": "edgewright:bundled-beside", "value": path}]
+    assert found["bom-ref"] in bill["dependencies"][0]["dependsOn"]
+
+
 def test_what_an_earlier_build_left_is_not_packed(backend: Any, tmp_path: Path) -> None:
     (tmp_path / "thing").mkdir()
     for name in ("a.py", "model.pte"):
