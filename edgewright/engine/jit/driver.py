@@ -82,6 +82,7 @@ def _mismatch_error(name: str, array: Any, tensor: TensorSpec) -> InputError:
 
 # Waking a sleeping thread takes about 50 us; smaller segments run on the caller's thread alone.
 _MACS_PER_US, _BYTES_PER_US, _WORTH_US = 50_000, 10_000, 40
+_LONG_US = 40_000  # several time slices of a scheduler, even where int8 products take a fifth of the estimate
 _I64 = np.dtype(np.int64)
 
 
@@ -359,7 +360,11 @@ class CompiledGraph:
                 parts += steps
                 continue
             table = self._make_table(steps, at)
-            policy = ThreadPolicy() if self.threads > 1 and _worth_threading(steps) else None
+            policy = None
+            if self.threads > 1 and any(step.units > step.grain for step in steps):
+                estimate = _estimated_us(steps)
+                if estimate >= _WORTH_US:
+                    policy = ThreadPolicy(self.threads, long=estimate >= _LONG_US)
             parts.append(_Segment(table, address_of(table), steps, policy))
             at += sum(len(step.args) for step in steps)
         return parts
@@ -388,8 +393,6 @@ def _compile_image(plan: Plan) -> CodeImage:
     return link(build_kernels(kernels, plan.cpu, plan.features, limit=plan.code_limit))
 
 
-def _worth_threading(steps: Sequence[Step]) -> bool:
-    if all(step.units <= step.grain for step in steps):
-        return False
-    macs, touched = sum(step.macs for step in steps), sum(step.bytes for step in steps)
-    return macs / _MACS_PER_US + touched / _BYTES_PER_US >= _WORTH_US
+def _estimated_us(steps: Sequence[Step]) -> float:
+    """Microseconds on one thread, roughly."""
+    return sum(step.macs for step in steps) / _MACS_PER_US + sum(step.bytes for step in steps) / _BYTES_PER_US

@@ -26,6 +26,11 @@ from edgewright.ir.graph import Array
 #
 # A thread preempted in the middle of a chunk delays everybody by a scheduler time slice, some milliseconds. A call that
 # took longer than it would have on one thread is therefore followed by single-threaded calls, with exponential backoff.
+#
+# How long it would have taken is measured in the first calls, which run on one thread. Segments that take much longer
+# than a time slice use the pool at once: a chunk of a long prompt would take twice the time, and a prompt has few of
+# them. Until a call on one thread was measured, theirs are slow if they take more than n times as long as the fastest,
+# the most that n threads can gain.
 
 _MIN_BACKOFF, _MAX_BACKOFF = 8, 256  # single-threaded calls after the first and after many slow ones
 _GOOD_CALLS = 16  # fast calls in a row that halve the backoff
@@ -35,14 +40,17 @@ _MARGIN_NS = 200_000  # tolerance for wake-up latency and noise
 class ThreadPolicy:
     """Decides per call whether one segment runs on the pool, from the measured times of earlier calls.
 
+    ``threads``: of the pool; ``long``: use them from the first call on.
+
     >>> policy = ThreadPolicy()
     >>> [policy.decide() for _ in range(2)]
     [False, False]
     """
 
-    def __init__(self) -> None:
+    def __init__(self, threads: int = 2, *, long: bool = False) -> None:
+        self._threads = threads
         self.alone_ns = 0
-        self._probes = 2  # single-threaded calls to measure; the first is slow because of page faults
+        self._probes = 0 if long else 2  # single-threaded calls to measure; the first is slow because of page faults
         self._settled = False
         self._penalty = 0
         self._backoff = _MIN_BACKOFF
@@ -64,7 +72,11 @@ class ThreadPolicy:
             # A moving average, not the minimum: load from other processes slows both modes.
             self.alone_ns = (3 * self.alone_ns + spent_ns) // 4 if self._settled else spent_ns
             self._settled = not self._probes
-        elif spent_ns > self.alone_ns + _MARGIN_NS:
+            return
+        if not self._settled:
+            most = self._threads * spent_ns
+            self.alone_ns = min(self.alone_ns, most) if self.alone_ns else most
+        if spent_ns > self.alone_ns + _MARGIN_NS:
             self._penalty, self._good = self._backoff, 0
             self._backoff = min(2 * self._backoff, _MAX_BACKOFF)
         else:

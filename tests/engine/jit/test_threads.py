@@ -259,6 +259,25 @@ def test_trouble_is_followed_by_calls_alone(monkeypatch: pytest.MonkeyPatch) -> 
     assert [call(500_000) for _ in range(9)] == [False] * 8 + [True]
 
 
+def test_long_calls_are_shared_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    sharing = ThreadPolicy(2, long=True)
+
+    def call(shared_ns: int) -> bool:
+        shared = sharing.decide()
+        sharing.record(shared, shared_ns if shared else 100_000_000)
+        return shared
+
+    assert call(90_000_000)  # page faults
+    assert [call(60_000_000) for _ in range(3)] == [True] * 3
+    assert call(119_000_000)  # less than twice the fastest
+    assert call(130_000_000)
+    assert [call(60_000_000) for _ in range(9)] == [False] * 8 + [True]
+    assert sharing.alone_ns == 100_000_000  # from here on as in other segments
+    assert call(101_000_000)
+    assert [call(60_000_000) for _ in range(17)] == [False] * 16 + [True]
+
+
 def test_what_is_slow_alone_too_is_no_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     sharing = ThreadPolicy()
