@@ -17,6 +17,7 @@ from edgewright.ir.dtypes import DType
 from edgewright.ir.graph import Array
 
 ALIGN = 64  # bytes, of the arena, weights, per-thread scratch, and the tensors in them
+ROW_GATHER = "row_gather"  # how the names of kernels begin that read rows by run-time indices
 SLACK = 256  # readable bytes after every tensor: vector loads may overrun, their extra lanes are ignored
 
 

@@ -138,6 +138,7 @@ class Cache:
             if data[:HEADER] != _sampled_header(key, payload):
                 _remove(folder, key + _WEIGHTS_SUFFIX)
                 return None
+            _drop_pages(data)
             return payload
 
     def put_weights(self, key: str, parts: Sequence[memoryview | bytes]) -> None:
@@ -294,6 +295,12 @@ def _sampled_header(key: str, payload: memoryview | _Concatenation) -> bytes:
     for start in range(0, size, step):
         digest.update(payload[start : start + _SAMPLE])
     return _MAGIC + size.to_bytes(8, "little") + digest.digest()
+
+
+def _drop_pages(data: memoryview) -> None:
+    """Unmap the pages of a file that comparing samples made resident: each one brings its neighbours."""
+    if isinstance(data.obj, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+        data.obj.madvise(mmap.MADV_DONTNEED)
 
 
 def _at(folder: int | str, name: str) -> tuple[str, int | None]:

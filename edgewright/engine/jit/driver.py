@@ -17,6 +17,7 @@ from edgewright.engine.graph.memory import make_resident
 from edgewright.engine.jit import driver_ir
 from edgewright.engine.jit.build import build_kernels
 from edgewright.engine.jit.elf import CodegenError, CodeImage, Library, link
+from edgewright.engine.jit.row_tables import RowTables
 from edgewright.engine.jit.thread_count import thread_count
 from edgewright.engine.jit.threads import ThreadPolicy, address_of, aligned_buffer, driver, retire, thread_pool
 from edgewright.engine.plan import ALIGN, SLACK, Address, KernelArg, Plan, PythonCall, Step, TensorSpec, TensorView
@@ -148,6 +149,7 @@ class CompiledGraph:
         self._patched_by: object = None  # whose arrays the arguments point into
         self._args = self._make_args()
         self._segments = self._make_segments()
+        self._row_tables = RowTables.of(plan)
         self._check_result = self._buffers["arena"][plan.arena_size - ALIGN :][:16].view(_I64) if plan.checks else None
         self._lock = threading.Lock()
         renew_in_child(self)
@@ -188,7 +190,7 @@ class CompiledGraph:
                     self._run_python(part, bases, timer)
             if profile is not None and timer is not None:
                 timer.finish(profile)
-            self._raise_failed_check()
+            self._finish_call()
         return arrays_out
 
     @cached_property
@@ -234,6 +236,11 @@ class CompiledGraph:
         for part in self._segments:
             assert isinstance(part, _Segment)
             self._run_segment(part, None)
+        self._finish_call()
+
+    def _finish_call(self) -> None:
+        if self._row_tables is not None:
+            self._row_tables.release()
         self._raise_failed_check()
 
     def _reset_checks(self) -> None:

@@ -24,7 +24,7 @@ from edgewright.engine.kernels.gather import (
 )
 from edgewright.engine.lower.base import DenseLowering, DescribedLowering, Lowering, LoweringContext, is_unfused
 from edgewright.engine.lower.move import emit_copy
-from edgewright.engine.plan import Address, BoundsCheck
+from edgewright.engine.plan import ROW_GATHER, Address, BoundsCheck
 from edgewright.ir.aten.ops import OPS
 from edgewright.ir.core.index_bounds import OutOfRangePolicy
 from edgewright.ir.graph import Array, Op, Value
@@ -94,7 +94,7 @@ def _emit_rows(
         emit(module, name, *spec.code)
 
     is_gather = emit is emit_row_gather
-    name = context.kernel("row_gather" if is_gather else "row_scatter", spec.code, build)
+    name = context.kernel(ROW_GATHER if is_gather else "row_scatter", spec.code, build)
     work = spec.outer * spec.count * (_ROW_NANOSECONDS + spec.run * _ROW_NANOSECONDS / 100)
     units = spec.outer * spec.count if is_gather else spec.outer
     context.step(name, [*(h.at() for h in storages), *spec.numbers], units, work)

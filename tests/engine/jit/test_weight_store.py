@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from edgewright.engine.jit.cache import Cache, default_cache
 from edgewright.engine.jit.threads import address_of
 from edgewright.engine.jit.weight_store import WeightStore
 from edgewright.engine.plan import ALIGN, SLACK
+from tests.support.memory import resident_bytes
 
 
 @pytest.fixture
@@ -104,3 +106,16 @@ def test_files_of_weights_have_a_limit_of_their_own(cache: Cache, monkeypatch: p
     assert cache.get("0" * 64) == b"code"
     assert cache.clear() == 3
     assert files(cache) == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is looked up in /proc")
+def test_weights_are_in_memory_once_they_are_read(cache: Cache) -> None:
+    store, made = WeightStore("program"), [np.random.default_rng(0).integers(0, 255, 8 << 20).astype(np.uint8)]
+    expected = made[0].copy()
+    store.persist(made)
+    places = store.places(made)
+    assert places is not None
+    found = WeightStore("program").at(places[0])
+    assert resident_bytes(found) < 1 << 20  # although samples of all parts were compared
+    np.testing.assert_array_equal(found, expected)
+    assert resident_bytes(found) >= 8 << 20
