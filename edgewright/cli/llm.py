@@ -12,7 +12,7 @@ from edgewright.console import clean, console, progress, table
 from edgewright.errors import UsageError
 from edgewright.hints import not_among
 from edgewright.llm.checkpoint import Checkpoint, open_checkpoint
-from edgewright.llm.compile import compile_checkpoint
+from edgewright.llm.compile import SMALL, compile_checkpoint
 from edgewright.llm.compile_qualcomm import QualcommOptions, compile_for_qualcomm
 from edgewright.llm.perplexity import CALIBRATED, FLOAT, NEAREST, ORIGINAL, SEARCHED, STATIC, TOKENS, Perplexity
 from edgewright.llm.program_file import LlmReport
@@ -28,7 +28,6 @@ EXAMPLES = """examples:
   edgewright llm compile model.gguf -o phone.pte --target sm8650 --quantize 16a8w --max-context-len 1024
 """
 XNNPACK = "xnnpack"
-_SMALL = 500_000_000  # parameters: smaller models lose much to 4 bits
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,8 +39,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--target", default=XNNPACK, metavar="T", help="xnnpack (default), or a SoC of Qualcomm, such as sm8650")
     add(
         "--quantize", choices=(*LINEAR_PRECISIONS, *STATIC_PRECISIONS),
-        help="precision of linear layers (default: 8da4w, but int8 for less than 500 million parameters, unless they "
-             "are calibrated or have 4 bits already; on Qualcomm's SoCs 16a4w)",
+        help="precision of linear layers (default: 8da4w, but int8 for less than 500 million parameters, unless the "
+             "checkpoint is in Q4_0, or --calibrate or --group-size is given; on Qualcomm's SoCs 16a4w)",
     )  # fmt: skip
     add("--group-size", type=int, choices=GROUP_SIZES, help="4-bit weights that share a scale (default: 32)")
     add("--embedding", choices=TABLE_PRECISIONS, help="precision of the embedding (default: int8; fp32 with fp32)")
@@ -54,9 +53,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--max-context-len", type=int, metavar="N", help="positions of the cache (default: 2048, or the model's)")
     add(
         "--calibrate", metavar="TEXT",
-        help="round 4-bit weights by what this text makes of them (GPTQ), which takes minutes; on Qualcomm's SoCs: "
-             "observe the ranges of activations on it",
+        help="round 4-bit weights by what this text makes of them (GPTQ), which takes minutes (default: a text of "
+             "ours for less than 500 million parameters, none for others); on Qualcomm's SoCs: observe the ranges of "
+             "activations on it",
     )  # fmt: skip
+    add("--no-calibrate", action="store_true", help="do not calibrate 4-bit weights: faster, and less accurate")
     add("--perplexity", metavar="TEXT", help="measure the perplexity of this text, beside the checkpoint's own")
     add(
         "--perplexity-tokens", type=int, default=TOKENS, metavar="N",
@@ -97,6 +98,8 @@ def _compile_for_xnnpack(args: argparse.Namespace, checkpoint: Checkpoint, step:
                           ("--simulate-only", args.simulate_only)):  # fmt: skip
         if value:
             raise UsageError(option, "is for Qualcomm's SoCs", remedy="Add --target, such as sm8650.")
+    if args.calibrate is not None and args.no_calibrate:
+        raise UsageError("--no-calibrate", "contradicts --calibrate", value=args.calibrate)
     linear = args.quantize or _default_precision(checkpoint, args)
     if linear not in LINEAR_PRECISIONS:
         raise UsageError("--quantize", f"must be {', '.join(LINEAR_PRECISIONS)} for {XNNPACK}", value=linear)
@@ -105,22 +108,26 @@ def _compile_for_xnnpack(args: argparse.Namespace, checkpoint: Checkpoint, step:
     precision = Precision(linear, group_size, embedding, head, args.kv_cache or "")
     return compile_checkpoint(
         checkpoint, args.output, precision, max_seq_len=args.max_seq_len, max_context_len=args.max_context_len,
-        calibrate=args.calibrate, perplexity=args.perplexity, perplexity_tokens=args.perplexity_tokens, on_layer=step,
+        calibrate=False if args.no_calibrate else args.calibrate, perplexity=args.perplexity,
+        perplexity_tokens=args.perplexity_tokens, on_layer=step,
     )  # fmt: skip
 
 
 def _default_precision(checkpoint: Checkpoint, args: argparse.Namespace) -> str:
     """4 bits, unless they cost a model much of its quality and nothing asks for them."""
-    tensors = checkpoint.tensors.values()
-    small = sum(tensor.elements for tensor in tensors) < _SMALL
-    asked = args.calibrate is not None or args.group_size is not None or any(t.kind == "Q4_0" for t in tensors)
-    return "int8" if small and not asked else "8da4w"
+    is_q4_0 = any(tensor.kind == "Q4_0" for tensor in checkpoint.tensors.values())
+    asked = args.calibrate is not None or args.group_size is not None or is_q4_0
+    return "int8" if checkpoint.parameters < SMALL and not asked else "8da4w"
 
 
 def _compile_for_qualcomm(args: argparse.Namespace, checkpoint: Checkpoint, step: Callable[[], None]) -> LlmReport:
     linear = args.quantize or "16a4w"
     if linear not in STATIC_PRECISIONS:
         raise UsageError("--quantize", f"must be {' or '.join(STATIC_PRECISIONS)} for {args.target}", value=linear)
+    if args.no_calibrate:
+        raise UsageError(
+            "--no-calibrate", f"is not for {args.target}", remedy="Ranges of activations are always observed."
+        )
     if args.embedding is not None:
         raise UsageError("--embedding", f"is not for {args.target}: it has 16 bits, as all activations do")
     if args.kv_cache is not None:
@@ -185,7 +192,9 @@ def _show(report: LlmReport) -> None:
     if report.tokenizer is None:
         out.print("the checkpoint has no tokenizer: pass one to chat and generate", style="yellow", soft_wrap=True)
     four_bits = any(part.precision.startswith("int4") for part in report.parts.values())
-    if report.target == XNNPACK and four_bits and report.parameters < _SMALL and not report.calibrated_tokens:
+    if report.target == XNNPACK and report.calibrated_tokens:
+        out.print(f"4-bit weights were calibrated on {report.calibrated_tokens} tokens", soft_wrap=True)
+    if report.target == XNNPACK and four_bits and report.parameters < SMALL and not report.calibrated_tokens:
         hint = "4 bits cost a small model much quality: --calibrate TEXT recovers a part of it, --quantize int8 most"
         out.print(hint, style="yellow", soft_wrap=True)
 

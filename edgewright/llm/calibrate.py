@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 
 from edgewright.llm.float_decoder import FloatDecoder, linear, round_windows
-from edgewright.llm.gptq import round_calibrated
-from edgewright.llm.quantize_weights import QuantizedWeights
+from edgewright.llm.gptq import CalibratedRounding
+from edgewright.llm.quantize_weights import QuantizedWeights, held_groups
 from edgewright.llm.window_threads import each_window
 
 Array = np.ndarray[Any, Any]
 
 TOKENS = 8192  # of the text, at most
+_SPAN = 2048  # columns whose errors compensate each other: memory is its square, and time its cube
 
 
 class Calibration:
@@ -51,33 +52,31 @@ class Calibration:
         """Round linear layers that read ``x``; their outputs, with the rounded weights."""
         checkpoint = self._decoder.checkpoint
         inputs = round_windows(x)
-        matrices = [checkpoint.load(name) for name in names]
-        made = round_calibrated(np.concatenate(matrices), _products(inputs), self._group)
-        outputs, at = [], 0
-        for name, matrix in zip(names, matrices, strict=True):
-            part = slice(at, at + len(matrix))
-            at += len(matrix)
-            own = QuantizedWeights.of(matrix, made.integers[part], made.scales[part])
+        rounding, outputs = CalibratedRounding(_products(inputs), self._group), []
+        for name in names:
+            matrix = checkpoint.load(name)
+            own = rounding.round(matrix, held_groups(checkpoint.tensors[name], self._group))
             self._rounded[name] = own
             outputs.append(linear(inputs, own.gather(), checkpoint.bias(name)))
         checkpoint.release()
         return outputs
 
 
-def _products(x: Array) -> Array:
-    """Sums of products of columns, added up in float64 over windows.
+def _products(x: Array) -> list[Array]:
+    """Sums of products of columns, added up in float64 over windows; for wide inputs, of spans of columns.
 
     Rows are scaled to one length. The first tokens of a text have activations that are a thousand times as large as all
     others', and nothing else would count; the norm that follows each layer divides by the same size anyway.
     """
+    spans = [slice(start, start + _SPAN) for start in range(0, x.shape[-1], _SPAN)]
 
-    def products(window: Array) -> Array:
+    def products(window: Array) -> list[Array]:
         squares = np.einsum("ij,ij->i", window, window)
         rows = window / np.sqrt(np.maximum(squares / window.shape[1], np.float32(1e-12)))[:, None]
-        summed: Array = rows.T @ rows
-        return summed
+        return [rows[:, span].T @ rows[:, span] for span in spans]
 
-    total = np.zeros((x.shape[-1], x.shape[-1]))
-    for product in each_window(products, x):
-        total += product
-    return total
+    totals = [np.zeros((len(range(*span.indices(x.shape[-1]))),) * 2) for span in spans]
+    for found in each_window(products, x):
+        for total, product in zip(totals, found, strict=True):
+            total += product
+    return totals

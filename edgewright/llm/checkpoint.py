@@ -45,6 +45,10 @@ class Checkpoint:
         values = self.tensors[name].float32()
         return values + np.float32(self.norm_offset) if self.norm_offset and name.endswith("norm") else values
 
+    @property
+    def parameters(self) -> int:
+        return sum(tensor.elements for tensor in self.tensors.values())
+
     def matrix(self, name: str) -> LazyRows:
         """A matrix, whose rows are loaded when they are read."""
         return LazyRows(self.tensors[name])

@@ -11,6 +11,7 @@ from edgewright.errors import UsageError
 from edgewright.ir.graph import Array
 from edgewright.llm.calibrate import TOKENS as CALIBRATION_TOKENS
 from edgewright.llm.calibrate import Calibration
+from edgewright.llm.calibration_text import LONG_TEXT
 from edgewright.llm.checkpoint import Checkpoint, open_checkpoint
 from edgewright.llm.decoder import build_decoder
 from edgewright.llm.float_decoder import FloatDecoder
@@ -25,28 +26,29 @@ from edgewright.llm.program_file import (
     end_of_text_methods,
     write,
 )
-from edgewright.llm.text_windows import LENGTH, read_tokens, windows_of
+from edgewright.llm.text_windows import LENGTH, OWN_TEXT_LENGTH, read_tokens, tokens_of, windows_of
 from edgewright.llm.vocabulary import Vocabulary, read_vocabulary
 from edgewright.llm.weights import DecoderWeights, Precision
 from edgewright.program.delegates import DelegatePool
 
 DEFAULT_MAX_SEQ = 512
+SMALL = 500_000_000  # parameters: smaller models lose much to 4 bits
 _MIN_CALIBRATION = 256  # tokens
 
 
 def compile_checkpoint(
     checkpoint: str | Path | Checkpoint, output: str | Path, precision: Precision | None = None, *,
     max_seq_len: int | None = None, max_context_len: int | None = None, vocabulary: Vocabulary | None = None,
-    calibrate: str | Path | None = None, perplexity: str | Path | None = None, perplexity_tokens: int = TOKENS,
+    calibrate: str | Path | bool | None = None, perplexity: str | Path | None = None, perplexity_tokens: int = TOKENS,
     on_layer: Callable[[], None] = lambda: None,
 ) -> LlmReport:  # fmt: skip
     """Compile a checkpoint to ``output``, and write its tokenizer beside it, as ``output``'s name with
     ``.tokenizer.json``.
 
     ``max_seq_len``: tokens of one call; ``max_context_len``: positions of the cache. ``vocabulary``: instead of the
-    checkpoint's. ``calibrate``: a text by which 4-bit weights are rounded; ``perplexity``: a text of which the first
-    ``perplexity_tokens`` tokens measure the program's weights beside the checkpoint's. ``on_layer`` is called after
-    each layer.
+    checkpoint's. ``calibrate``: a text by which 4-bit weights are rounded, True for one of ours, False for none; by
+    default ours, if the model is small. ``perplexity``: a text of which the first ``perplexity_tokens`` tokens measure
+    the program's weights beside the checkpoint's. ``on_layer`` is called after each layer.
     """
     started = time.perf_counter()
     path = check_output(output)
@@ -55,7 +57,7 @@ def compile_checkpoint(
     max_seq, max_context = choose_lengths(source, max_seq_len, max_context_len, DEFAULT_MAX_SEQ)
     vocabulary = vocabulary or read_vocabulary(source)
     texts = _Texts(source, vocabulary, max_context)
-    calibration = None if calibrate is None else texts.calibration(calibrate, precision)
+    calibration = texts.calibration(calibrate, precision)
     measurement = None
     if perplexity is not None:
         measurement = texts.measurement(perplexity, precision, perplexity_tokens, calibrated=calibration is not None)
@@ -70,9 +72,8 @@ def compile_checkpoint(
     describe(program, source, quantization, vocabulary)
     size, tokenizer = write(program, path, vocabulary)
     seconds = time.perf_counter() - started
-    parameters = sum(t.elements for t in source.tensors.values())
     return LlmReport(
-        path, source.config.family, parameters, size, seconds, max_seq, max_context, weights.parts, tokenizer,
+        path, source.config.family, source.parameters, size, seconds, max_seq, max_context, weights.parts, tokenizer,
         bool(vocabulary.chat_template), weights.perplexity, 0 if calibration is None else calibration.tokens,
     )  # fmt: skip
 
@@ -85,14 +86,28 @@ class _Texts:
     vocabulary: Vocabulary
     max_context: int
 
-    def calibration(self, path: str | Path, precision: Precision) -> Calibration:
+    def calibration(self, text: str | Path | bool | None, precision: Precision) -> Calibration | None:
+        if text is None:
+            text = self._needs_calibration(precision)
+        if text is False:
+            return None
         if precision.linear != "8da4w":
             raise UsageError("calibration", "is for 4-bit linear layers (8da4w)", value=precision.linear)
-        windows = windows_of(*read_tokens(path, self.vocabulary), self._length, CALIBRATION_TOKENS, spread=True)
+        own = text is True
+        tokens = tokens_of(LONG_TEXT, self.vocabulary) if text is True else read_tokens(text, self.vocabulary)
+        length = min(OWN_TEXT_LENGTH, self._length) if own else self._length
+        windows = windows_of(*tokens, length, CALIBRATION_TOKENS, spread=True)
         if windows.size < _MIN_CALIBRATION:
             rule = f"must have at least {_MIN_CALIBRATION} tokens to calibrate on"
-            raise UsageError(str(path), rule, value=windows.size)
+            raise UsageError("our text" if own else str(text), rule, value=windows.size)
         return Calibration(self._decoder(windows), windows, precision.group_size)
+
+    def _needs_calibration(self, precision: Precision) -> bool:
+        """Whether to calibrate by our text: small models lose most to 4 bits, and large ones take minutes. Not if the
+        tokenizer does not know our letters."""
+        if precision.linear != "8da4w" or self.source.parameters >= SMALL or self.vocabulary.tokenizer is None:
+            return False
+        return len(tokens_of(LONG_TEXT, self.vocabulary)[1]) >= 2 * _MIN_CALIBRATION
 
     def measurement(
         self, path: str | Path, precision: Precision, limit: int, *, calibrated: bool

@@ -52,14 +52,13 @@ from edgewright.llm.qnn_methods import MethodShape, build_shards, connect_shards
 from edgewright.llm.static_decoder import Array, Ranges, StaticDecoder, logits_encoding
 from edgewright.llm.static_reference import NumpyOperators, ReferenceDecoder, StaticWeights, negative_log_likelihood
 from edgewright.llm.static_weights import OriginalWeights, QuantizedCheckpoint, StaticPrecision
-from edgewright.llm.text_windows import LENGTH, read_tokens, tokens_of, windows_of
+from edgewright.llm.text_windows import LENGTH, OWN_TEXT_LENGTH, read_tokens, tokens_of, windows_of
 from edgewright.llm.vocabulary import Vocabulary, read_vocabulary
 from edgewright.program.delegates import DelegatePool
 
 _ID = "QnnBackend"
 DEFAULT_PREFILL = 32
 CALIBRATION_TOKENS = 2048
-_OWN_TEXT_LENGTH = 256  # of windows of a text that is hardly longer
 _MIN_ARCH = 73  # weight sharing, and 16-bit keys and values
 _SHARD_BYTES = 3 << 30  # a context may have 4 GiB
 
@@ -119,7 +118,7 @@ def compile_for_qualcomm(
     name = f"{soc.name}{SIMULATED}" if options.simulate_only else soc.name
     size, tokenizer, twin = _write(path, graphs, methods, source, precision, vocabulary, name)
     return LlmReport(
-        path, source.config.family, sum(t.elements for t in source.tensors.values()), size,
+        path, source.config.family, source.parameters, size,
         time.perf_counter() - started, prefill, context, weights.parts, tokenizer, bool(vocabulary.chat_template),
         measured, int(windows.size), name, shards, twin, compiler,
     )  # fmt: skip
@@ -179,7 +178,7 @@ def calibration_windows(text: str | Path | Array | None, vocabulary: Vocabulary,
     if isinstance(text, np.ndarray):
         return text
     tokens = tokens_of(TEXT, vocabulary) if text is None else read_tokens(text, vocabulary)
-    length = _OWN_TEXT_LENGTH if text is None else LENGTH
+    length = OWN_TEXT_LENGTH if text is None else LENGTH
     return windows_of(*tokens, min(length, context), CALIBRATION_TOKENS, spread=True)
 
 

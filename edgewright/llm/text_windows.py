@@ -15,6 +15,7 @@ from edgewright.llm.vocabulary import Vocabulary
 Array = np.ndarray[Any, Any]
 
 LENGTH = 512
+OWN_TEXT_LENGTH = 256  # of windows of our texts, which are not much longer
 _MAX_BYTES = 256 << 20
 
 

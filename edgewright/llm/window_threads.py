@@ -5,13 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from edgewright.engine.jit.thread_count import thread_count
 
 Array = np.ndarray[Any, Any]
+T = TypeVar("T")
 
 
 def map_windows(function: Callable[..., Array], *arrays: Array) -> Array:
@@ -25,7 +26,7 @@ def map_windows(function: Callable[..., Array], *arrays: Array) -> Array:
     return stacked
 
 
-def each_window(function: Callable[..., Array], *arrays: Array) -> Iterator[Array]:
+def each_window(function: Callable[..., T], *arrays: Array) -> Iterator[T]:
     """The results, of which memory holds as many as there are threads."""
     threads = thread_count()
     with ThreadPoolExecutor(threads) as pool:

@@ -49,4 +49,13 @@ def test_a_large_token_counts_like_any_other() -> None:
     large[:, 0] *= 1000
     large[1, 7] = x[1, 7] = 0
     np.testing.assert_allclose(_products(large), _products(x), 1e-4, 1e-4)
-    assert np.trace(_products(x)) == pytest.approx(15 * 32, rel=1e-3)
+    assert np.trace(_products(x)[0]) == pytest.approx(15 * 32, rel=1e-3)
+
+
+def test_wide_inputs_have_spans(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = np.random.default_rng(0).standard_normal((2, 8, 80)).astype(np.float32)
+    (expected,) = _products(x)
+    monkeypatch.setattr("edgewright.llm.calibrate._SPAN", 32)
+    for at, part in enumerate(_products(x)):
+        span = slice(32 * at, 32 * at + 32)
+        np.testing.assert_allclose(part, expected[span, span], 1e-5, 1e-5)

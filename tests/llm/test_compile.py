@@ -178,8 +178,10 @@ def test_the_command(cli: Cli, gguf_file: Path, tmp_path: Path) -> None:
     shown = cli("llm", "compile", gguf_file, "-o", path, "--quantize", "int8", "--head", "fp32").out
     assert "linear layers" in shown and "int8" in shown and "fp32" in shown and "tokenizer.json" in shown
     assert "4 bits cost" not in shown
-    shown = cli("llm", "compile", gguf_file, "-o", path, "--quantize", "8da4w").out
+    shown = cli("llm", "compile", gguf_file, "-o", path, "--quantize", "8da4w", "--no-calibrate").out
     assert "4 bits cost a small model much quality" in shown and "--calibrate" in shown
+    shown = cli("llm", "compile", gguf_file, "-o", path, "--quantize", "8da4w").out
+    assert "calibrated on 8192 tokens" in shown and "4 bits cost" not in shown
 
 
 def test_small_models_have_8_bits_unless_4_are_asked_for(cli: Cli, gguf_file: Path, tmp_path: Path) -> None:
