@@ -18,7 +18,7 @@ from tests.repository.test_architecture import ORDER, modules, package_of
 COMPUTED = "(computed)"
 SYSTEM = {  # os, sys and mmap; attributes of OSError
     "O_BINARY", "O_DIRECTORY", "O_NOFOLLOW", "O_NONBLOCK", "fchown", "register_at_fork", "sched_getaffinity", "frozen",
-    "madvise", "errno", "strerror",
+    "MADV_DONTNEED", "MADV_NOHUGEPAGE", "errno", "strerror",
 }  # fmt: skip
 TORCH = {  # nodes, operators, observers, signatures and pass results of torch and torchao; sympy's numbers
     "__module__", "__name__", "_overloadname", "_schema", "activation_post_process", "calculate_qparams", "dtype",

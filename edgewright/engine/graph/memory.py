@@ -128,27 +128,27 @@ class ConstantPool:
 
 def release_pages(source: Array) -> None:
     """Drop the resident pages of an array backed by a read-only mapped file; the kernel reloads them if touched."""
-    _advise(source, "MADV_DONTNEED")
+    _advise(source, getattr(mmap, "MADV_DONTNEED", None))
 
 
 def use_small_pages(source: Array) -> None:
     """Reading a byte of an array backed by a read-only mapped file does not make a huge page resident."""
-    _advise(source, "MADV_NOHUGEPAGE")
+    _advise(source, getattr(mmap, "MADV_NOHUGEPAGE", None))
 
 
-def _advise(source: Array, advice: str) -> None:
-    """Nothing if the array is in other memory, or the system has no such advice."""
+def _advise(source: Array, advice: int | None) -> None:
+    """Nothing if the array is in other memory, or the system has no such advice (None)."""
     owner: Any = source
     while isinstance(owner, np.ndarray | memoryview):
         owner = owner.obj if isinstance(owner, memoryview) else owner.base
-    if not isinstance(owner, mmap.mmap) or not hasattr(mmap, advice) or not memoryview(owner).readonly:
+    if advice is None or not isinstance(owner, mmap.mmap) or not memoryview(owner).readonly:
         return
     start = address_of(source) - address_of(np.frombuffer(owner, np.uint8))
     first = -(-start // mmap.PAGESIZE) * mmap.PAGESIZE
     size = start + source.nbytes - first
     if size > 0 and (source.flags.c_contiguous or source.flags.f_contiguous):
         with suppress(OSError):  # a kernel without huge pages
-            owner.madvise(getattr(mmap, advice), first, size)
+            owner.madvise(advice, first, size)
 
 
 def make_resident(weights: Array) -> Array:
