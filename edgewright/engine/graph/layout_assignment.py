@@ -197,7 +197,9 @@ class LayoutAssignment:
         fits = (
             producer is not None and producer.writes_layout(layout) and value not in fixed and len(readers[value]) == 1
         )
-        if fits and out not in self.context.storages and value not in self.hosts and value.q is None:
+        # A part of a concatenation has other strides than ``layout``.
+        placed = out in self.context.storages or out in self.parts
+        if fits and not placed and value not in self.hosts and value.q is None:
             self.parts[value] = (out, lambda storage: replace(storage, value=value, layout=layout))
             self.hosts.add(out)
 
