@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-from edgewright.quantize.methods import HEADROOM, METHODS, MSE, PERCENTILE, STATEFUL
+from edgewright.quantize.methods import HEADROOM, METHODS, MSE, PERCENTILE
 from tests.compose.draw import Draw, Palette, palette_of
 from tests.compose.models import ACTS, MOST_ELEMENTS, Models
 from tests.compose.motifs import MOTIFS, Block, MissingWordError
@@ -346,7 +346,7 @@ def _improvement(seed: int, quantize: str, has_state: bool) -> dict[str, Any]:
         return {} if has_state else {"train": True}
     if kind >= _TRAINED + _IMPROVED:
         return {}
-    possible = [m for m in (STATEFUL if has_state else METHODS) if m != HEADROOM or quantize.startswith("a16")]
+    possible = [m for m in METHODS if m != HEADROOM or quantize.startswith("a16")]
     methods = [m for m in possible if r.random() < 0.4] or [r.choice(possible)]
     if PERCENTILE in methods and MSE in methods:
         methods.remove(r.choice((PERCENTILE, MSE)))
