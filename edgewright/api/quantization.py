@@ -33,6 +33,7 @@ from edgewright.quantize.methods import ADAROUND, BEST, BIAS, EQUALIZE, SMOOTH
 from edgewright.quantize.observer_statistics import CHUNK_CALLS, Statistics, can_merge, merge, observe_chunks
 
 log = logging.getLogger("edgewright.api")
+_MEASURED = 8  # calls that decide which values share a scale
 _CHECKED = 4  # calls on which a model with scaled channels must compute the same
 
 
@@ -148,6 +149,7 @@ class QuantizationPipeline:
             quantizer = find_quantizer(target.backend).for_target(target.argument)
             quantizer.set_runtime(self._runtime)
             quantizer.integer_io = self._integer_io
+            quantizer.examples = [call.leaves() for call in self._calls[:_MEASURED]]
             apply_recipe(quantizer, recipe, self.modules(), target.name)
             module: Any = self._exported.module()
             original = float_copy(functionalize_buffer_writes(module))

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import fx
-from torchao.quantization.pt2e.quantizer import QuantizationAnnotation, SharedQuantizationSpec
+from torchao.quantization.pt2e.quantizer import QuantizationAnnotation, QuantizationSpec, SharedQuantizationSpec
 from torchao.quantization.pt2e.quantizer.quantizer import Q_ANNOTATION_KEY
 
 from edgewright.backends.table import DYNAMIC, STATIC, Backend
@@ -35,10 +35,11 @@ from edgewright.ir.ports import Act, Index, Port, Range, Same, Tied, Weight
 from edgewright.lowering.passes.value_storage import activation_limits
 from edgewright.quantize.attention_masks import SCORES, watched_masks
 from edgewright.quantize.graph_module import import_module
-from edgewright.quantize.recipes import QuantizationConfig
-from edgewright.quantize.shared_scales import SharingConstraint, solve_sharing
+from edgewright.quantize.recipes import QuantizationConfig, with_own_observer
+from edgewright.quantize.shared_scales import Sharing, SharingConstraint, Span, solve_sharing
 
 ConfigOf = Callable[[Op, OpDef, fx.Node], "QuantizationConfig | None"]
+Measure = Callable[[set[Any]], dict[Any, Span]]
 _BATCH_NORMS = ("aten.batch_norm.default", "aten._native_batch_norm_legit.default")
 _ROUNDINGS = ("floor", "ceil", "round", "trunc")
 _OF_INTEGERS = ("add", "sub", "rsub", "mul", "neg", "abs", "clamp", "maximum", "minimum", "where")  # are integers, too
@@ -64,16 +65,18 @@ class _QuantizedOp:
 
 
 class Annotator:
-    """Annotates one module for one backend. ``inputs_too``: quantize data movement of the module's inputs as well."""
+    """Annotates one module for one backend. ``inputs_too``: quantize data movement of the module's inputs as well.
+    ``measure``: the smallest and largest elements of nodes' results, on calibration data, if there is any."""
 
     def __init__(
         self, module: fx.GraphModule, backend: Backend, config_of: ConfigOf, target: Any = None,
-        inputs_too: bool = False,
+        inputs_too: bool = False, measure: Measure | None = None,
     ) -> None:  # fmt: skip
         self.backend = backend
         self.free = ("get_attr", "placeholder") if inputs_too else ("get_attr",)  # producers quantized at no cost
         self.target = target
         self.config_of = config_of
+        self.measure = measure
         self.graph, self.nodes = import_module(module)
         self.readers: dict[Value, list[Op]] = {}
         for op in self.graph.ops:
@@ -82,17 +85,19 @@ class Annotator:
         self.returned = set(self.graph.outputs)
         self.plans: list[_QuantizedOp] = []
         self.planned: set[Op] = set()  # operators fused into a plan
+        self.quantized: set[fx.Node] = set()  # the first nodes of the plans
         self.scaled: dict[fx.Node, Any] = {}  # nodes whose results have a scale, and their integer range
         self.converted: dict[Any, Any] = {}  # by node and integer range: the first edge that reads it converted
         self.unquantized: dict[str, str] = {}  # by node: why a layer is not quantized
 
     def run(self) -> None:
         self._plan_all()
-        leaders = solve_sharing([self._unit(plan) for plan in self.plans])
+        self.quantized = {plan.nodes[0] for plan in self.plans}
+        sharing = solve_sharing([self._unit(plan) for plan in self.plans], self.measure)
         fixed = {p.result: p for p in self.plans if isinstance(p.ports.get("out"), Range)}
-        masks = watched_masks(leaders)
+        scales = _Scales(sharing, fixed, watched_masks(sharing.leaders))
         for plan in self.plans:
-            _annotate(plan, leaders, fixed, masks)
+            _annotate(plan, scales)
 
     def trained_norms(self) -> set[fx.Node]:
         """The batch norms fused into a layer during quantization-aware training. Annotates nothing."""
@@ -267,7 +272,13 @@ class Annotator:
         # Dynamically quantized activations have no scale to share.
         shared = {} if plan.config.is_dynamic else {e: self._source(e, plan.config) for e in edges}
         sources = {edge: source for edge, source in shared.items() if source is not None}
-        return SharingConstraint(plan.ports, inputs, plan.result, sources)
+        return SharingConstraint(plan.ports, inputs, plan.result, sources, self._read_in_float(plan))
+
+    def _read_in_float(self, plan: _QuantizedOp) -> bool:
+        """True if the result is an output, or read by an operator that is not quantized."""
+        if plan.result is None:
+            return False
+        return any(user.op == "output" or user not in self.quantized for user in plan.result.users)
 
     def _source(self, edge: Any, config: QuantizationConfig) -> Any:
         """The point with whose scale an edge is read: the producer's or, where its value is converted to another
@@ -426,29 +437,39 @@ def _is_float32(node: fx.Node) -> bool:
     return getattr(value, "dtype", None) == torch.float32
 
 
-def _annotate(
-    plan: _QuantizedOp, leaders: dict[Any, Any], fixed: dict[Any, _QuantizedOp], masks: dict[Any, str]
-) -> None:
+@dataclass(frozen=True)
+class _Scales:
+    """What decides the spec of a point: the points with which it shares its scale, the operators with a fixed range by
+    their results, and the masks."""
+
+    sharing: Sharing
+    fixed: dict[Any, _QuantizedOp]
+    masks: dict[Any, str]
+
+    def spec(self, point: Any, plan: _QuantizedOp) -> Any:
+        leader = self.sharing.leaders[point]
+        if leader != point:
+            return SharedQuantizationSpec(leader)
+        port = self.fixed[point].ports["out"] if point in self.fixed else None
+        if isinstance(port, Range):
+            spec = plan.config.known_range_spec(port.lo, port.hi, port.narrows)
+        elif point in self.masks:
+            spec = plan.config.mask_spec(self.masks[point] == SCORES)
+        else:
+            spec = plan.config.activation
+        has_observer = isinstance(spec, QuantizationSpec)
+        return with_own_observer(spec, str(point)) if has_observer and point in self.sharing.own else spec
+
+
+def _annotate(plan: _QuantizedOp, scales: _Scales) -> None:
     first, last = plan.nodes[0], plan.nodes[-1]
     specs: dict[fx.Node, Any] = {}
     for nodes in plan.edges.values():
         for node in nodes:
-            specs[node] = _make_spec((node, first), plan, leaders, fixed, masks)
+            specs[node] = scales.spec((node, first), plan)
     specs.update(plan.weights)
     for node in plan.nodes:
         node.meta[Q_ANNOTATION_KEY] = QuantizationAnnotation(_annotated=True)
     first.meta[Q_ANNOTATION_KEY].input_qspec_map = specs
     if plan.result is not None:
-        last.meta[Q_ANNOTATION_KEY].output_qspec = _make_spec(last, plan, leaders, fixed, masks)
-
-
-def _make_spec(
-    point: Any, plan: _QuantizedOp, leaders: dict[Any, Any], fixed: dict[Any, _QuantizedOp], masks: dict[Any, str]
-) -> Any:
-    leader = leaders[point]
-    if leader != point:
-        return SharedQuantizationSpec(leader)
-    port = fixed[point].ports["out"] if point in fixed else None
-    if isinstance(port, Range):
-        return plan.config.known_range_spec(port.lo, port.hi, port.narrows)
-    return plan.config.mask_spec(masks[point] == SCORES) if point in masks else plan.config.activation
+        last.meta[Q_ANNOTATION_KEY].output_qspec = scales.spec(last, plan)

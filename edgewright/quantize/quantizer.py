@@ -4,6 +4,7 @@ how."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
@@ -27,6 +28,7 @@ from edgewright.quantize.batch_norm_guard import guard_torchao
 from edgewright.quantize.fold_batch_norm import fold_frozen_norms, foldable_norms
 from edgewright.quantize.free_batch import free_batch
 from edgewright.quantize.graph_module import rewrite_module
+from edgewright.quantize.measured_spans import measure_spans
 from edgewright.quantize.recipes import QuantizationConfig, symmetric_config
 
 aten = torch.ops.aten
@@ -65,6 +67,7 @@ class TableQuantizer(Quantizer):  # type: ignore[misc]
         self.unquantized: dict[str, str] = {}  # after annotation, by node: why a layer is not quantized
         self.filter: Callable[[fx.Node], bool] | None = None
         self.kernels = kernel_set("wheel")
+        self.examples: Sequence[Sequence[Any]] = ()  # calibration inputs, flattened: they decide what shares a scale
 
     @classmethod
     def for_target(cls, target: str | None) -> Self:
@@ -172,7 +175,8 @@ class TableQuantizer(Quantizer):  # type: ignore[misc]
         return self._annotator(model).trained_norms()
 
     def _annotator(self, model: fx.GraphModule) -> Annotator:
-        return Annotator(model, self.backend, self.config_of, self.target(), self.inputs_too)
+        measure = partial(measure_spans, model, self.examples) if self.examples else None
+        return Annotator(model, self.backend, self.config_of, self.target(), self.inputs_too, measure)
 
     def _is_qat(self) -> bool:
         settings = (self.everywhere, self.io_config, *self.by_name.values(), *self.by_type.values())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import torch
@@ -126,6 +126,19 @@ class _KnownRangeSpec(QuantizationSpec):  # type: ignore[misc]
     """
 
     scale = "known range"
+
+
+class _OwnSpec(QuantizationSpec):  # type: ignore[misc]
+    """The spec of points that share an observer with each other, and with no other point: see ``_KnownRangeSpec``."""
+
+    scale: str
+
+
+def with_own_observer(spec: QuantizationSpec, name: str) -> QuantizationSpec:
+    """A spec whose observer torchao does not share with readers of the same value. ``name``: unique among these."""
+    own = _OwnSpec(**{f.name: getattr(spec, f.name) for f in fields(spec)})
+    object.__setattr__(own, "scale", name)
+    return own
 
 
 _ACTIVATION_OBSERVERS: dict[str, Any] = {  # the last one of those that apply
