@@ -69,10 +69,9 @@ class _WriteRewriter:
             self.states[node], self.newest[state.target] = state, source
             return
         result = _to_index_put(self.graph, node, state, self._contents(state))
-        if result is None:  # the attribute itself is up to date now
+        if result is None:  # written in place; its result is read from now on
             node.args = (state, *node.args[1:])
-            self.states[node] = state
-            self.newest.pop(state.target, None)
+            self.states[node], self.newest[state.target] = state, node
             return
         result.meta.update(node.meta)
         with self.graph.inserting_after(result):

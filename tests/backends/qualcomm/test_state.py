@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 import torch
 from torch import nn
 
+import edgewright as ew
 from edgewright.backends.qualcomm import (
     QnnPartitioner,
     QnnQuantizer,
@@ -237,6 +239,29 @@ def test_writes_among_others_keep_their_order() -> None:
         with torch.no_grad():
             torch.testing.assert_close(made(*step), wanted(*step), rtol=0, atol=0)
         torch.testing.assert_close(made.cache, wanted.cache, rtol=0, atol=0)
+
+
+class Average(nn.Module):
+    """Two writes in place, one after the other: a moving average, as a norm of a stream keeps it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("average", torch.ones(WIDTH))
+
+    def forward(self, x: torch.Tensor, place: torch.Tensor) -> torch.Tensor:
+        self.average.mul_(0.5).add_(x.abs().mean((0, 1)))
+        return x / (self.average + 1e-5) + self.average[place]
+
+
+@pytest.mark.parametrize("model", [Average, Adding])
+def test_a_write_in_place_is_read_by_what_follows(model: type[nn.Module]) -> None:
+    network: Any = model().eval()
+    steps = STEPS if model is Average else [(torch.rand(1, 1, WIDTH), torch.tensor([n % 4])) for n in range(5)]
+    result = ew.compile(copy.deepcopy(network), steps[0], "sm8650", quantize="a16w8", calibration=steps, evaluate=0,
+                        quiet=True, simulate=True)  # fmt: skip
+    method = result.method()
+    with torch.no_grad():
+        assert min(ratio(network(*step), torch.as_tensor(method.execute(list(step))[0])) for step in steps) > 40
 
 
 def shared(scales: tuple[float, float], **options: Any) -> Any:
