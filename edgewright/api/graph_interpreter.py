@@ -146,9 +146,12 @@ class RoundingNoise(Visitor):
             return value
         if is_quantize(node):
             return self._perturb_integers(node, value)
-        if not value.is_floating_point() or node in self._integer or is_conversion(node) or _aliases_argument(node):
+        if not value.is_floating_point() or node in self._integer or is_conversion(node):
             return value
-        return self.perturb(value, max(self._rounding.real, float(torch.finfo(value.dtype).eps)))
+        if _aliases_argument(node) and not _computes_in_place(node):
+            return value
+        perturbed = self.perturb(value, max(self._rounding.real, float(torch.finfo(value.dtype).eps)))
+        return value.copy_(perturbed) if _aliases_argument(node) else perturbed
 
     def _perturb_integers(self, node: fx.Node, value: torch.Tensor) -> torch.Tensor:
         info = torch.iinfo(value.dtype)
@@ -268,6 +271,12 @@ def _is_random(node: fx.Node) -> bool:
              for i, a in enumerate(schema.arguments)}  # fmt: skip
     share = next((arguments[name] for name in ("dropout_p", "dropout", "p") if name in arguments), None)
     return arguments.get("train", True) is not False and not (isinstance(share, float) and share == 0.0)
+
+
+def _computes_in_place(node: fx.Node) -> bool:
+    """True for arithmetic in place: not for views, and not for copies, which do not round."""
+    schema = getattr(node.target, "_schema", None)
+    return schema is not None and schema.is_mutable and node.target is not torch.ops.aten.copy_.default
 
 
 def _aliases_argument(node: fx.Node) -> bool:

@@ -524,3 +524,21 @@ def test_a_nan_is_an_overflow_only_if_sums_inside_the_layer_can_overflow(
     model.weight.data = scale * torch.tensor([1.0, -1.0]).repeat(8, 4)
     with pytest.raises(error, match=f"; got {seen}"):
         ew.compile(model.eval(), (torch.full((2, 8), 9.0),), "e9955")
+
+
+class InPlace(torch.nn.Module):
+    """Arithmetic in place, which the quantizer leaves in floating point and Exynos stores in 16 bits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = torch.nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return self.fc(y.mul_(0.9).add_(x))
+
+
+def test_arithmetic_in_place_rounds_too() -> None:
+    torch.manual_seed(0)
+    network, inputs = InPlace().eval(), [(torch.randn(2, 4), torch.randn(2, 4)) for _ in range(8)]
+    result = ew.compile(network, inputs[0], "e9955", quantize="a16w16", calibration=inputs, quiet=True)
+    assert not result.report.check.skipped
