@@ -133,8 +133,7 @@ def _make_call(source: str, item: Any, example: Call) -> Call:
         if not example.kwargs:
             raise InputError(source, "must be a tuple: the model's example inputs are", value="a dict")
         named = {
-            name: _match_example(f"{source}: {name}", _tensor(source, value), example.kwargs.get(name))
-            for name, value in item.items()
+            name: _match_structure(f"{source}: {name}", value, example.kwargs.get(name)) for name, value in item.items()
         }
         order = {**dict.fromkeys(n for n in example.kwargs if n in named), **named}  # programs take inputs by position
         return Call((), {name: named[name] for name in order})
@@ -144,8 +143,22 @@ def _make_call(source: str, item: Any, example: Call) -> Call:
     if len(values) != len(example.args):
         remedy = "Yield the inputs alone, without labels: calibration=((x,) for x, label in loader)."
         raise InputError(source, f"must have {plural(len(example.args), 'input')}", value=len(values), remedy=remedy)
-    inputs = [_match_example(source, _tensor(source, g), e) for g, e in zip(values, example.args, strict=True)]
-    return Call(tuple(inputs))
+    return Call(tuple(_match_structure(source, g, e) for g, e in zip(values, example.args, strict=True)))
+
+
+def _match_structure(source: str, value: Any, example: Any) -> Any:
+    """Check an input, which may be a dict, tuple or list of tensors if the example's is."""
+    _, spec = torch.utils._pytree.tree_flatten(example)
+    if spec.is_leaf():
+        return _match_example(source, _tensor(source, value), example)
+    try:
+        values = spec.flatten_up_to(value)
+    except ValueError as error:
+        rule = f"must be structured as the example input, a {type(example).__name__}"
+        raise InputError(source, rule, value=f"{type(value).__name__}: {error}") from error
+    examples = spec.flatten_up_to(example)
+    matched = [_match_structure(source, v, e) for v, e in zip(values, examples, strict=True)]
+    return torch.utils._pytree.tree_unflatten(matched, spec)
 
 
 def _tensor(source: str, value: Any) -> Any:

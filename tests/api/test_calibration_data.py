@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import Tensor, nn
 
+import edgewright as ew
 from edgewright.api.data import Call, load_calls
 from edgewright.api.image_data import ImageOptions
 from edgewright.errors import FileAccessError, InputError, UsageError
@@ -194,3 +196,32 @@ def test_images_and_arrays_for_inputs_by_name(tmp_path: Path) -> None:
     assert found[1].kwargs["ids"].tolist() == [[4, 5, 6, 7]]
     with pytest.raises(InputError, match=r"(?s)mask: must be torch.float32; got torch.int64.*x.to\(torch.float32\)"):
         load_calls([{"ids": torch.zeros(1, 4, dtype=torch.int64), "mask": torch.zeros(1, 4, dtype=torch.int64)}], two)
+
+
+class Cell(nn.Module):
+    """A cell whose state is a tuple, beside a dict of options."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell = nn.LSTMCell(4, 4)
+
+    def forward(self, x: Tensor, state: tuple[Tensor, Tensor], extra: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+        h, c = self.cell(x * extra["gain"] + extra["bias"], state)
+        return h, c
+
+
+def _cell_inputs(bias_first: bool = False) -> tuple[Any, ...]:
+    extra = {"gain": torch.rand(9, 4), "bias": torch.rand(9, 4)}
+    if bias_first:
+        extra = dict(reversed(extra.items()))
+    return torch.rand(9, 4), (torch.rand(9, 4), torch.rand(9, 4)), extra
+
+
+def test_inputs_that_are_tuples_and_dicts() -> None:
+    torch.manual_seed(0)
+    cell, batches = Cell().eval(), [_cell_inputs(bias_first=n % 2 == 1) for n in range(8)]
+    result = ew.compile(cell, batches[0], "xnnpack", quantize="int8", calibration=batches, quiet=True)
+    assert result.report.sqnr is not None and result.report.sqnr > 25
+    wrong = [(batches[0][0], batches[0][1], {"gain": torch.rand(9, 4)})]
+    with pytest.raises(InputError, match="must be structured as the example input, a dict"):
+        ew.compile(cell, batches[0], "xnnpack", quantize="int8", calibration=wrong, quiet=True)
