@@ -1,10 +1,11 @@
 """``quantize="int8-best"``: tries the methods of better rounding, and keeps those that help.
 
-Three parts of the data do not overlap: methods learn from three quarters of the calibration inputs; every fourth
-decides which methods are kept; the report measures on inputs that are neither. So the figures that a user sees are of
-data that nothing was chosen by. Methods are tried one after the other, each on top of those kept before it: as many
-quantizations as there are methods, and one more. The winner then learns from all calibration inputs, so that the file
-is the one that its name gives without a search.
+Three parts of the data do not overlap: methods learn from three quarters of the calibration inputs; every fourth (of
+models with state the last quarter, as calls depend on those before them) decides which methods are kept; the report
+measures on inputs that are neither. So the figures that a user sees are of data that nothing was chosen by. Methods are
+tried one after the other, each on top of those kept before it: as many quantizations as there are methods, and one
+more. The winner then learns from all calibration inputs, so that the file is the one that its name gives without a
+search.
 
 A few dozen inputs say little about a small gain, above all where it is one input's. So a method must gain more than the
 standard error of its gain, which a jackknife over the inputs estimates. Headroom of 16-bit ranges is the exception: it
@@ -29,7 +30,7 @@ from edgewright.api.graph_interpreter import GraphInterpreter
 from edgewright.api.recipe import config_of
 from edgewright.backends import find_quantizer
 from edgewright.errors import UsageError
-from edgewright.frontend.buffers import preserve_buffers
+from edgewright.frontend.buffers import preserve_buffers, writes_state
 from edgewright.quantize.batching import one_thread
 from edgewright.quantize.methods import BEST, HEADROOM, METHODS, MSE, PERCENTILE, join_precision
 
@@ -105,7 +106,7 @@ def choose(session: Session, target: Target, recipe: Recipe) -> Choice:
     return _Search(session, target, recipe).run()
 
 
-def split(calls: Sequence[Call]) -> Samples:
+def split(calls: Sequence[Call], in_sequence: bool = False) -> Samples:
     """The calibration inputs to learn from, and those to choose by.
 
     >>> samples = split([Call((n,)) for n in range(8)])
@@ -116,12 +117,12 @@ def split(calls: Sequence[Call]) -> Samples:
         rule = f"needs at least {_FEWEST} calibration inputs: a quarter chooses the methods that the others teach"
         remedy = "Pass more: calibration=[inputs, ...], or --calibrate calib.npz; a hundred inputs are enough."
         raise UsageError("quantize: -best", rule, value=len(calls), remedy=remedy)
-    return hold_out(calls, len(calls), max(1, len(calls) // _FEWEST))
+    return hold_out(calls, len(calls), max(1, len(calls) // _FEWEST), in_sequence)
 
 
 class _Search:
     def __init__(self, session: Session, target: Target, recipe: Recipe) -> None:
-        samples = split(session.calls)
+        samples = split(session.calls, writes_state(session.exported))
         self._session, self._target, self._recipe = session, target, recipe
         self._preset = (recipe.quantize or "").removesuffix(BEST)
         self._pipeline = session.quantization.with_calls(samples.calibration)

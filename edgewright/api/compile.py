@@ -36,7 +36,7 @@ from edgewright.backends.registry import find_backend
 from edgewright.backends.targets import Target, find_targets, with_options
 from edgewright.errors import AccuracyError, EdgewrightError, ExportError, InputError, MissingError, UsageError
 from edgewright.formats.operator_signatures import OPERATORS
-from edgewright.frontend.buffers import preserve_buffers
+from edgewright.frontend.buffers import preserve_buffers, writes_state
 from edgewright.frontend.eval_mode import eval_mode
 from edgewright.frontend.export import export
 from edgewright.hints import not_among
@@ -295,7 +295,8 @@ class CompileSession:
         if not settings.recipe.quantizes:
             calls = load(calibration, settings.samples)
             return Samples(calls, calls[:evaluate], "given")
-        return hold_out(load(calibration, settings.samples + max(0, evaluate)), settings.samples, evaluate)
+        calls = load(calibration, settings.samples + max(0, evaluate))
+        return hold_out(calls, settings.samples, evaluate, writes_state(self.exported))
 
     def eager(self, *args: Any, **kwargs: Any) -> Any:
         """The original model."""

@@ -49,15 +49,18 @@ class Samples:
     origin: str = "example"
 
 
-def hold_out(calls: Sequence[Call], limit: int, evaluated: int) -> Samples:
+def hold_out(calls: Sequence[Call], limit: int, evaluated: int, in_sequence: bool = False) -> Samples:
     """Split calls into at most ``limit`` for calibration and others for evaluation.
 
     Calls beyond ``limit`` are for evaluation; if there are fewer, every fourth is held out, at even distances because
-    data may be sorted. A single call is used for both.
+    data may be sorted. A single call is used for both. ``in_sequence``: calls depend on those before them, so that the
+    last ones are held out.
 
     >>> samples = hold_out([Call((n,)) for n in range(8)], 128, 8)
     >>> [c.args[0] for c in samples.calibration], [c.args[0] for c in samples.evaluation], samples.origin
     ([0, 1, 2, 4, 5, 6], [3, 7], 'held-out')
+    >>> [c.args[0] for c in hold_out([Call((n,)) for n in range(8)], 128, 8, in_sequence=True).evaluation]
+    [6, 7]
     """
     calls = list(calls)
     if evaluated < 1:
@@ -67,6 +70,8 @@ def hold_out(calls: Sequence[Call], limit: int, evaluated: int) -> Samples:
     count = min(evaluated, max(len(calls) // _HOLD_OUT_EVERY, 1)) if len(calls) > 1 else 0
     if not count:
         return Samples(calls, calls, "calibration")
+    if in_sequence:
+        return Samples(calls[:-count], calls[-count:], "held-out")
     held_out = {(n + 1) * len(calls) // count - 1 for n in range(count)}
     rest = [c for i, c in enumerate(calls) if i not in held_out]
     return Samples(rest, [calls[i] for i in sorted(held_out)], "held-out")

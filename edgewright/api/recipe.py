@@ -199,6 +199,7 @@ def apply_recipe(quantizer: Any, recipe: Recipe, modules: Iterable[str], target:
             return None
         return config.for_training() if trained else config.with_methods(methods)
 
+    require_one_sign(quantizer, [recipe.quantize or FLOAT, *(precision for _, precision in named)], target)
     quantizer.set_global(configured(recipe.quantize or FLOAT))
     paths = set(modules)
     for name, precision in recipe.modules.items():
@@ -208,6 +209,16 @@ def apply_recipe(quantizer: Any, recipe: Recipe, modules: Iterable[str], target:
         quantizer.set_module_name(name, configured(precision))
     for name, precision in recipe.operators.items():
         quantizer.set_operator_type(name, configured(precision))
+
+
+def require_one_sign(quantizer: Any, precisions: Iterable[str], target: str) -> None:
+    """Reject presets with signed and with unsigned activations, if the target has none of them together."""
+    configs = {name: config_of(quantizer, name, target) for name in dict.fromkeys(precisions)}
+    signs = {config.is_unsigned for config in configs.values() if config is not None}
+    if len(signs) > 1 and not quantizer.mixes_signs:
+        rule = f"must have signed or unsigned activations: {target} does not have both in one model"
+        names = ", ".join(name for name, config in configs.items() if config is not None)
+        raise UsageError("precisions", rule, value=names, remedy="The names of unsigned presets begin with u.")
 
 
 def config_of(quantizer: Any, precision: str, target: str) -> Any:

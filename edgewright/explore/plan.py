@@ -215,7 +215,7 @@ def _samples(file: SweepFile, entry: ModelEntry, session: CompileSession) -> Sam
         return Samples(calls, load("evaluate", limit), "given")
     if "calibrate" not in data:
         return Samples([], [session.example][:evaluate], "example")
-    return hold_out(load("calibrate", limit + max(0, evaluate)), limit, evaluate)
+    return hold_out(load("calibrate", limit + max(0, evaluate)), limit, evaluate, writes_state(session.exported))
 
 
 def _store_inputs(store: Store, model: LoadedModel) -> None:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from edgewright.api.best import MARGIN
-from edgewright.api.recipe import FLOAT, Recipe, apply_recipe, config_of
+from edgewright.api.recipe import FLOAT, Recipe, apply_recipe, config_of, require_one_sign
 from edgewright.backends import find_quantizer
 from edgewright.backends.targets import find_target
 from edgewright.errors import ExecutionError, UsageError
@@ -75,7 +75,7 @@ def make_task(
     methods: str = "",
 ) -> Task:
     """Check the precisions, the methods and the recipe against the target. ``precisions``: to choose from; by default
-    all of the target."""
+    all that the target can have in one model."""
     target = find_target(row.target)
     quantizer = find_quantizer(target.backend).for_target(target.argument)
     for name in precisions:
@@ -84,9 +84,18 @@ def make_task(
             rule = f"to choose from must be one of {', '.join((*quantizer.presets, FLOAT))}"
             raise UsageError("precision", rule, value=name, remedy="Methods and `higher` are for recipes.")
     apply_recipe(quantizer, fixed, modules, target.name)
-    presets = [name for name in (*quantizer.presets, FLOAT) if not precisions or name in precisions]
+    presets = [name for name in (*quantizer.presets, FLOAT) if name in (precisions or _together(quantizer))]
+    require_one_sign(quantizer, [*presets, *fixed.modules.values(), *fixed.operators.values()], target.name)
     named_methods(methods)  # raises for an unknown one
     return Task(row, presets, fixed, goal, seed, trials, methods)
+
+
+def _together(quantizer: Any) -> list[str]:
+    """The presets that one model can have together, and floating point. Of signed and unsigned activations, those of
+    the first preset: they differ in nothing else."""
+    configs = {name: preset() for name, preset in quantizer.presets.items()}
+    sign = next(iter(configs.values())).is_unsigned
+    return [*(name for name, c in configs.items() if quantizer.mixes_signs or c.is_unsigned == sign), FLOAT]
 
 
 class Search:

@@ -48,6 +48,7 @@ class TableQuantizer(Quantizer):  # type: ignore[misc]
 
     backend: Backend
     inputs_too: ClassVar[bool] = False  # quantize data movement and pooling of the model's inputs as well
+    mixes_signs: ClassVar[bool] = True  # signed and unsigned activations may be in one model
     # Quantization schemes by the names that users pass; the first is the default.
     presets: ClassVar[Mapping[str, Callable[[], QuantizationConfig]]] = {
         "int8": lambda: symmetric_config(is_per_channel=True)

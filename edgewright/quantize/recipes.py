@@ -55,6 +55,11 @@ class QuantizationConfig:
         return self.activation.dtype in (torch.int16, torch.uint16)
 
     @property
+    def is_unsigned(self) -> bool:
+        """True for activations without a sign."""
+        return self.activation.dtype in (torch.uint8, torch.uint16)
+
+    @property
     def is_per_channel(self) -> bool:
         return self.weight.ch_axis is not None
 

@@ -9,7 +9,7 @@ the pauses are not, and the others are not counted. Another speaker's names of p
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -82,11 +82,11 @@ def silero() -> SileroVad:
     return model.eval()
 
 
-def recording() -> tuple[sounds.Array, sounds.Array]:
-    """Five sentences between pauses, with noise; and for each sample the number of its sentence, or -1."""
+def recording(sentences: Sequence[str] = tuple(sounds.LIBRIVOX)) -> tuple[sounds.Array, sounds.Array]:
+    """Sentences between pauses, with noise; and for each sample the number of its sentence, or -1."""
     pause = np.zeros(sounds.RATE * 3 // 2, np.float32)
     parts, numbers = [pause], [np.full(len(pause), -1)]
-    for number, name in enumerate(sounds.LIBRIVOX):
+    for number, name in enumerate(sentences):
         sentence = sounds.librivox(name)
         parts += [sentence, pause]
         numbers += [np.full(len(sentence), number), np.full(len(pause), -1)]
@@ -97,6 +97,19 @@ def recording() -> tuple[sounds.Array, sounds.Array]:
 def windows(sound: sounds.Array) -> list[torch.Tensor]:
     count = len(sound) // WINDOW
     return list(torch.from_numpy(sound[: count * WINDOW].reshape(count, 1, WINDOW)))
+
+
+def speech(sound: sounds.Array, numbers: sounds.Array) -> sounds.Array:
+    """Of each window of a recording: 1 for speech, 0 for a pause, -1 for what is not counted."""
+    count = len(sound) // WINDOW
+    level = np.sqrt((sound[: count * WINDOW].reshape(count, WINDOW) ** 2).mean(1))
+    owner = numbers[: count * WINDOW].reshape(count, WINDOW)
+    truth = np.full(count, -1)
+    truth[(owner == -1).all(1)] = 0
+    for number in range(numbers.max() + 1):
+        own = (owner == number).all(1)
+        truth[own & (level > _LOUD * level[own].max())] = 1
+    return truth
 
 
 class VoiceActivity(Application):
@@ -131,17 +144,7 @@ class VoiceActivity(Application):
 
     @cached_property
     def truth(self) -> sounds.Array:
-        """Of each window: 1 for speech, 0 for a pause, -1 for what is not counted."""
-        sound, numbers = recording()
-        count = len(sound) // WINDOW
-        level = np.sqrt((sound[: count * WINDOW].reshape(count, WINDOW) ** 2).mean(1))
-        owner = numbers[: count * WINDOW].reshape(count, WINDOW)
-        truth = np.full(count, -1)
-        truth[(owner == -1).all(1)] = 0
-        for number in range(len(sounds.LIBRIVOX)):
-            own = (owner == number).all(1)
-            truth[own & (level > _LOUD * level[own].max())] = 1
-        return truth
+        return speech(*recording())
 
     def score(self, answers: Any, original: Any) -> dict[str, float]:
         counted = self.truth >= 0

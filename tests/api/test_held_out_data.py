@@ -37,6 +37,26 @@ def test_what_is_measured_on_is_not_calibrated_with() -> None:
     assert len(numbers(100)[1]) == 8
 
 
+def test_of_calls_that_depend_on_each_other_the_last_are_held_out() -> None:
+    """The others would have gaps, and states that no application sees."""
+
+    class Sum(torch.nn.Module):
+        total: torch.Tensor
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("total", torch.zeros(1))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.total.add_(x)
+            return self.total * x
+
+    data = [torch.full((1,), float(n)) for n in range(12)]
+    session = CompileSession(Sum(), data[0], data, Settings(Recipe("int8")), Stages(quiet=True))
+    assert [float(call.args[0]) for call in session.calls] == list(range(9))
+    assert [float(call.args[0]) for call in session.evaluated] == [9, 10, 11]
+
+
 def test_of_one_input_nothing_can_be_held_out() -> None:
     assert numbers(1) == ([0], [0], "calibration")
     assert numbers(4, evaluated=0) == ([0, 1, 2, 3], [], "calibration")

@@ -202,6 +202,14 @@ def test_16_bit_activations_have_headroom_unless_methods_are_named() -> None:
     assert result.program == plain.buffer
 
 
+def test_unsigned_activations_are_not_proposed_beside_signed_ones() -> None:
+    """Exynos does not have both in one model, and they differ in nothing else."""
+    signed, unsigned = (search("e9955", min_sqnr=1, trials=1, **options) for options in
+                        ({}, {"precisions": ["ua8w8", "ua16w16", "float"]}))  # fmt: skip
+    assert list(signed.task.presets) == ["int8", "a16w16", "float"]
+    assert list(unsigned.task.presets) == ["ua8w8", "ua16w16", "float"]
+
+
 def test_rounding_is_learned_if_no_quantized_program_is_accurate() -> None:
     """So that layers need not be in floating point, and only then: it takes time."""
     options: dict[str, Any] = {"minimize": "size", "precisions": ["int8", "float"]}
@@ -238,6 +246,11 @@ def test_learned_rounding_that_gains_nothing_is_left_out(monkeypatch: pytest.Mon
         ({"metric": f"{NETS}:eror"}, "Did you mean error?"),
         ({"calibration": search_nets.data(1)}, "needs inputs to calibrate with, and others to measure on"),
         ({"sampels": 3}, "Did you mean samples?"),
+        (
+            {"target": "e9955", "recipe": {"modules": {"block": "ua16w16"}}, "precisions": ["int8"]},
+            "must have signed or unsigned activations: e9955 does not have both in one model; got int8, ua16w16",
+        ),
+        ({"target": "e9955", "precisions": ["int8", "ua8w8"]}, "got int8, ua8w8"),
         ({"methods": "adaruond"}, "Did you mean adaround?"),
         ({"methods": "mse+percentile"}, "must have one of the methods percentile and mse"),
     ],

@@ -177,7 +177,7 @@ def test_best_methods_are_measured_in_sequence(kind: type[nn.Module]) -> None:
     ).report
     assert [trial.precision for trial in report.trials][:2] == ["int8", "int8+equalize"]
     assert any("adaround" in trial.precision for trial in report.trials)
-    samples = split([Call(call) for call in data])
+    samples = split([Call(call) for call in data], in_sequence=True)
     learn, choose = ([call.args for call in part] for part in (samples.calibration, samples.evaluation))
     same = ew.compile(
         kind(), data[0], "xnnpack", quantize="int8", calibration=learn, evaluate=choose, samples=32, quiet=True

@@ -78,6 +78,7 @@ class EnnQuantizer(TableQuantizer):
     """
 
     backend = BACKEND
+    mixes_signs: ClassVar[bool] = False
     presets: ClassVar = {
         "int8": lambda: get_quant_config(Precision.A8W8, is_per_channel=True),
         "a16w16": lambda: get_quant_config(Precision.A16W16, is_per_channel=True),
