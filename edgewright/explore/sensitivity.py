@@ -108,9 +108,10 @@ def _describe(layers: QuantizedLayers, layer: QuantizedLayer) -> LayerErrors:
     value = next(node for node in layers.exact.graph.nodes if node.name == layer.name).meta.get("val")
     constants = {a for node in nodes for a in layers.exact_node(node.name).all_input_nodes if a.op == "get_attr"}
     weights = sum(_attribute(layers.exact, str(node.target)).numel() for node in constants)
-    operator = next(iter(names), layer.operator)
+    nameable = bool(nodes) and bool(layer.module or names)  # by a recipe: writes of state are not in the op table
+    unit = unit_of(layer.module, next(iter(names), layer.operator)) if nameable else ""
     return LayerErrors(
-        layer.name, unit_of(layer.module, operator) if nodes else "", names, layers.sources(layer),
+        layer.name, unit, names, layers.sources(layer),
         int(value.numel()) if isinstance(value, torch.Tensor) else 0, weights, bool(nodes),
     )  # fmt: skip
 

@@ -209,6 +209,16 @@ def test_a_metric_leaves_nothing_in_the_state_of_the_model_that_is_searched() ->
     assert float(model.hidden.abs().max()) == 0.0 == float(model.calls)
 
 
+def test_a_search_mixes_precisions_of_a_model_that_copies_to_its_state() -> None:
+    """Writes of state are no units: no recipe can name them."""
+    data = sequence(32)
+    found = ew.search(
+        Cell(), data[0], "e9955", calibration=data, min_sqnr=45, minimize="size", precisions=["int8", "a16w16"],
+        trials=4, quiet=True,
+    )  # fmt: skip
+    assert not found.findings.failures and any(", " in point.name for point in found.points)
+
+
 class Overwriting(nn.Module):
     """Writes to its input, which an application passes again."""
 
