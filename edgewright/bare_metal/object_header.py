@@ -142,7 +142,9 @@ def _structure(ports: Sequence[Port], name: str, side: str, qualifier: str) -> I
 def _function(about: ObjectDescription) -> Iterator[str]:
     name, macro = about.name, about.name.upper()
     yield f"/* Computes the outputs. arena: {macro}_ARENA_SIZE bytes at a multiple of {macro}_ARENA_ALIGNMENT."
-    yield " * Inputs, outputs and arena must not overlap. Calls with different arenas may run at the same time. */"
+    yield " * Inputs, outputs and arena must not overlap. Calls with different arenas may run at the same time."
+    needed = [symbol for symbol in about.object.external if symbol != object_file.npu_hook(name)]
+    yield f" * Functions that it needs of C's library: {', '.join(needed) or 'none'}. */"
     yield f"int {name}_run(const {name}_inputs *inputs, {name}_outputs *outputs, void *arena);"
     if about.npu.calls:
         yield ""

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from edgewright.bare_metal.object_export import build_object, export_object
+from edgewright.bare_metal.object_header import object_header
 from edgewright.engine.cross_target import CROSS_TARGETS
 from tests.bare_metal import tiny_networks
 from tests.bare_metal.boards import require_tools
@@ -78,6 +79,24 @@ def undefined_symbols(data: bytes, folder: Path) -> set[str]:
     return {name.removeprefix("_") if apple else name for name in listed.split()}
 
 
+@pytest.mark.parametrize("name", ["ds_cnn", "lstm"])
+def test_code_for_cortex_m85_has_instructions_of_cortex_m55_only(name: str, tmp_path: Path) -> None:
+    """QEMU has no Cortex-M85, so its Cortex-M55 runs this code in other tests. LLVM's disassembler, told that the
+    processor is one with fewer instructions, marks what it does not have."""
+    require_tools("llvm-objdump", "llvm-objcopy")
+    export_object(compile_network(name, tmp_path), tmp_path, "cortex-m85")
+    code = tmp_path / "code.o"  # without what the file says about its processor
+    subprocess.run(["llvm-objcopy", "--remove-section=.ARM.attributes", tmp_path / "model.o", code], check=True)
+
+    def unknown(processor: str, architecture: str) -> int:
+        command = ["llvm-objdump", "-d", f"--mcpu={processor}", f"--triple=thumb{architecture}-none-eabi", code]
+        shown = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        return shown.count("<unknown>")
+
+    assert unknown("cortex-m55", "v8.1m.main") == 0
+    assert unknown("cortex-m33", "v8m.main") > 0
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(tiny_networks.NETWORKS))
 def test_networks_call_nothing_but_copies(name: str, tmp_path: Path) -> None:
@@ -93,5 +112,7 @@ def test_float64_is_computed_in_the_object(target: str, tmp_path: Path) -> None:
     require_tools("llvm-nm")
     x = (torch.randn(3, 16, generator=torch.Generator().manual_seed(0)),)
     path = save(FloatingPoint(), x, tmp_path / "net.pte", quantize="dynamic")
-    made = build_object(path, target).object
-    assert undefined_symbols(made.data, tmp_path) == set(made.external) <= EXTERNAL
+    about = build_object(path, target)
+    needed = undefined_symbols(about.object.data, tmp_path)
+    assert needed == set(about.object.external) <= EXTERNAL
+    assert f"needs of C's library: {', '.join(sorted(needed)) or 'none'}. */" in object_header(about)
