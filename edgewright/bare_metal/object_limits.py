@@ -6,13 +6,14 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from edgewright.bare_metal.describe import Port
 from edgewright.bare_metal.object_header import NpuMemory
 from edgewright.engine.object_file import CpuCode, NpuCall, Section
 from edgewright.engine.plan import Address, Plan
 from edgewright.errors import LimitError
 from edgewright.formats import schema
-from edgewright.ir.dtypes import ScalarType
 from edgewright.report.collect import delegate_contents
 from edgewright.report.graphs import stream_groups
 from edgewright.report.layer_sizes import NO_LAYER, delegate_bytes
@@ -63,7 +64,7 @@ class Limits:
 
     def _remedy(self, in_flash: bool) -> str:
         weights = (v for part in self.parts.parts if isinstance(part, CpuPart) for v in part.graph.values())
-        if any(v.constant and v.dtype == ScalarType.FLOAT32 and len(v.shape) > 1 for v in weights):
+        if any(v.constant and v.dtype == np.float32 and len(v.shape) > 1 for v in weights):
             return "Quantize to int8, or reduce the width or the input size of the model."
         if in_flash:
             compress = "Prune or cluster the weights (edgewright.compress), or reduce" if self.npu.calls else "Reduce"

@@ -7,12 +7,13 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from edgewright.backends.registry import find_backend
-from edgewright.backends.targets import Target
+from edgewright.backends.targets import Target, all_targets, find_target
 from edgewright.bare_metal.object_header import ObjectDescription
 from edgewright.cli.run import parse_memory
 from edgewright.console import clean, console, table
 from edgewright.engine.cross_target import CROSS_TARGETS, find_cross_target
 from edgewright.errors import UsageError
+from edgewright.hints import did_you_mean
 from edgewright.units import size
 
 CPU_BACKEND = "xnnpack"  # whose programs are compiled for processors
@@ -46,11 +47,17 @@ def select_processors(args: argparse.Namespace) -> list[str]:
         raise UsageError("--emit object", "goes with --target, not with --backend")
     if args.cpu is not None and named:
         raise UsageError("--cpu", "is for an NPU's --target; this one is a processor already", value=named[0])
+    rest = [name for name in args.target if name.lower() not in CROSS_TARGETS]
+    for name in rest:  # before a misspelled processor is taken for an NPU
+        hint = did_you_mean(name, CROSS_TARGETS, limit=3) if name.lower() not in all_targets() else ""
+        if hint:
+            rule = "must be a processor that object files are written for, or an NPU beside one"
+            raise UsageError("target", rule, value=name, remedy=hint)
+        find_target(name)
     if args.cpu is None and not named:
         raise UsageError(
             "--emit object", "needs a processor", remedy="Add --target cortex-m55, or --cpu beside an NPU."
         )
-    rest = [name for name in args.target if name.lower() not in CROSS_TARGETS]
     if named and rest:
         remedy = "For the processor beside an NPU, say --cpu. For both, call the command twice."
         raise UsageError("--target", "must not name processors and other devices", value=rest[0], remedy=remedy)

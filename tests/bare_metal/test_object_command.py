@@ -60,6 +60,8 @@ def test_compile_emits_objects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
     [
         (("--target", "cortex-m55", "-o", "m.pte"), "--target: is a processor that object files"),
         (("--target", "ethos-u55-128", "--emit", "object"), "--emit object: needs a processor"),
+        (("--target", "cortex-m5", "--emit", "object"), "got cortex-m5\n  Did you mean cortex-m55"),
+        (("--target", "qcc999", "--emit", "object"), "target: must be one that a backend declares; got qcc999"),
         (("--target", "cortex-m4", "--target", "xnnpack", "--emit", "object"), "must not name processors and other"),
         (("--target", "cortex-m4", "--cpu", "cortex-m7", "--emit", "object"), "--cpu: is for an NPU's --target"),
         (("--target", "sm8550", "--cpu", "cortex-m7", "--emit", "object"), "--emit object: is for processors"),

@@ -65,9 +65,9 @@ def test_what_does_not_fit_names_the_layer_that_takes_most(tmp_path: Path) -> No
     """Of flash, the layer with most weights; of memory, the one with the largest tensors."""
     layers = {"wide": torch.nn.Linear(8, 900), "deep": torch.nn.Linear(900, 40), "last": torch.nn.Linear(40, 4)}
     path = save(torch.nn.Sequential(OrderedDict(layers)), (torch.ones(5, 8),), tmp_path / "layers.pte")
-    with pytest.raises(LimitError, match=r"Largest layer: deep \(14\d KiB\)"):
+    with pytest.raises(LimitError, match=r"Quantize to int8.* Largest layer: deep \(14\d KiB\)"):
         build_object(path, "cortex-m4", flash=100_000)
-    with pytest.raises(LimitError, match=r"Largest layer: (wide|deep) \(1\d\.\d KiB\)"):
+    with pytest.raises(LimitError, match=r"Quantize to int8.* Largest layer: (wide|deep) \(1\d\.\d KiB\)"):
         build_object(path, "cortex-m4", sram=10_000)
 
 
