@@ -45,9 +45,14 @@ def live_in_tensors(plan: schema.ExecutionPlan, values: Values, steps: Sequence[
 
 def has_state(plan: schema.ExecutionPlan, values: Values, steps: Sequence[Step]) -> bool:
     """Whether an execution may read what an earlier one wrote. Conservative with branches and moves."""
+    return bool(state_tensors(plan, values, steps))
+
+
+def state_tensors(plan: schema.ExecutionPlan, values: Values, steps: Sequence[Step]) -> set[int]:
+    """Tensors that an execution may read as an earlier one wrote them."""
     calls = [step for step in steps if isinstance(step, DelegateStep | KernelStep)]
     changed = (i for step in calls for i in (*step.outputs, *step.mutated))
-    return bool(live_in_tensors(plan, values, calls) & set(tensor_indices(changed, values)))
+    return live_in_tensors(plan, values, calls) & set(tensor_indices(changed, values))
 
 
 def tensor_indices(indices: Iterable[int], values: Values) -> Iterable[int]:

@@ -61,6 +61,23 @@ def test_a_size_that_depends_on_values_is_rejected_with_the_operator(tmp_path: P
         build_object(path, "cortex-m4")
 
 
+class _Counter(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls.add_(1)
+        return x * self.calls
+
+
+def test_state_is_rejected_with_the_layer_that_keeps_it(tmp_path: Path) -> None:
+    layers = OrderedDict(front=torch.nn.Linear(8, 4), count=_Counter())
+    path = save(torch.nn.Sequential(layers), (torch.ones(1, 8),), tmp_path / "state.pte")
+    with pytest.raises(UnsupportedOperatorError, match="layer count: must keep no state between calls\n"):
+        build_object(path, "cortex-m4")
+
+
 def test_what_does_not_fit_names_the_layer_that_takes_most(tmp_path: Path) -> None:
     """Of flash, the layer with most weights; of memory, the one with the largest tensors."""
     layers = {"wide": torch.nn.Linear(8, 900), "deep": torch.nn.Linear(900, 40), "last": torch.nn.Linear(40, 4)}

@@ -15,7 +15,7 @@ from edgewright.ir.graph import Graph
 from edgewright.ir.layer_names import fill_origins, layer_of
 from edgewright.ir.numerics import FLOAT32, Numerics
 from edgewright.runtime.delegate_calls import DelegateStep
-from edgewright.runtime.input_aliasing import covers, has_state, overlaps, tensor_indices
+from edgewright.runtime.input_aliasing import covers, overlaps, state_tensors, tensor_indices
 from edgewright.runtime.jit.graph_builder import GraphBuilder
 from edgewright.runtime.jit.segment_step import can_analyze
 from edgewright.runtime.jit.segments import SegmentBuilder, written_tensors
@@ -65,9 +65,12 @@ def split_method(method: Method) -> MethodParts:
             raise UnsupportedOperatorError(
                 f"method {method.name!r}", "must be straight-line code: it has control flow", remedy=remedy
             )
-    if has_state(plan, values, steps):
+    state = state_tensors(plan, values, steps)
+    if state:
         remedy = "Make the state an input and an output of forward()."
-        raise UnsupportedOperatorError(f"method {method.name!r}", "must keep no state between calls", remedy=remedy)
+        layer = next(filter(None, (_first_reader(index, steps) for index in sorted(state))), "")
+        subject = f"layer {layer}" if layer else f"method {method.name!r}"
+        raise UnsupportedOperatorError(subject, "must keep no state between calls", remedy=remedy)
     builder = _PartBuilder(plan, values, steps, method.memory_limit, 1)
     if steps and not can_analyze(steps):
         raise UnsupportedOperatorError(f"method {method.name!r}", "must be calls of stock kernels and delegates")
