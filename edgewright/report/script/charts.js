@@ -6,7 +6,7 @@ import { zoom, zoomIdentity, zoomTransform } from "d3-zoom";
 import { button, bytes, duration, make, onShow, steady, svgElement, time, timeTick } from "./page.js";
 import { addTips, showTips } from "./tips.js";
 
-const LABEL = 30, TICK = 110; // pixels that a name, and a tick with its text, have at least
+const LABEL = 30, TICK = { time: 110, instruction: 60 }; // pixels that a name, and a tick with its text, have at least
 const STEP = 60, FINEST = 1e5;
 
 class Strip {
@@ -65,7 +65,7 @@ class Strip {
   drawTicks(start, length) {
     this.chart.querySelectorAll(".tick").forEach((tick) => tick.remove());
     const half = this.isTime ? 0 : 0.5; // an instruction has a column
-    const values = ticks(start, start + length, Math.max(Math.floor((this.width || 1) / TICK), 2))
+    const values = ticks(start, start + length, Math.max(Math.floor((this.width || 1) / TICK[this.chart.dataset.unit]), 2))
       .filter((value) => (this.isTime || Number.isInteger(value)) && value + half >= start && value + half <= Math.min(start + length, this.total));
     const step = values.length > 1 ? values[1] - values[0] : length;
     for (const value of values) {
