@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from edgewright.report.model import FileReport, GraphView, Node, Report, Span, Timeline
+from edgewright.report.model import Arena, Block, FileReport, GraphView, Node, Report, Span, Timeline
 from edgewright.report.page import save
 from edgewright.units import size
 from tests.report.programs import large, portable
@@ -184,6 +184,28 @@ def attention(module: str, first: int) -> list[Node]:
     ]  # fmt: skip
 
 
+def test_branches_of_unequal_length_do_not_cross(open_page: Any, tmp_path: Path) -> None:
+    """A recurrent cell over six steps, without modules."""
+    nodes = [Node("c", "state", "", "xnnpack"), Node("h", "state", "", "xnnpack")]
+    cell, hidden = 0, 1
+
+    def add(*reads: int) -> int:
+        nodes.append(Node(f"n{len(nodes)}", "mul", "", "xnnpack", reads))
+        return len(nodes) - 1
+
+    for _ in range(6):
+        gates = add(add(), hidden)
+        inputs, forget, update, output = (add(add(gates)) for _ in range(4))
+        cell = add(add(forget, cell), add(inputs, update))
+        hidden = add(add(cell), output)
+    view = GraphView("model", "made up", nodes, len(nodes))
+    save(Report("lstm", [FileReport("lstm", graphs=[view])]), tmp_path / "lstm.html")
+    page, _ = open_graph(open_page, tmp_path / "lstm.html")
+    lines, boxes = drawing(page)
+    assert len(boxes) == len(nodes) == 92 and len(lines) == 114
+    assert crossings(lines) == 0
+
+
 @pytest.fixture
 def attentions(tmp_path: Path) -> Path:
     nodes = [node for i in range(3) for node in attention(f"net.block{i}", 10 * i)]
@@ -336,6 +358,18 @@ def test_two_fingers_zoom_a_chart_and_one_scrolls_the_page(open_page: Any, neste
     pinch(page, (box["x"] + 0.5 * box["width"], box["y"] + 40), 60, 180)
     scale = chart.evaluate("c => c.strip.view.k")
     assert scale == pytest.approx(3, rel=0.05)
+
+
+def test_a_chart_of_few_instructions_has_nothing_to_zoom(open_page: Any, tmp_path: Path) -> None:
+    report = portable()
+    report.memory.arenas = [Arena("forward", 1, 64, [Block("input 0", 0, 0, 0, 64)], 1, 64, 0, 1, [(0, 64)])]
+    save(Report("one", [report]), tmp_path / "one.html")
+    page = open_page(tmp_path / "one.html")
+    chart, box = chart_of(page, "Memory")
+    assert page.locator("#memory .tools").count() == 0 and chart.locator(".tick").all_text_contents() == ["#0"]
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] - 40)
+    assert page.locator(".tip").inner_text().split("\n") == ["instruction #0: 64 B live",
+                                                             "input 0: 64 B at 0, instructions 0 to 0"]  # fmt: skip
 
 
 def test_print_shows_all_of_a_zoomed_chart(open_page: Any, nested: Path) -> None:

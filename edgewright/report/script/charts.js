@@ -23,7 +23,7 @@ class Strip {
     this.cursor = svgElement("line", { class: "cursor", y1: 0, y2: Number(this.tickY) - 12, visibility: "hidden" });
     chart.append(this.cursor);
     this.addPointers();
-    this.addKeys();
+    if (this.zoom.scaleExtent()[1] > 1) this.addKeys();
     addTips(chart, (event) => this.about(event));
     onShow(() => this.fit());
     addEventListener("beforeprint", () => this.draw(zoomIdentity));
@@ -109,6 +109,7 @@ class Strip {
     const pan = (by) => chart.interrupt().call(this.zoom.translateBy, by / this.view.k, 0);
     const all = () => this.focus(null);
     const actions = { "+": () => scale(1.5), "=": () => scale(1.5), "-": () => scale(1 / 1.5), 0: all, Escape: all, ArrowLeft: () => pan(STEP), ArrowRight: () => pan(-STEP) };
+    this.plot.classList.add("zooms");
     this.plot.setAttribute("tabindex", "0");
     this.plot.setAttribute("role", "group");
     this.plot.setAttribute("aria-label", `${title}. Plus and minus zoom, arrow keys pan, 0 shows everything.`);

@@ -8,7 +8,7 @@ const PAD = 20, TITLE = 22, NARROWEST = 90, PORT = [1, 0];
 // dagre's time grows with the boxes of a module and the rows that its edges pass. These are limits within which nobody
 // notices it: of one module, and of all modules of a drawing (`total`). Its layout may be so much wider than the fast one,
 // or `wide` pixels in any case.
-const LIMITS = { boxes: 120, length: 250, total: 500, wider: 1.7, wide: 1200 };
+const LIMITS = { boxes: 120, length: 250, total: 300, wider: 1.7, wide: 1200 };
 
 export { GAP_Y };
 
@@ -105,8 +105,9 @@ const choose = (sizes, edges, entries, exits, budget) => {
   const rank = ranksOf(sizes.length, edges, entries, exits);
   const ours = judge(byBarycenter(sizes, edges, rank), sizes, edges, rank);
   const length = edges.reduce((sum, [from, to]) => sum + rank[to] - rank[from], 0);
-  if (sizes.length > LIMITS.boxes || length > LIMITS.length || !ours.crossings()) return ours;
+  if (sizes.length > LIMITS.boxes || length > LIMITS.length) return ours;
   if (length > budget.left) return { ...ours, hurried: true };
+  if (!ours.crossings()) return ours;
   budget.left -= length;
   const theirs = judge(byDagre(sizes, edges, rank), sizes, edges, rank);
   const width = (made) => made.right - made.left;
