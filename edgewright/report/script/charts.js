@@ -119,7 +119,7 @@ class Strip {
       event.preventDefault();
       action();
     });
-    this.plot.before(make("div", { class: "tools" }, button("+", `Zoom into ${title}`, () => scale(1.5)),
+    this.plot.after(make("div", { class: "tools" }, button("+", `Zoom into ${title}`, () => scale(1.5)),
       button("−", `Zoom out of ${title}`, () => scale(1 / 1.5)), button("all", `Show all of ${title}`, all)));
   }
 
