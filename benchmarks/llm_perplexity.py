@@ -4,8 +4,8 @@
 
 The text is Alice's Adventures in Wonderland (``tests/data/alice.txt``), in windows of 512 tokens, each from an empty
 cache; all tokens but the first of a window count. Ours is run token by token by the compiled program. llama.cpp runs
-the same model with its layers in Q4_0, rounded by its own rule, and the model's own file. Calibration is by another
-text: one that is given, or Python's documentation, ``pydoc_data``.
+the same model with its layers in Q4_0, rounded by its own rule, and the model's own file. Calibration is by our own
+text, and by another one: one that is given, or Python's documentation, ``pydoc_data``.
 """
 
 from __future__ import annotations
@@ -56,15 +56,15 @@ def results(args: argparse.Namespace, folder: Path, windows: np.ndarray) -> Iter
     yield "llama.cpp, the model's own file", theirs(library, args.model, windows, args.threads)
     write_q4_0(args.model, folder / "q4_0.gguf")
     yield "llama.cpp, Q4_0", theirs(library, folder / "q4_0.gguf", windows, args.threads)
-    compile_checkpoint(args.model, folder / "searched.pte")
-    yield "Edgewright, 8da4w", ours(folder / "searched.pte", windows)
-    compile_checkpoint(folder / "q4_0.gguf", folder / "carried.pte")
-    yield "Edgewright, 8da4w of the Q4_0 file", ours(folder / "carried.pte", windows)
     text = args.calibrate or folder / "pydoc.txt"
     if not args.calibrate:
         text.write_text("\n\n".join(pydoc_data.topics.topics[name] for name in sorted(pydoc_data.topics.topics)))
-    compile_checkpoint(args.model, folder / "calibrated.pte", calibrate=text)
-    yield f"Edgewright, 8da4w, calibrated on {text.name}", ours(folder / "calibrated.pte", windows)
+    for kind, model in (("", args.model), (" of the Q4_0 file", folder / "q4_0.gguf")):
+        for way, calibrate in (
+            (", not calibrated", False), (", as by default", True), (f", calibrated on {text.name}", text),
+        ):  # fmt: skip
+            compile_checkpoint(model, folder / "model.pte", calibrate=calibrate)
+            yield f"Edgewright, 8da4w{kind}{way}", ours(folder / "model.pte", windows)
 
 
 def main() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from edgewright.errors import UsageError
 from edgewright.llm.float_decoder import FloatDecoder, linear, round_windows
 from edgewright.llm.gptq import CalibratedRounding
 from edgewright.llm.quantize_weights import QuantizedWeights, held_groups
@@ -19,6 +20,7 @@ from edgewright.llm.window_threads import each_window
 Array = np.ndarray[Any, Any]
 
 TOKENS = 8192  # of the text, at most
+OWN_TOKENS = 4096  # of a text of ours
 _SPAN = 2048  # columns whose errors compensate each other: memory is its square, and time its cube
 
 
@@ -52,7 +54,11 @@ class Calibration:
         """Round linear layers that read ``x``; their outputs, with the rounded weights."""
         checkpoint = self._decoder.checkpoint
         inputs = round_windows(x)
-        rounding, outputs = CalibratedRounding(_products(inputs), self._group), []
+        products, outputs = _products(inputs), []
+        if not all(np.isfinite(part).all() for part in products):
+            rule = "must be finite on the calibration text"
+            raise UsageError(f"inputs of {names[0]}", rule, remedy="Is the checkpoint complete? Use --no-calibrate.")
+        rounding = CalibratedRounding(products, self._group)
         for name in names:
             matrix = checkpoint.load(name)
             own = rounding.round(matrix, held_groups(checkpoint.tensors[name], self._group))

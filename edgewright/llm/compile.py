@@ -9,13 +9,13 @@ from pathlib import Path
 
 from edgewright.errors import UsageError
 from edgewright.ir.graph import Array
-from edgewright.llm.calibrate import TOKENS as CALIBRATION_TOKENS
-from edgewright.llm.calibrate import Calibration
+from edgewright.llm.calibrate import OWN_TOKENS, TOKENS, Calibration
 from edgewright.llm.calibration_text import LONG_TEXT
 from edgewright.llm.checkpoint import Checkpoint, open_checkpoint
 from edgewright.llm.decoder import build_decoder
 from edgewright.llm.float_decoder import FloatDecoder
-from edgewright.llm.perplexity import CALIBRATED, FLOAT, NEAREST, SEARCHED, TOKENS, PerplexityMeasurement
+from edgewright.llm.perplexity import CALIBRATED, FLOAT, NEAREST, SEARCHED, PerplexityMeasurement
+from edgewright.llm.perplexity import TOKENS as PERPLEXITY_TOKENS
 from edgewright.llm.program_file import (
     ConstantMethod,
     LlmReport,
@@ -39,8 +39,8 @@ _MIN_CALIBRATION = 256  # tokens
 def compile_checkpoint(
     checkpoint: str | Path | Checkpoint, output: str | Path, precision: Precision | None = None, *,
     max_seq_len: int | None = None, max_context_len: int | None = None, vocabulary: Vocabulary | None = None,
-    calibrate: str | Path | bool | None = None, perplexity: str | Path | None = None, perplexity_tokens: int = TOKENS,
-    on_layer: Callable[[], None] = lambda: None,
+    calibrate: str | Path | bool | None = None, perplexity: str | Path | None = None,
+    perplexity_tokens: int = PERPLEXITY_TOKENS, on_layer: Callable[[], None] = lambda: None,
 ) -> LlmReport:  # fmt: skip
     """Compile a checkpoint to ``output``, and write its tokenizer beside it, as ``output``'s name with
     ``.tokenizer.json``.
@@ -93,13 +93,14 @@ class _Texts:
             return None
         if precision.linear != "8da4w":
             raise UsageError("calibration", "is for 4-bit linear layers (8da4w)", value=precision.linear)
-        own = text is True
-        tokens = tokens_of(LONG_TEXT, self.vocabulary) if text is True else read_tokens(text, self.vocabulary)
-        length = min(OWN_TEXT_LENGTH, self._length) if own else self._length
-        windows = windows_of(*tokens, length, CALIBRATION_TOKENS, spread=True)
+        if text is True:
+            tokens, length, limit = tokens_of(LONG_TEXT, self.vocabulary), OWN_TEXT_LENGTH, OWN_TOKENS
+        else:
+            tokens, length, limit = read_tokens(text, self.vocabulary), LENGTH, TOKENS
+        windows = windows_of(*tokens, min(length, self.max_context), limit, spread=True)
         if windows.size < _MIN_CALIBRATION:
             rule = f"must have at least {_MIN_CALIBRATION} tokens to calibrate on"
-            raise UsageError("our text" if own else str(text), rule, value=windows.size)
+            raise UsageError("our text" if text is True else str(text), rule, value=windows.size)
         return Calibration(self._decoder(windows), windows, precision.group_size)
 
     def _needs_calibration(self, precision: Precision) -> bool:
@@ -114,15 +115,11 @@ class _Texts:
     ) -> PerplexityMeasurement:
         if limit < 2:
             raise UsageError("tokens of perplexity", "must be 2 or more", value=limit)
-        windows = windows_of(*read_tokens(path, self.vocabulary), self._length, limit)
+        windows = windows_of(*read_tokens(path, self.vocabulary), min(LENGTH, self.max_context), limit)
         linear = precision.linear
         program = {"8da4w": CALIBRATED if calibrated else SEARCHED, "int8": NEAREST, "fp32": FLOAT}[linear]
         group = precision.group_size if linear == "8da4w" else 0
         return PerplexityMeasurement(self._decoder(windows), windows, program, group=group, dynamic=linear != "fp32")
-
-    @property
-    def _length(self) -> int:
-        return min(LENGTH, self.max_context)
 
     def _decoder(self, windows: Array) -> FloatDecoder:
         return FloatDecoder(self.source, windows.shape[1], self.max_context)

@@ -15,10 +15,11 @@ from edgewright import llm
 from edgewright.errors import FormatError, UsageError
 from edgewright.formats.pte_reader import read_program
 from edgewright.formats.pte_writer import write_program
+from edgewright.llm.calibrate import OWN_TOKENS
 from edgewright.llm.checkpoint import open_checkpoint
 from edgewright.llm.compile import compile_checkpoint
 from edgewright.llm.description import read_description, read_tokenizer
-from edgewright.llm.vocabulary import read_vocabulary
+from edgewright.llm.vocabulary import Vocabulary, read_vocabulary
 from edgewright.llm.weights import Precision
 from edgewright.runtime import Runtime
 from tests.cli.cli import Cli
@@ -64,7 +65,7 @@ def test_logits_of_a_gguf_file(kind: str, tmp_path: Path) -> None:
 
 def test_the_stock_runner_says_what_ours_says(gguf_file: Path, tmp_path: Path) -> None:
     path = tmp_path / "model.pte"
-    report = compile_checkpoint(gguf_file, path, max_seq_len=16, max_context_len=64)
+    report = compile_checkpoint(gguf_file, path, max_seq_len=16, max_context_len=64, calibrate=False)
     assert report.tokenizer == tmp_path / "model.tokenizer.json"
     prompt = "abcab dc0 abcdefghijklmnopab"  # longer than a call
     ours = llm.load(path).generate(prompt, max_tokens=24, temperature=0.0).read()
@@ -74,7 +75,7 @@ def test_the_stock_runner_says_what_ours_says(gguf_file: Path, tmp_path: Path) -
 
 
 def test_what_a_program_says_about_text(gguf_file: Path, tmp_path: Path) -> None:
-    compile_checkpoint(gguf_file, tmp_path / "model.pte")
+    compile_checkpoint(gguf_file, tmp_path / "model.pte", calibrate=False)
     program = read_program(tmp_path / "model.pte")
     description = read_description(program)
     assert description is not None and description.family == "llama"
@@ -181,7 +182,7 @@ def test_the_command(cli: Cli, gguf_file: Path, tmp_path: Path) -> None:
     shown = cli("llm", "compile", gguf_file, "-o", path, "--quantize", "8da4w", "--no-calibrate").out
     assert "4 bits cost a small model much quality" in shown and "--calibrate" in shown
     shown = cli("llm", "compile", gguf_file, "-o", path, "--quantize", "8da4w").out
-    assert "calibrated on 8192 tokens" in shown and "4 bits cost" not in shown
+    assert "calibrated on 4096 tokens" in shown and "4 bits cost" not in shown
 
 
 def test_small_models_have_8_bits_unless_4_are_asked_for(cli: Cli, gguf_file: Path, tmp_path: Path) -> None:
@@ -194,11 +195,41 @@ def test_small_models_have_8_bits_unless_4_are_asked_for(cli: Cli, gguf_file: Pa
     assert precision("--group-size", 32) == precision("--quantize", "8da4w") == "int4 groups of 32"
 
 
+def test_small_models_in_4_bits_are_calibrated(gguf_file: Path, tmp_path: Path) -> None:
+    """On our text, unless they are not to be, or nothing can read it."""
+    path = tmp_path / "m.pte"
+    assert compile_checkpoint(gguf_file, path).calibrated_tokens == OWN_TOKENS
+    assert compile_checkpoint(gguf_file, path, calibrate=False).calibrated_tokens == 0
+    assert compile_checkpoint(gguf_file, path, vocabulary=Vocabulary()).calibrated_tokens == 0
+    assert compile_checkpoint(gguf_file, path, Precision("int8")).calibrated_tokens == 0
+    assert compile_checkpoint(gguf_file, path, max_context_len=40, calibrate=True).calibrated_tokens == 102 * 40
+    with pytest.raises(UsageError, match="must have a tokenizer"):
+        compile_checkpoint(gguf_file, path, vocabulary=Vocabulary(), calibrate=True)
+
+
+def test_large_models_are_not_calibrated_by_default(
+    gguf_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("edgewright.llm.compile.SMALL", 1000)
+    assert compile_checkpoint(gguf_file, tmp_path / "m.pte").calibrated_tokens == 0
+    assert compile_checkpoint(gguf_file, tmp_path / "m.pte", calibrate=True).calibrated_tokens == OWN_TOKENS
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_models_without_finite_results_cannot_be_calibrated(tmp_path: Path) -> None:
+    model = RecordedModel("smollm2")
+    model.weights["model.layers.1.post_attention_layernorm.weight"][0] = np.inf
+    (tmp_path / "model.gguf").write_bytes(gguf_of(model))
+    with pytest.raises(UsageError, match=r"inputs of layers.1.gate: must be finite on the calibration text"):
+        compile_checkpoint(tmp_path / "model.gguf", tmp_path / "m.pte")
+
+
 REJECTED: dict[str, tuple[list[Any], int, str]] = {
     "another file name": (["-o", "m.bin"], 2, "must end in .pte"),
     "a group size": (["-o", "m.pte", "--group-size", "64"], 2, "multiples of the group size 64; got 32"),
     "a context beyond the model's": (["-o", "m.pte", "--max-context-len", "129"], 2, "must be from 1 to 128; got 129"),
     "a call beyond the context": (["-o", "m.pte", "--max-seq-len", "129"], 2, "max_seq_len: must be from 1 to 128"),
+    "a text and none": (["-o", "m.pte", "--no-calibrate", "--calibrate", "t"], 2, "contradicts --calibrate; got t"),
     "no tokens": (["-o", "m.pte", "--max-seq-len", "0"], 2, "must be from 1"),
 }
 

@@ -61,7 +61,7 @@ PRECISIONS = {
 
 @pytest.mark.parametrize("rounding", PRECISIONS)
 def test_it_is_that_of_the_program(rounding: str, checkpoint: Path, text: Path) -> None:
-    calibrate = text if rounding == "calibrated" else None
+    calibrate = text if rounding == "calibrated" else False
     report = compiled(
         checkpoint, precision=PRECISIONS[rounding], perplexity=text, perplexity_tokens=100, calibrate=calibrate
     )
@@ -84,10 +84,10 @@ def test_it_is_that_of_the_program(rounding: str, checkpoint: Path, text: Path) 
 def test_calibration_changes_integers_only(checkpoint: Path, text: Path) -> None:
     sizes = {}
     layers: list[int] = []
-    for name, calibrate in (("searched", None), ("calibrated", text)):
+    for name, calibrate in (("searched", False), ("calibrated", text)):
         report = compiled(checkpoint, calibrate=calibrate, on_layer=lambda: layers.append(1))
         sizes[name] = report.size
-        assert report.calibrated_tokens == (0 if calibrate is None else 700 // CONTEXT * CONTEXT)
+        assert report.calibrated_tokens == (700 // CONTEXT * CONTEXT if calibrate else 0)
     assert sizes["searched"] == sizes["calibrated"]
     assert len(layers) == 2 * 3
 
