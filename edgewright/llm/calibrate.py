@@ -14,7 +14,7 @@ import numpy as np
 from edgewright.errors import UsageError
 from edgewright.llm.float_decoder import FloatDecoder, linear, round_windows
 from edgewright.llm.gptq import CalibratedRounding
-from edgewright.llm.quantize_weights import QuantizedWeights, held_groups
+from edgewright.llm.quantize_weights import QuantizedWeights, count_carried, held_groups
 from edgewright.llm.window_threads import each_window
 
 Array = np.ndarray[Any, Any]
@@ -54,22 +54,19 @@ class Calibration:
         """Round linear layers that read ``x``; their outputs, with the rounded weights."""
         checkpoint = self._decoder.checkpoint
         inputs = round_windows(x)
-        products, outputs = _products(inputs), []
-        if not all(np.isfinite(part).all() for part in products):
-            rule = "must be finite on the calibration text"
-            raise UsageError(f"inputs of {names[0]}", rule, remedy="Is the checkpoint complete? Use --no-calibrate.")
-        rounding = CalibratedRounding(products, self._group)
+        rounding, outputs = CalibratedRounding(products_of(inputs, names[0]), self._group), []
         for name in names:
             matrix = checkpoint.load(name)
-            own = rounding.round(matrix, held_groups(checkpoint.tensors[name], self._group))
+            own = count_carried(rounding.round(matrix), held_groups(checkpoint.tensors[name], self._group))
             self._rounded[name] = own
             outputs.append(linear(inputs, own.gather(), checkpoint.bias(name)))
         checkpoint.release()
         return outputs
 
 
-def _products(x: Array) -> list[Array]:
-    """Sums of products of columns, added up in float64 over windows; for wide inputs, of spans of columns.
+def products_of(x: Array, name: str) -> list[Array]:
+    """Sums of products of columns of ``name``'s inputs [windows, length, columns], added up in float64 over windows;
+    of wide inputs, for spans of columns.
 
     Rows are scaled to one length. The first tokens of a text have activations that are a thousand times as large as all
     others', and nothing else would count; the norm that follows each layer divides by the same size anyway.
@@ -85,4 +82,7 @@ def _products(x: Array) -> list[Array]:
     for found in each_window(products, x):
         for total, product in zip(totals, found, strict=True):
             total += product
+    if not all(np.isfinite(total).all() for total in totals):
+        rule = "must be finite on the calibration text"
+        raise UsageError(f"inputs of {name}", rule, remedy="Weights of the checkpoint are damaged or too large.")
     return totals

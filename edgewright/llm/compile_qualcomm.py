@@ -34,7 +34,8 @@ from edgewright.backends.qualcomm.twin import make_twin
 from edgewright.errors import UsageError
 from edgewright.files import write_file
 from edgewright.ir.graph import Graph, QParams
-from edgewright.llm.calibration_text import TEXT
+from edgewright.llm.calibrate import OWN_TOKENS, products_of
+from edgewright.llm.calibration_text import LONG_TEXT, TEXT
 from edgewright.llm.checkpoint import Checkpoint, open_checkpoint
 from edgewright.llm.perplexity import ORIGINAL, STATIC, TOKENS, Perplexity
 from edgewright.llm.program_file import (
@@ -50,8 +51,14 @@ from edgewright.llm.program_file import (
 from edgewright.llm.qnn_graph import SharedConstants
 from edgewright.llm.qnn_methods import MethodShape, build_shards, connect_shards
 from edgewright.llm.static_decoder import Array, Ranges, StaticDecoder, logits_encoding
-from edgewright.llm.static_reference import NumpyOperators, ReferenceDecoder, StaticWeights, negative_log_likelihood
-from edgewright.llm.static_weights import OriginalWeights, QuantizedCheckpoint, StaticPrecision
+from edgewright.llm.static_reference import (
+    NumpyOperators,
+    RecordedInputs,
+    ReferenceDecoder,
+    StaticWeights,
+    negative_log_likelihood,
+)
+from edgewright.llm.static_weights import ExactWeights, OriginalWeights, QuantizedCheckpoint, StaticPrecision
 from edgewright.llm.text_windows import LENGTH, OWN_TEXT_LENGTH, read_tokens, tokens_of, windows_of
 from edgewright.llm.vocabulary import Vocabulary, read_vocabulary
 from edgewright.program.delegates import DelegatePool
@@ -101,7 +108,7 @@ def compile_for_qualcomm(
         find_folder()  # calibration takes minutes: raise before it
     vocabulary = vocabulary or read_vocabulary(source)
     weights = QuantizedCheckpoint(source, precision, context)
-    windows = calibration_windows(calibrate, vocabulary, context)
+    windows = calibration_windows(calibrate, vocabulary, context, long=precision.linear == "16a4w")
     encodings = observe(source, weights, windows, precision.kv_bits, on_layer)
     measured = None
     if perplexity is not None:
@@ -173,23 +180,46 @@ def _needed_shards(weights: QuantizedCheckpoint) -> int:
 # --------------------------------------------------------------------------------------------------------- calibration
 
 
-def calibration_windows(text: str | Path | Array | None, vocabulary: Vocabulary, context: int) -> Array:
-    """Tokens [windows, length] of a text, by default of ours."""
+def calibration_windows(text: str | Path | Array | None, vocabulary: Vocabulary, context: int, *, long: bool) -> Array:
+    """Tokens [windows, length] of a text, by default of ours; ``long``: as much of it as 4-bit weights need."""
     if isinstance(text, np.ndarray):
         return text
-    tokens = tokens_of(TEXT, vocabulary) if text is None else read_tokens(text, vocabulary)
-    length = OWN_TEXT_LENGTH if text is None else LENGTH
-    return windows_of(*tokens, min(length, context), CALIBRATION_TOKENS, spread=True)
+    limit = OWN_TOKENS if long else CALIBRATION_TOKENS
+    if text is not None:
+        return windows_of(*read_tokens(text, vocabulary), min(LENGTH, context), limit, spread=True)
+    tokens = tokens_of(LONG_TEXT if long else TEXT, vocabulary)
+    return windows_of(*tokens, min(OWN_TEXT_LENGTH, context), limit, spread=True)
 
 
 def observe(
-    source: Checkpoint, weights: StaticWeights, windows: Array, kv_bits: int, on_layer: Callable[[], None]
+    source: Checkpoint, weights: QuantizedCheckpoint, windows: Array, kv_bits: int, on_layer: Callable[[], None]
 ) -> dict[str, QParams]:
-    """Encodings of all activations, of the ranges that the model has on windows of a text."""
+    """Encodings of all activations, of the ranges that the model has on windows of a text.
+
+    Weights of 4 bits are rounded by the same text, layer by layer: by the inputs that a layer has behind layers that
+    are rounded already, and with its own weights before they are.
+    """
     ranges = Ranges()
     operators = NumpyOperators(weights, ranges=ranges)
-    ReferenceDecoder(StaticDecoder(source.config, operators), operators).run(windows, on_layer)
+    decoder = ReferenceDecoder(StaticDecoder(source.config, operators), operators)
+    hidden = decoder.start(windows)
+    for index in range(source.config.layers):
+        if weights.precision.linear == "16a4w":
+            _calibrate(source, weights, index, hidden)
+        hidden = decoder.layer(index, hidden)
+        on_layer()
+    decoder.logits(hidden)
     return ranges.encodings(kv_bits)
+
+
+def _calibrate(source: Checkpoint, weights: QuantizedCheckpoint, index: int, hidden: list[Array]) -> None:
+    """Round the weights of a layer by the inputs that it has on the text."""
+    recorded = RecordedInputs(ExactWeights(weights))
+    ReferenceDecoder(StaticDecoder(source.config, recorded), recorded).layer(index, hidden)
+    for first, inputs in recorded.inputs.items():
+        prefix, _, kind = first.rpartition(".")
+        names = [f"{prefix}.{name}" for name in {"q": ("q", "k", "v"), "gate": ("gate", "up")}.get(kind, (kind,))]
+        weights.calibrate(names, products_of(np.stack(inputs), first))
 
 
 def measure(

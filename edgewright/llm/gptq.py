@@ -10,15 +10,14 @@ norms and other layers' weights, and does not correct what rounding did.)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from edgewright.engine.jit.thread_count import thread_count
-from edgewright.llm.quantize_weights import HeldGroups, QuantizedWeights, search_scales
+from edgewright.llm.quantize_weights import QuantizedWeights, search_scales
 
 Array = np.ndarray[Any, Any]
 
@@ -36,28 +35,44 @@ class CalibratedRounding:
     def __init__(self, products: Sequence[Array], group: int) -> None:
         self._spans, self._group = [_Span(part, group) for part in products], group
 
-    def round(self, weights: Array, source: HeldGroups | None = None) -> QuantizedWeights:
-        """Groups that ``source`` holds keep its scales."""
-        integers = np.empty(weights.shape, np.int8)
+    def round(self, weights: Array) -> QuantizedWeights:
+        scales = self.scales(weights)
+        return QuantizedWeights.of(weights, self.integers(weights, scales), scales)
+
+    def scales(self, weights: Array) -> Array:
+        """Of each row's groups: bfloat16 values."""
         scales = np.empty((len(weights), weights.shape[1] // self._group), np.float32)
-        parts, at = [], 0
+
+        def run(rows: slice) -> None:
+            for span, columns, groups in self._parts():
+                scales[rows, groups] = span.scales(weights[rows, columns])
+
+        _each_rows(run, len(weights))
+        return scales
+
+    def integers(self, weights: Array, scales: Array) -> Array:
+        """Of 4 bits, for float32 scales of each row's groups."""
+        integers = np.empty(weights.shape, np.int8)
+
+        def run(rows: slice) -> None:
+            for span, columns, groups in self._parts():
+                integers[rows, columns] = span.integers(weights[rows, columns], scales[rows, groups])
+
+        _each_rows(run, len(weights))
+        return integers
+
+    def _parts(self) -> Iterator[tuple[_Span, slice, slice]]:
+        """Spans, with their columns and groups."""
+        start = 0
         for span in self._spans:
-            end = at + len(span.order)
-            parts += [(span, slice(row, row + _ROWS), slice(at, end)) for row in range(0, len(weights), _ROWS)]
-            at = end
+            end = start + len(span.order)
+            yield span, slice(start, end), slice(start // self._group, end // self._group)
+            start = end
 
-        def run(part: tuple[_Span, slice, slice]) -> None:
-            span, rows, columns = part
-            groups = rows, slice(columns.start // self._group, columns.stop // self._group)
-            scales[groups] = span.scales(weights[rows, columns])
-            if source is not None:
-                np.copyto(scales[groups], source.scales[groups], where=source.held[groups])
-            integers[rows, columns] = span.integers(weights[rows, columns], scales[groups])
 
-        with ThreadPoolExecutor(thread_count()) as pool:
-            list(pool.map(run, parts))
-        made = QuantizedWeights.of(weights, integers, scales)
-        return made if source is None else replace(made, carried=_carried(integers, source))
+def _each_rows(run: Callable[[slice], None], count: int) -> None:
+    with ThreadPoolExecutor(thread_count()) as pool:
+        list(pool.map(run, (slice(start, start + _ROWS) for start in range(0, count, _ROWS))))
 
 
 class _Span:
@@ -95,12 +110,6 @@ class _Span:
                 rest[column + 1 : end] -= self._factor[column, column + 1 : end, None] * error
             rest[end:] -= self._factor[start:end, end:].T @ errors
         return result.T
-
-
-def _carried(integers: Array, source: HeldGroups) -> int:
-    """Groups whose integers are the source's."""
-    same = (integers == source.integers).reshape(*source.held.shape, -1).all(-1)
-    return int((same & source.held).sum())
 
 
 def _inverse_factor(products: Array) -> Array:

@@ -181,6 +181,14 @@ def held_groups(tensor: StoredTensor, group: int) -> HeldGroups | None:
     return HeldGroups(integers.reshape(rows, columns), _representable(np.abs(scales)), held)
 
 
+def count_carried(made: QuantizedWeights, source: HeldGroups | None) -> QuantizedWeights:
+    """With the number of groups that have a source's integers: the search finds scales where they are exact."""
+    if source is None:
+        return made
+    same = (made.integers == source.integers).reshape(*source.held.shape, -1).all(-1)
+    return replace(made, carried=int((same & source.held).sum()))
+
+
 def rows_of_q8_0(tensor: StoredTensor) -> QuantizedWeights | None:
     """A Q8_0 tensor as int8 in groups of 32, exactly; None for other formats."""
     if tensor.kind != "Q8_0":

@@ -133,6 +133,18 @@ class NumpyOperators:
         return x if self.encodings is None else fake_quantize(x, PROBABILITY)
 
 
+@dataclass
+class RecordedInputs(NumpyOperators):
+    """Keeps what linear layers read: by the first of the layers that read it, rows [length, columns] of each window."""
+
+    inputs: dict[str, list[Array]] = field(default_factory=dict)
+
+    def linear(self, name: str, x: Array) -> Array:
+        if name.rpartition(".")[2] not in ("k", "v", "up"):  # they read what "q" and "gate" do
+            self.inputs.setdefault(name, []).append(x.reshape(x.shape[-2:]))
+        return super().linear(name, x)
+
+
 def fake_quantize(x: Array | np.float32, q: QParams) -> Array:
     """Numbers rounded to an encoding with one scale."""
     zero, scale = int(np.asarray(q.zero_point)), float(np.asarray(q.scale))

@@ -7,12 +7,14 @@ holds. Factors of the model are part of the weights: of the embedding, and of qu
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from edgewright.errors import UsageError
 from edgewright.llm.checkpoint import Checkpoint, expected_shapes
+from edgewright.llm.gptq import CalibratedRounding
 from edgewright.llm.quantize_weights import QuantizedWeights, quantize_groups, quantize_rows
 from edgewright.llm.rotation import Rotation
 from edgewright.llm.static_decoder import Array, rotation_names
@@ -163,6 +165,7 @@ class QuantizedCheckpoint(RotatedWeights):
         self.precision = precision
         self.parts: dict[str, PartReport] = {}
         self._linear: dict[str, LinearWeights] = {}
+        self._rounding: dict[str, CalibratedRounding] = {}
         for name, shape in expected_shapes(checkpoint.config).items():
             if name.startswith("layers.") and len(shape) == 2 and precision.linear == "16a4w":
                 check_group(name, shape[1], precision.group_size)
@@ -181,11 +184,24 @@ class QuantizedCheckpoint(RotatedWeights):
             self._linear[name] = self._quantize(name)
         return self._linear[name]
 
+    def calibrate(self, names: Sequence[str], products: Sequence[Array]) -> None:
+        """Round these 4-bit matrices, which read the same inputs, by the inputs' sums of products of columns. To be
+        called before their first use."""
+        rounding = CalibratedRounding(products, self.precision.group_size)
+        self._rounding.update(dict.fromkeys(names, rounding))
+
+    def exact(self, name: str) -> Array:
+        """A matrix before it is quantized."""
+        return super().matrix(name)
+
     def _quantize(self, name: str) -> LinearWeights:
         head = name == "head"
         bits = {"int4": 4, "int8": 8, "16a4w": 4, "16a8w": 8}[self.precision.head if head else self.precision.linear]
         values = super().matrix(name)
-        made = quantize_rows(values) if bits == 8 else _quantize_blocks(values, name, self.precision.group_size)
+        rounding = self._rounding.pop(name, None)
+        made = (
+            quantize_rows(values) if bits == 8 else _quantize_blocks(values, name, self.precision.group_size, rounding)
+        )
         self._record("head" if head else "linear layers", made, bits)
         return LinearWeights(made.integers, made.scales.astype(np.float64), self.bias(name), bits)
 
@@ -200,15 +216,40 @@ class QuantizedCheckpoint(RotatedWeights):
         report.groups += made.scales.size
 
 
-def _quantize_blocks(values: Array, name: str, group: int) -> QuantizedWeights:
+@dataclass(frozen=True)
+class ExactWeights:
+    """The values that a quantized checkpoint rounds."""
+
+    quantized: QuantizedCheckpoint
+
+    @property
+    def norm_eps(self) -> float:
+        return self.quantized.norm_eps
+
+    def table(self, name: str) -> Array:
+        return self.quantized.table(name)
+
+    def vector(self, name: str) -> Array:
+        return self.quantized.vector(name)
+
+    def matrix(self, name: str) -> Array:
+        return self.quantized.exact(name)
+
+    def bias(self, name: str) -> Array | None:
+        return self.quantized.bias(name)
+
+
+def _quantize_blocks(values: Array, name: str, group: int, rounding: CalibratedRounding | None) -> QuantizedWeights:
     """4-bit blocks, whose scales are multiples of their row's unit."""
     check_group(name, values.shape[1], group)
-    made = quantize_groups(values, group)
-    units = made.scales.astype(np.float64).max(1, keepdims=True) / _MULTIPLES
-    scales = units * np.clip(np.round(made.scales / units), 1, _MULTIPLES)
+    found = quantize_groups(values, group).scales if rounding is None else rounding.scales(values)
+    units = found.astype(np.float64).max(1, keepdims=True) / _MULTIPLES
+    scales = units * np.clip(np.round(found / units), 1, _MULTIPLES)
     by_group = values.reshape(*scales.shape, group)
-    integers = np.clip(np.rint(by_group / scales[..., None]), -8, 7)
+    if rounding is None:
+        integers = np.clip(np.rint(by_group / scales[..., None]), -8, 7).astype(np.int8)
+    else:
+        integers = rounding.integers(values, scales.astype(np.float32)).reshape(by_group.shape)
     residual = by_group - integers * scales[..., None]
-    return QuantizedWeights(
-        integers.astype(np.int8).reshape(values.shape), scales, float(np.vdot(residual, residual)), made.energy
-    )
+    error, energy = (float(np.vdot(x, x)) for x in (residual, values))
+    return QuantizedWeights(integers.reshape(values.shape), scales, error, energy)

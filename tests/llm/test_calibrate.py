@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgewright.llm.calibrate import Calibration, _products
+from edgewright.llm.calibrate import Calibration, products_of
 from edgewright.llm.checkpoint import open_checkpoint
 from edgewright.llm.float_decoder import FloatDecoder
 from edgewright.llm.quantize_weights import QuantizedWeights, quantize_groups
@@ -48,14 +48,14 @@ def test_a_large_token_counts_like_any_other() -> None:
     large = x.copy()
     large[:, 0] *= 1000
     large[1, 7] = x[1, 7] = 0
-    np.testing.assert_allclose(_products(large), _products(x), 1e-4, 1e-4)
-    assert np.trace(_products(x)[0]) == pytest.approx(15 * 32, rel=1e-3)
+    np.testing.assert_allclose(products_of(large, "q"), products_of(x, "q"), 1e-4, 1e-4)
+    assert np.trace(products_of(x, "q")[0]) == pytest.approx(15 * 32, rel=1e-3)
 
 
 def test_wide_inputs_have_spans(monkeypatch: pytest.MonkeyPatch) -> None:
     x = np.random.default_rng(0).standard_normal((2, 8, 80)).astype(np.float32)
-    (expected,) = _products(x)
+    (expected,) = products_of(x, "q")
     monkeypatch.setattr("edgewright.llm.calibrate._SPAN", 32)
-    for at, part in enumerate(_products(x)):
+    for at, part in enumerate(products_of(x, "q")):
         span = slice(32 * at, 32 * at + 32)
         np.testing.assert_allclose(part, expected[span, span], 1e-5, 1e-5)

@@ -195,7 +195,7 @@ def test_a_program_that_talks(tiny_gguf: Path, tmp_path: Path) -> None:
     assert report.perplexity.values[STATIC] < 1.2 * report.perplexity.values[ORIGINAL]
     model = llm.load(path)
     prompt = model.tokenizer.encode("hello the 123 in there")
-    windows = calibration_windows(None, vocabulary, 32)
+    windows = calibration_windows(None, vocabulary, 32, long=True)
     tokens = reference_tokens(open_checkpoint(tiny_gguf), StaticPrecision(), windows, prompt, 32)
     for cached in (0, len(prompt) - 1):
         reply = model.generate(prompt, max_tokens=GENERATED, temperature=0, ignore_eos=True)

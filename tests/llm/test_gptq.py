@@ -7,7 +7,7 @@ import pytest
 
 from edgewright.ir.dtypes import bfloat16
 from edgewright.llm.gptq import CalibratedRounding
-from edgewright.llm.quantize_weights import HeldGroups, quantize_groups
+from edgewright.llm.quantize_weights import HeldGroups, count_carried, quantize_groups
 
 
 def correlated(rows: int, columns: int) -> np.ndarray:
@@ -67,23 +67,23 @@ def test_spans_are_rounded_one_by_one() -> None:
         np.testing.assert_allclose(one.gather(), alone.gather()[599:], 1e-6)
 
 
-def test_groups_of_the_source_keep_their_scales() -> None:
-    """What 4 bits hold exactly stays as it is, if nothing else has errors that it could make up for."""
+def test_groups_that_4_bits_hold_stay_as_they_are() -> None:
+    """If nothing else has errors that they could make up for: rows of Q4_0."""
     draw = np.random.default_rng(0)
     integers = draw.integers(-8, 8, (8, 64)).astype(np.int8)
+    integers[:, ::32] = -8
     scales = draw.uniform(0.5, 1, (8, 2)).astype(bfloat16).astype(np.float32)
-    held = np.ones((8, 2), bool)
-    held[3, 1] = False
     weights = (integers.reshape(8, 2, 32) * scales[..., None]).reshape(8, 64)
     weights[3, 32:] += 0.3 * draw.standard_normal(32).astype(np.float32)
     inputs = correlated(500, 64)
-    made = CalibratedRounding([(inputs.T @ inputs).astype(np.float64)], 32).round(
-        weights, HeldGroups(integers, scales, held)
-    )
-    np.testing.assert_array_equal(made.scales[held], scales[held])
-    rows = np.arange(8) != 3
-    np.testing.assert_array_equal(made.integers[rows], integers[rows])
-    assert made.carried in (14, 15)  # all others; the group beside it may make up for its errors
+    made = CalibratedRounding([(inputs.T @ inputs).astype(np.float64)], 32).round(weights)
+    others = np.arange(8) != 3
+    np.testing.assert_array_equal(made.scales[others], scales[others])
+    np.testing.assert_array_equal(made.integers[others], integers[others])
+    held = np.ones((8, 2), bool)
+    held[0] = False
+    assert count_carried(made, HeldGroups(integers, scales, held)).carried == 12
+    assert count_carried(made, None) is made
 
 
 def test_inputs_that_are_always_zero() -> None:

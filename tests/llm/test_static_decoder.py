@@ -9,6 +9,7 @@ import pytest
 
 from edgewright.errors import UsageError
 from edgewright.llm.checkpoint import Checkpoint, open_checkpoint
+from edgewright.llm.compile_qualcomm import observe
 from edgewright.llm.rotation import Rotation
 from edgewright.llm.static_decoder import MASK, MASK_MARGIN, MIDPOINT, Ranges, StaticDecoder
 from edgewright.llm.static_reference import (
@@ -117,3 +118,26 @@ def test_masks_and_likelihood() -> None:
     assert full[0, 0].sum(1).tolist() == [1, 2, 3, 4] and window[0, 0].sum(1).tolist() == [1, 2, 2, 2]
     logits = np.log(np.array([[0.5, 0.25, 0.25], [0.1, 0.1, 0.8]]))
     assert negative_log_likelihood(logits, np.array([1, 2])) == pytest.approx(-np.log(0.25 * 0.8))
+
+
+@pytest.mark.parametrize("family", [f for f in FAMILIES if f != "phi3"])  # whose matrices are fused
+def test_4_bit_weights_are_calibrated(family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Errors of logits on another text than the weights were rounded by."""
+    checkpoint = open_checkpoint(RecordedModel(family).save(tmp_path))
+    draw = np.random.default_rng(0)
+    seen, other = (draw.integers(0, checkpoint.config.vocab_size, (12, 64)) for _ in range(2))
+    expected = np.array(reference(checkpoint, NumpyOperators(OriginalWeights(checkpoint, 96))).run(other))
+    errors = []
+    for calibrated in (True, False):
+        if not calibrated:
+            monkeypatch.setattr(QuantizedCheckpoint, "calibrate", lambda *arguments: None)
+        weights = QuantizedCheckpoint(checkpoint, StaticPrecision(), 96)
+        observe(checkpoint, weights, seen, 16, lambda: None)
+        errors.append(np.linalg.norm(reference(checkpoint, NumpyOperators(weights)).run(other) - expected))
+        for part in ("q", "k", "o", "up", "down"):
+            made = weights.linear(f"layers.0.{part}")
+            multiples = made.scales / made.accumulator_scales[:, None]
+            np.testing.assert_allclose(multiples, np.rint(multiples), 1e-9)
+            assert multiples.min() >= 1 and multiples.max() == 16
+            assert made.integers.min() >= -8 and made.integers.max() <= 7
+    assert errors[0] < 0.95 * errors[1]
