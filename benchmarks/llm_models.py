@@ -1,17 +1,26 @@
-"""GGUF files for the benchmarks of language models: SmolLM2 in another format, and other shapes with random weights.
+"""Checkpoints for the benchmarks of language models: SmolLM2 in other formats, and other shapes with random weights.
 
 ``python llm_models.py shape|source.gguf out.gguf``: one of the shapes below, or a copy of a file with its linear layers
 in Q4_0. Random weights are random blocks, so that a file of a gigabyte takes seconds.
+
+``python llm_models.py source.gguf folder/``: a llama or qwen2 file as a Hugging Face folder, for the model builder of
+ONNX Runtime GenAI, which does not read GGUF files without torch's quantization packages:
+``python -m onnxruntime_genai.models.builder -i folder -o out -p int4 -e cpu -c cache --extra_options
+int4_accuracy_level=4 int4_block_size=32``.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import Any
 
 import gguf
 import numpy as np
+
+from edgewright.llm.checkpoint import open_checkpoint
+from edgewright.llm.vocabulary import read_vocabulary
 
 Q4_0, Q8_0, F32 = gguf.GGMLQuantizationType.Q4_0, gguf.GGMLQuantizationType.Q8_0, gguf.GGMLQuantizationType.F32
 
@@ -84,6 +93,53 @@ def write_q4_0(source: Path, path: Path) -> None:
     _finish(writer)
 
 
+def write_folder(source: Path, folder: Path) -> None:
+    """A Hugging Face folder with the same values in float32, and the tokenizer."""
+    checkpoint = open_checkpoint(source)
+    config, vocabulary = checkpoint.config, read_vocabulary(checkpoint)
+    tensors = {hugging_face_name(name): checkpoint.load(name) for name in checkpoint.tensors}
+    description = {
+        "architectures": [{"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM"}[config.family]],
+        "model_type": config.family, "vocab_size": config.vocab_size, "hidden_size": config.dim,
+        "intermediate_size": config.ffn_dim, "num_hidden_layers": config.layers, "num_attention_heads": config.heads,
+        "num_key_value_heads": config.kv_heads, "head_dim": config.head_dim, "rms_norm_eps": config.norm_eps,
+        "hidden_act": "silu", "max_position_embeddings": config.context_length, "tie_word_embeddings": config.tied,
+        "rope_theta": config.rope.theta, "torch_dtype": "float32",
+        **({"eos_token_id": vocabulary.eos_ids[0]} if vocabulary.eos_ids else {}),
+    }  # fmt: skip
+    folder.mkdir(parents=True, exist_ok=True)
+    header, at = {}, 0
+    for name, tensor in tensors.items():
+        header[name] = {"dtype": "F32", "shape": tensor.shape, "data_offsets": [at, at + tensor.nbytes]}
+        at += tensor.nbytes
+    text = json.dumps({"__metadata__": {"format": "pt"}, **header}).encode()
+    with (folder / "model.safetensors").open("wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for tensor in tensors.values():
+            file.write(np.ascontiguousarray(tensor, np.float32).tobytes())
+    for part, content in (
+        ("config", description), ("generation_config", {}),
+        ("tokenizer_config", {"tokenizer_class": "PreTrainedTokenizerFast", **vocabulary.special_tokens}),
+    ):  # fmt: skip
+        (folder / f"{part}.json").write_text(json.dumps(content))
+    if vocabulary.tokenizer is not None:
+        (folder / "tokenizer.json").write_bytes(vocabulary.tokenizer)
+
+
+_NAMES = {
+    "embedding": "model.embed_tokens", "norm": "model.norm", "head": "lm_head", "q": "self_attn.q_proj",
+    "k": "self_attn.k_proj", "v": "self_attn.v_proj", "o": "self_attn.o_proj", "gate": "mlp.gate_proj",
+    "up": "mlp.up_proj", "down": "mlp.down_proj", "attention_norm": "input_layernorm",
+    "ffn_norm": "post_attention_layernorm",
+}  # fmt: skip
+
+
+def hugging_face_name(name: str) -> str:
+    prefix, _, part = name.removesuffix(".bias").rpartition(".")
+    kind = "bias" if name.endswith(".bias") else "weight"
+    return f"{'model.' + prefix + '.' if prefix else ''}{_NAMES[part]}.{kind}"
+
+
 def _finish(writer: Any) -> None:
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -95,5 +151,7 @@ if __name__ == "__main__":
     origin, target = sys.argv[1], Path(sys.argv[2])
     if origin in SHAPES:
         write_random(origin, target)
+    elif target.suffix != ".gguf":
+        write_folder(Path(origin), target)
     else:
         write_q4_0(Path(origin), target)

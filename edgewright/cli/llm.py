@@ -177,7 +177,8 @@ def _show(report: LlmReport) -> None:
     for name, part in report.parts.items():
         if part.carried_groups > 0:
             carried = f"{name}: {share(part.carried_groups / part.groups)} of groups keep the checkpoint's integers"
-            rest = "; the others need +8, which 4-bit weights of XNNPACK lack, and were rounded again"
+            why = " or make up for errors of others" if report.calibrated_tokens else ""
+            rest = f"; the others need +8, which 4-bit weights of XNNPACK lack,{why} and were rounded again"
             out.print(carried + (rest if part.carried_groups < part.groups else ""), soft_wrap=True)
     out.print(f"calls of up to {report.max_seq_len} tokens, a context of {report.max_context_len}", soft_wrap=True)
     if report.target != XNNPACK:

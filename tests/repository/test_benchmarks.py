@@ -11,11 +11,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from edgewright.llm.checkpoint import open_checkpoint
 from edgewright.llm.compile import compile_checkpoint
-from edgewright.llm.vocabulary import Vocabulary
+from edgewright.llm.vocabulary import Vocabulary, read_vocabulary
 from edgewright.runtime import Runtime
 from tests.cli.cli import GOLDEN, recorded
 from tests.llm.tiny_model import tiny_model_bytes
+from tests.support.language_models import RecordedModel, gguf_of
 
 SERVE = Path(__file__).parents[2] / "benchmarks" / "peers" / "serve.py"
 
@@ -84,3 +86,16 @@ def test_models_of_random_weights(family: str, tmp_path: Path, monkeypatch: pyte
         for name in ("m", "copy")
     )
     assert np.isfinite(first).all() and np.linalg.norm(first - second) < 0.2 * np.linalg.norm(first)
+
+
+@pytest.mark.parametrize("family", ["smollm2", "qwen2"])
+def test_a_file_as_a_folder(family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(SERVE.parents[1]))
+    models = importlib.import_module("llm_models")
+    (tmp_path / "m.gguf").write_bytes(gguf_of(RecordedModel(family)))
+    models.write_folder(tmp_path / "m.gguf", tmp_path / "folder")
+    first, second = (open_checkpoint(tmp_path / name) for name in ("m.gguf", "folder"))
+    assert first.config == second.config and set(first.tensors) == set(second.tensors)
+    for name in first.tensors:
+        np.testing.assert_array_equal(first.load(name), second.load(name))
+    assert read_vocabulary(first).tokenizer == read_vocabulary(second).tokenizer
