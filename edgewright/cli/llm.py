@@ -54,8 +54,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--calibrate", metavar="TEXT",
         help="round 4-bit weights by what this text makes of them (GPTQ), which takes minutes (default: a text of "
-             "ours for less than 500 million parameters, none for others); on Qualcomm's SoCs: observe the ranges of "
-             "activations on it",
+             "ours for less than 500 million parameters, and on Qualcomm's SoCs, where ranges of activations are "
+             "observed on it, too)",
     )  # fmt: skip
     add("--no-calibrate", action="store_true", help="do not calibrate 4-bit weights: faster, and less accurate")
     add("--perplexity", metavar="TEXT", help="measure the perplexity of this text, beside the checkpoint's own")
