@@ -183,8 +183,8 @@ def _show(report: LlmReport) -> None:
     out.print(f"calls of up to {report.max_seq_len} tokens, a context of {report.max_context_len}", soft_wrap=True)
     if report.target != XNNPACK:
         contexts = "one context" if report.shards == 1 else f"{report.shards} contexts"
-        ranges = f"ranges of activations from {report.calibrated_tokens} tokens"
-        out.print(f"{report.target}: prefill_forward and kv_forward in {contexts}; {ranges}", soft_wrap=True)
+        calibrated = f"calibrated on {report.calibrated_tokens} tokens"
+        out.print(f"{report.target}: prefill_forward and kv_forward in {contexts}; {calibrated}", soft_wrap=True)
         if report.compiler:
             out.print(f"compiled by {report.compiler}: the device needs the same or a newer release", soft_wrap=True)
     written = f"wrote {clean(report.path)} ({size(report.size)}) in {duration(report.seconds)}"
