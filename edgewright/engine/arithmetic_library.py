@@ -220,24 +220,26 @@ def _fused_multiply_add(lib: _Library, f: Function, *numbers: Reg) -> None:
     f.ret(f.bitcast(lib.call(f, "ew_fma", *bits), "double"))
 
 
+def _multiply_add_specials(lib: _Library, f: Function, a: Reg, b: Reg, c: Reg) -> None:
+    """a * b + c, where a number is zero or infinite, and one of the two roundings changes nothing."""
+    size_a, size_b, size_c = (_bits(f, x, _MAGNITUDE) for x in (a, b, c))
+    finite, nonzero = (f.op("and", *(f.compare("ne", x, bits) for x in (size_a, size_b))) for bits in (_INFINITY, 0))
+    # The size of a finite product does not matter beside an infinite c: it may be rounded to infinity.
+    unsized = f.op("and", finite, f.compare("eq", size_c, _INFINITY))
+    product = lib.call(f, "__muldf3", *(f.select(unsized, const(_BIAS << 52, I64), x) for x in (a, b)))
+    # A c of zero does not change the sign of a product that is rounded to zero.
+    f.return_if(f.op("and", nonzero, f.compare("eq", size_c, 0)), product)
+    f.ret(lib.call(f, "__adddf3", product, c))
+
+
 def _fused_multiply_add_bits(lib: _Library, f: Function, a: Reg, b: Reg, c: Reg) -> None:
     """a * b + c, rounded once, in 128 bits."""
-    size_a, size_b, size_c = _return_nan(f, a, b, c)
+    sizes = _return_nan(f, a, b, c)
+    size_a, size_b, size_c = sizes
     product_sign = _bits(f, f.op("xor", a, b), _SIGN)
-    special = _either(f, *(f.compare("eq", x, 0) for x in (size_a, size_b)),
-                      *(f.compare("eq", x, _INFINITY) for x in (size_a, size_b, size_c)))  # fmt: skip
-
-    def exact() -> list[Reg]:
-        """The product is zero, infinite or NaN; or c is infinite, and the product's size does not matter."""
-        one = const(_BIAS << 52, I64)
-        finite = f.op("and", f.compare("ne", size_a, _INFINITY), f.compare("ne", size_b, _INFINITY))
-        c_only = f.op("and", finite, f.compare("eq", size_c, _INFINITY))
-        left, right = (f.select(c_only, one, x) for x in (a, b))
-        return [lib.call(f, "__adddf3", lib.call(f, "__muldf3", left, right), c)]
-
-    (value,) = f.if_then_phi(special, [const(0, I64)], exact)
+    special = _either(f, *(f.compare("eq", x, bits) for x in sizes for bits in (0, _INFINITY)))
+    (value,) = f.if_then_phi(special, [const(0, I64)], lambda: [lib.call(f, "ew_fma_specials", a, b, c)])
     f.return_if(special, value)
-    f.return_if(f.compare("eq", size_c, 0), lib.call(f, "__muldf3", a, b))
     (top_a, exponent_a), (top_b, exponent_b) = (_normalized(f, x) for x in (size_a, size_b))
     high, low = _product(f, top_a, top_b)
     wide = [f.cast("zext", x, _I128) for x in (high, low)]
@@ -495,6 +497,7 @@ _PAIR, _UNARY, _BINARY = "{ i64, i64 }", (I64,), (I64, I64)
 _FUNCTIONS: dict[str, tuple[tuple[str, ...], str, Callable[..., None]]] = {
     "ew_round": ((I64, _I32, I64), I64, _round),
     "ew_fma": ((I64, I64, I64), I64, _fused_multiply_add_bits),
+    "ew_fma_specials": ((I64, I64, I64), I64, _multiply_add_specials),
     "ew_sqrt": (_UNARY, I64, _square_root_bits),
     "ew_round32": ((_I32, _I32, _I32), _I32, _round_float32),
     "__adddf3": (_BINARY, I64, _add),
