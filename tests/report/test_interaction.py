@@ -372,6 +372,14 @@ def test_a_chart_of_few_instructions_has_nothing_to_zoom(open_page: Any, tmp_pat
                                                              "input 0: 64 B at 0, instructions 0 to 0"]  # fmt: skip
 
 
+def test_print_has_the_names_of_charts_that_nobody_opened(open_page: Any, nested: Path) -> None:
+    page = open_page(nested)
+    texts = page.locator("#timeline .chart text")
+    before = texts.all_text_contents()
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert texts.all_text_contents() == before and {"forward", "conv1: conv2d", "5.00 ms"} <= set(before)
+
+
 def test_print_shows_all_of_a_zoomed_chart(open_page: Any, nested: Path) -> None:
     page = open_page(nested, reduced_motion="reduce")
     chart, box = chart_of(page, "Timeline")

@@ -26,8 +26,8 @@ class Strip {
     if (this.zoom.scaleExtent()[1] > 1) this.addKeys();
     addTips(chart, (event) => this.about(event));
     onShow(() => this.fit());
-    addEventListener("beforeprint", () => this.draw(zoomIdentity));
-    addEventListener("afterprint", () => this.draw());
+    addEventListener("beforeprint", () => { if (this.width) this.draw(zoomIdentity); }); // one never in sight is as Python drew it
+    addEventListener("afterprint", () => { if (this.width) this.draw(); });
   }
 
   get view() { return zoomTransform(this.chart); }
