@@ -18,19 +18,12 @@ import pytest
 
 from edgewright.report.model import CPU, FileReport, GraphView, Node, Report, Sweep, SweepRow
 from edgewright.report.page import save
+from tests.report.browser import wait_until
 from tests.report.programs import hostile, large, portable
 
 pytestmark = pytest.mark.slow
 SIZES = [(1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")]
-PAN = """() => new Promise((done) => {
-  const canvas = document.querySelector('canvas'), start = performance.now();
-  let frames = 0;
-  const step = () => {
-    canvas.dispatchEvent(new KeyboardEvent('keydown', {key: 'ArrowDown'}));
-    if (++frames < 10) requestAnimationFrame(step); else done((performance.now() - start) / frames);
-  };
-  step();
-})"""  # milliseconds of a frame while panning
+VERTICAL = "document.querySelector('.graph').graph.view.y"
 TABS = ["overview", "graph", "layers", "memory", "timeline", "compare"]
 
 
@@ -232,21 +225,18 @@ def test_hostile_names_do_nothing(open_page: Any, tmp_path: Path) -> None:
     assert page.locator("img").count() == 0
 
 
-@pytest.mark.parametrize(("count", "seconds"), [(5_000, 4), (100_000, 20)])
-def test_large_graphs_stay_usable(open_page: Any, tmp_path: Path, count: int, seconds: float) -> None:
+@pytest.mark.parametrize("count", [5_000, 100_000])
+def test_large_graphs_open_and_pan(open_page: Any, tmp_path: Path, count: int) -> None:
     save(Report("large", [large(count)]), tmp_path / "large.html")
     page = open_page(tmp_path / "large.html")
     page.set_default_timeout(60_000)
     page.get_by_role("tab", name="Graph").click()
-    start = page.evaluate("performance.now()")
     page.get_by_label("Open all modules").locator("visible=true").first.click()
-    page.wait_for_function("document.querySelector('.graph').graph.boxes > 1000")
-    assert page.evaluate("performance.now()") - start < seconds * 1e3
-    start = page.evaluate("performance.now()")
+    wait_until(page, "document.querySelector('.graph').graph.boxes > 1000", 60)
     assert page.evaluate("document.querySelector('.graph').graph.sheet().children.length") >= 1
-    assert page.evaluate("performance.now()") - start < 5e3
-    frame = page.evaluate(PAN)
-    assert frame < (150 if count <= 5_000 else 500)
+    before = page.evaluate(VERTICAL)
+    page.get_by_role("application").locator("visible=true").first.press("ArrowDown")
+    wait_until(page, f"{VERTICAL} !== {before}")
 
 
 def test_a_backend_has_one_color_and_a_single_module_is_open(open_page: Any, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 from edgewright.report.model import Arena, Block, FileReport, GraphView, Node, Report, Span, Timeline
 from edgewright.report.page import save
 from edgewright.units import size
+from tests.report.browser import wait_until
 from tests.report.programs import large, portable
 
 pytestmark = pytest.mark.slow
@@ -26,7 +27,7 @@ def open_graph(open_page: Any, path: Path, **options: Any) -> tuple[Any, dict[st
     page = open_page(path, **options)
     page.get_by_role("tab", name="Graph").click()
     canvas = page.get_by_role("application").locator("visible=true").first
-    page.wait_for_function("document.querySelector('.file:not([hidden]) .graph').graph.boxes > 0")
+    wait_until(page, "document.querySelector('.file:not([hidden]) .graph').graph.boxes > 0")
     return page, canvas.bounding_box()
 
 
@@ -57,7 +58,7 @@ def test_the_page_scrolls_past_a_graph_that_is_not_in_use(open_page: Any, path: 
     page.mouse.move(box["x"] + 300, box["y"] + 120)
     before = page.evaluate(VIEW)
     page.mouse.wheel(0, 200)
-    page.wait_for_function("scrollY > 0")
+    wait_until(page, "scrollY > 0")
     assert page.evaluate(VIEW) == before
     page.evaluate("scrollTo(0, 0)")
     page.mouse.click(box["x"] + 5, box["y"] + 5)  # now it has the focus
