@@ -24,7 +24,6 @@ REASONS = {
     "frontend/constant_folding.py _RESHAPES": "reshapes of torch, some of which have no row",
     "frontend/decompose/complex_numbers.py _COMPLEX": "what every release's kernels do with complex numbers",
     "program/wide_accumulation.py _KINDS": "what the stock runtime's kernels add up in 16 bits",
-    "quantize/attention_masks.py _COMBINING": "how models combine a mask with scores",
     "quantize/annotate.py _OF_INTEGERS": "how models compute with rounded elements before they are indices",
     "quantize/quantizer.py _NO_DECOMPOSE": "what torchao looks for when it folds batch norms",
 }
