@@ -65,10 +65,10 @@ def report_nonfinite(prepared: fx.GraphModule) -> None:
     """Warn of each value that was partly infinite or NaN during calibration, with its module; raise if no element was
     finite, or if an observer of another kind has an infinite range. The borders of a maximum are no fault."""
     values_of: dict[Any, list[fx.Node]] = {}
-    for value, observer in _observed(prepared):
+    for value, observer in observed_values(prepared):
         values_of.setdefault(observer, []).append(value)
     for observer, values in values_of.items():
-        name, where = _name(values[0]), describe_node(values[0])[1]
+        name, where = value_name(values[0]), describe_node(values[0])[1]
         if isinstance(observer, FiniteRange):
             if observer.left_out and not observer.seen:
                 raise _no_range(name, where)
@@ -105,7 +105,7 @@ def _border_size(pad: fx.Node, shape: tuple[int, ...]) -> int:
     return math.prod(shape) - math.prod(inner)
 
 
-def _observed(prepared: fx.GraphModule) -> Iterator[tuple[fx.Node, Any]]:
+def observed_values(prepared: fx.GraphModule) -> Iterator[tuple[fx.Node, Any]]:
     """The observed nodes and their observers, also in branches and loop bodies."""
     for module in prepared.modules():
         for node in module.graph.nodes if isinstance(module, fx.GraphModule) else ():
@@ -125,7 +125,7 @@ def _has_range(observer: Any) -> bool:
     return bool((unused | (low.isfinite() & high.isfinite())).all())
 
 
-def _name(value: fx.Node) -> str:
+def value_name(value: fx.Node) -> str:
     path = module_path(value)
     if value.op == "placeholder":
         return f"input {value.name!r}"

@@ -16,6 +16,7 @@ from torchao.quantization.pt2e.quantizer import Quantizer
 from edgewright.quantize.batch_norm_guard import hide_norms, norms_of, show_norms
 from edgewright.quantize.equivalence import float_copy, require_same_results
 from edgewright.quantize.nonfinite import report_nonfinite
+from edgewright.quantize.small_ranges import report_small_ranges
 
 _folding = import_module("torchao.quantization.pt2e.constant_fold")  # the package has a function of this name
 
@@ -39,9 +40,11 @@ def prepare_pt2e(
 def convert_pt2e(calibrated: fx.GraphModule) -> fx.GraphModule:
     """Convert a calibrated or trained model to one with quantize and dequantize operators.
 
-    Values that were infinite or NaN during calibration are reported by module: ``report_nonfinite``.
+    Values that were infinite or NaN during calibration are reported by module (``report_nonfinite``), and
+    ranges below the smallest scale (``report_small_ranges``).
     """
     report_nonfinite(calibrated)
+    report_small_ranges(calibrated)
     trained = any(isinstance(module, FakeQuantizeBase) for module in calibrated.modules())
     hide_norms([] if trained else norms_of(calibrated.graph))
     _folding.ConstantFolder = _QuantizingFolder  # type: ignore[attr-defined]
