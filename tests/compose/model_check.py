@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 import edgewright as ew
+import tests.compose.idioms  # noqa: F401  (its layers register themselves)
 from edgewright.backends.targets import find_target
 from edgewright.errors import EdgewrightError, FormatError, MiscompileError
 from edgewright.ir.graph import Array

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from edgewright.quantize.methods import HEADROOM, METHODS, MSE, PERCENTILE
 from tests.compose.draw import Draw, Palette, palette_of
+from tests.compose.idioms import draw_idiom
 from tests.compose.models import ACTS, MOST_ELEMENTS, Models
 from tests.compose.motifs import MOTIFS, Block, MissingWordError
 from tests.compose.spec import InvalidSpecError, Spec, Step
@@ -325,6 +326,9 @@ def generate_model(seed: int, target: str, quantize: str | None) -> Spec:
         if len(steps) >= wanted:
             break
         _more(d, models, steps)
+    last = draw_idiom(seed, models.values)
+    if last is not None:
+        _more(d, models, steps, lambda *_: last)
     read = {i for step in steps for i in step["in"]}
     outputs = [i for i in range(len(inputs), len(models.values)) if i not in read]
     if steps and d.chance(0.15):
@@ -333,7 +337,7 @@ def generate_model(seed: int, target: str, quantize: str | None) -> Spec:
     if target.startswith("sm") and seed % _EMULATED == 0:
         options["emulator"] = True
     if quantize not in (None, "fp16"):
-        options |= _improvement(seed, quantize, any(step["op"] == "state" for step in steps))
+        options |= _improvement(seed, quantize, any(step["op"] in ("state", "chained_writes") for step in steps))
     return Spec("model", seed, inputs, steps, list(dict.fromkeys(outputs)), options)
 
 
