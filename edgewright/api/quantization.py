@@ -253,8 +253,10 @@ class QuantizationPipeline:
     def convert(self, target: Target, prepared: Any) -> Any:
         """Convert a calibrated model to one with quantize and dequantize operators."""
         from edgewright.quantize.nonfinite import report_nonfinite
+        from edgewright.quantize.small_ranges import report_small_ranges
 
-        report_nonfinite(prepared)
+        report_nonfinite(prepared)  # before the output of torch, and of its logging, is redirected
+        report_small_ranges(prepared)
         with self._stages("quantize", f"{target.name}: convert"), preserve_buffers(self._exported), quiet_torch():
             from edgewright.quantize.pt2e import convert_pt2e
 

@@ -7,6 +7,7 @@ fewer steps keeps hardly a bit, or becomes zero.
 from __future__ import annotations
 
 import logging
+import weakref
 from typing import Any
 
 import torch
@@ -18,22 +19,33 @@ from edgewright.quantize.nonfinite import observed_values, value_name
 log = logging.getLogger("edgewright.quantize")
 
 _FEWEST_STEPS = 16
+_REPORTED: weakref.WeakSet[fx.GraphModule] = weakref.WeakSet()
 
 
 def report_small_ranges(prepared: fx.GraphModule) -> None:
-    """Warn of each value with a range of fewer than 16 steps of the smallest scale, with its module."""
-    reported = set()
+    """Warn of values with a range of fewer than 16 steps of the smallest scale, naming the first. Once for a model."""
+    if prepared in _REPORTED:
+        return
+    _REPORTED.add(prepared)
+    small: dict[Any, fx.Node] = {}
     for value, observer in observed_values(prepared):
-        span, step = _span(observer), float(getattr(observer, "eps", 0.0))
-        if observer in reported or not 0 < span < _FEWEST_STEPS * step:
-            continue
-        reported.add(observer)
-        message = (
-            "%s spans %.2g, which is %.2g steps of the smallest scale (%.2g): little or nothing of it is left. Scale "
-            "the model so that the value is larger (fold a factor into its weights), or leave the module in floating "
-            "point. %s"
-        )
-        log.warning(message, value_name(value), span, span / step, step, describe_node(value)[1])
+        if 0 < _span(observer) < _FEWEST_STEPS * _smallest_scale(observer):
+            small.setdefault(observer, value)
+    if not small:
+        return
+    observer, first = next(iter(small.items()))
+    span, step = _span(observer), _smallest_scale(observer)
+    message = (
+        "%s spans %.2g, which is %.2g steps of the smallest scale (%.2g): little or nothing of it is left%s. Scale the "
+        "model so that such values are larger (fold a factor into weights; an untrained network may have vanishing "
+        "ones), or leave the module in floating point. %s"
+    )
+    others = f", nor of {len(small) - 1} more" if len(small) > 1 else ""
+    log.warning(message, value_name(first), span, span / step, step, others, describe_node(first)[1])
+
+
+def _smallest_scale(observer: Any) -> float:
+    return float(getattr(observer, "eps", 0.0))
 
 
 def _span(observer: Any) -> float:

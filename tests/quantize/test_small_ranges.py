@@ -42,3 +42,10 @@ def test_a_result_below_the_smallest_scale_is_reported(target: str, caplog: pyte
 @pytest.mark.parametrize("target", ["ethos-u55-128", "e9955", "xnnpack"])
 def test_ordinary_ranges_are_not(target: str, caplog: pytest.LogCaptureFixture) -> None:
     assert not _warnings(0.5, target, caplog)
+
+
+def test_the_report_is_seen(capfd: pytest.CaptureFixture[str]) -> None:
+    """Output of torch is redirected while models are converted; this is not."""
+    calls = [(torch.ones(2, 8),)]
+    ew.compile(Small(1e-6).eval(), calls[0], "e9955", quantize="int8", calibration=calls, evaluate=0, quiet=True)
+    assert capfd.readouterr().err.count("of the smallest scale") == 1
