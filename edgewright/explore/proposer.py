@@ -18,7 +18,7 @@ from edgewright.explore.units import Assignment, pinned, recipe_of
 from edgewright.quantize.methods import HEADROOM
 
 _AT_ONCE = 2  # proposals that are verified together, whatever the number of workers
-_MARGIN = 0.99  # of the predicted cost of the best program, which a proposal must undercut: less is not worth a compilation
+_MARGIN = 0.99  # of the predicted cost of the best program, to undercut: less is not worth a compilation
 
 
 @dataclass
