@@ -24,6 +24,7 @@ from edgewright.errors import ExportError
 from edgewright.frontend.buffers import require_buffers
 from edgewright.frontend.export_advice import advise
 from edgewright.frontend.input_types import type_remedy
+from edgewright.frontend.mutation import written_names
 from edgewright.frontend.origin import is_library, parse_frames, source_line
 
 log = logging.getLogger("edgewright.frontend")
@@ -63,6 +64,7 @@ def export(
         log.debug("torch warned: %s", warning.message)
     require_buffers(exported)
     _check_buffers(exported)
+    _report_written_inputs(exported)
     return exported
 
 
@@ -166,6 +168,16 @@ def _check_state(warning: str, module: torch.nn.Module, tensors: set[str]) -> No
         if name in tensors:
             raise ExportError(f"{_definition(module)}: {name}", "is a tensor that forward assigns", remedy=remedy)
         log.warning("%s is assigned in forward and is not preserved between calls. %s", name, remedy)
+
+
+def _report_written_inputs(exported: ExportedProgram) -> None:
+    """Warn of inputs that forward writes in place: later layers read the new contents, the caller's tensor has the old
+    ones. On devices, inputs are copied; whether a runtime writes back depends on who owns the memory."""
+    written = written_names(exported.graph.nodes)
+    for name in exported.graph_signature.user_inputs:
+        if name in written:
+            remedy = "Return the new contents as an output, or make it a buffer."
+            log.warning("input %r is written in place: callers do not see it after a call. %s", name, remedy)
 
 
 def _check_buffers(exported: ExportedProgram) -> None:
