@@ -22,8 +22,8 @@ SYSTEM = {  # os, sys and mmap; attributes of OSError
 }  # fmt: skip
 TORCH = {  # nodes, operators, observers, signatures and pass results of torch and torchao; sympy's numbers
     "__module__", "__name__", "_overloadname", "_schema", "activation_post_process", "calculate_qparams", "dtype",
-    "eps", "fake_mode", "graph_module", "is_Integer", "is_mutable", "meta", "modified", "name", "namespace", "passes", "shape",
-    "tags", "target", COMPUTED,
+    "eps", "fake_mode", "graph_module", "is_Integer", "is_mutable", "meta", "modified", "name", "namespace", "passes",
+    "shape", "tags", "target", COMPUTED,
 }  # fmt: skip
 # What probing is allowed for, by package; packages without a line probe nothing.
 ALLOWED = {
